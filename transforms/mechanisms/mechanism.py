@@ -1,0 +1,151 @@
+"""The contract of a mechanism: counts in, indices out, by nothing but the bits it is given."""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from private_topk.transforms.mechanisms.bits import Draw, RandomBits
+
+__all__ = ["About", "Mechanism", "Neighbours", "check_counts", "check_k"]
+
+Neighbours = Literal["add-remove", "swap"]
+"""What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class About:
+    """What `private-topk mechanisms` prints of a mechanism."""
+
+    name: str
+    answer: Literal["sequence", "set"]
+    guarantee: Literal["pure", "approximate"]
+    domain: Literal["public", "unknown"]
+    cost: str
+    source: str
+    when: str
+
+
+@dataclass(frozen=True)
+class Mechanism(abc.ABC):
+    """One differentially private top-k selection, fixed by its parameters.
+
+    Subclasses are frozen dataclasses: their fields are their parameters, checked when made. `epsilon` and `delta` are
+    the budget of *one* release in terms of `neighbours`; nothing else of the release costs budget.
+    """
+
+    about: ClassVar[About]
+    neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
+
+    def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
+        """Draw a top-k answer.
+
+        Args:
+            counts: users per item, shape (d,), integers >= 0 (any integer dtype). In the unknown domain: of the items
+                seen, ties broken by position.
+            k: how many items to answer with, 1 <= k <= d.
+            bits: where every random bit comes from; its next draw is taken.
+
+        Returns:
+            Distinct indices into counts, int64: shape (k,), or (at most k,) in the unknown domain. A sequence is in
+            rank order; a set in increasing order of index, which says nothing of the ranks.
+
+        Raises:
+            ValueError, TypeError: an argument breaks its rule; nothing has been drawn then.
+        """
+        counts = check_counts(counts)
+        k = check_k(k, len(counts), self.about.domain)
+        if not isinstance(bits, RandomBits):
+            raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
+        chosen = self.select(counts, k, bits.draw())
+        return np.sort(chosen) if self.about.answer == "set" else chosen
+
+    @abc.abstractmethod
+    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
+        """Draw an answer from checked arguments: counts (d,) int64, 1 <= k. Sets may come in any order."""
+
+    def zcdp(self, k: int) -> float | None:
+        """The rho for which one release of k items is rho-zCDP, or None where only (epsilon, delta) is proved.
+
+        Any epsilon-DP release is epsilon**2/2-zCDP (Bun & Steinke 2016, Proposition 3); mechanisms that are
+        exponential mechanisms override this with epsilon**2/8 (Cesar & Rogers 2021, Lemma 3.4).
+        """
+        return self.parameter("epsilon") ** 2 / 2 if self.about.guarantee == "pure" else None
+
+    def parameter(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - fields differ in type
+        """The value of the field `name`, or `default` where the mechanism has none."""
+        return getattr(self, name, default)
+
+    def parameters(self) -> dict[str, Any]:
+        """Every parameter by name, in a form that JSON can hold: what a manifest and a release's seed are made of."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: v if isinstance(v, int | float | str | bool | None) else str(v) for name, v in values.items()}
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            rule = _RULES.get(field.name)
+            if rule is not None:
+                rule(field.name, getattr(self, field.name))
+        offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
+        if chosen not in offered:
+            raise ValueError(f"neighbours must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}")
+
+
+def check_counts(counts: ArrayLike) -> Indices:
+    """The counts as int64 of shape (d,), or a clear error. Never shows a count."""
+    array = np.asarray(counts)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"counts must be one-dimensional and hold at least one item, got shape {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"counts must be integers, got dtype {array.dtype}: cast them if they are whole numbers")
+    if array.dtype.kind == "i" and array.min() < 0:
+        raise ValueError("counts must be at least 0: a negative count was given")
+    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise ValueError("counts must be below 2**63")
+    return array.astype(np.int64)
+
+
+def check_k(k: int, d: int, domain: str = "public") -> int:
+    """k as an int, or a clear error."""
+    if isinstance(k, bool) or not isinstance(k, Integral):
+        raise TypeError(f"k must be an integer, got {type(k).__name__}")
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    if domain == "public" and k > d:
+        raise ValueError(f"k must be at most the number of items, got k = {k} and {d} items")
+    return int(k)
+
+
+def _positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
+
+
+def _probability(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+
+
+def _whole(name: str, value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+_RULES = {
+    "epsilon": _positive,
+    "delta": _probability,
+    "beta": _probability,
+    "max_items_per_user": _whole,
+    "kbar": _whole,
+}
+"""Rules of the parameters that several mechanisms share; a mechanism checks its own ones in `__post_init__`."""

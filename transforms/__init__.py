@@ -1,0 +1,44 @@
+"""Beam transforms from rows to private rankings, and the mechanisms they run.
+
+The Beam names load on first use: `private_topk.transforms.mechanisms` works without importing Beam.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from private_topk.transforms.domain import PublicDomain, UnknownDomain
+    from private_topk.transforms.keys import Release, ReleaseKey
+    from private_topk.transforms.release import Ranking
+    from private_topk.transforms.top_k import PrivateTopK
+    from private_topk.transforms.windows import Period, WindowBounds
+
+__all__ = [
+    "Period",
+    "PrivateTopK",
+    "PublicDomain",
+    "Ranking",
+    "Release",
+    "ReleaseKey",
+    "UnknownDomain",
+    "WindowBounds",
+]
+
+_HOMES = {
+    "Period": "windows",
+    "PrivateTopK": "top_k",
+    "PublicDomain": "domain",
+    "Ranking": "release",
+    "Release": "keys",
+    "ReleaseKey": "keys",
+    "UnknownDomain": "domain",
+    "WindowBounds": "windows",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

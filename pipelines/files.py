@@ -1,0 +1,73 @@
+"""Files wherever Beam can reach them: local paths, gs://, s3://, hdfs://."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import IO, NamedTuple
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from private_topk.pipelines.errors import InputError
+
+__all__ = ["FileInfo", "exists", "match", "open_file", "publish"]
+
+
+class FileInfo(NamedTuple):
+    path: str
+    size: int
+
+
+def match(pattern: str) -> list[FileInfo]:
+    """The files of a glob, sorted by path. Raises InputError if there are none."""
+    try:
+        found = FileSystems.match([pattern])[0].metadata_list
+    except Exception as error:  # every file system raises its own kind
+        raise InputError(f"--input {pattern} cannot be read: {error}") from None
+    files = sorted(FileInfo(entry.path, entry.size_in_bytes) for entry in found if not entry.path.endswith("/"))
+    files = [file for file in files if "://" in file.path or os.path.isfile(file.path)]
+    if not files:
+        raise InputError(f"--input {pattern} matches no file: check the path, and quote a glob so that the shell "
+                         "leaves it alone")  # fmt: skip
+    return files
+
+
+def open_file(path: str) -> IO[bytes]:
+    """The bytes of a file as they are stored."""
+    if "://" not in path:
+        return open(path, "rb")
+    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+def exists(path: str) -> bool:
+    return FileSystems.exists(path)
+
+
+def publish(contents: Iterable[tuple[str, bytes]]) -> None:
+    """Write several files, complete or not at all: all under temporary names first, then each renamed into place.
+
+    Repeating the call with the same contents ends in the same files. If a rename fails, those already renamed go.
+    """
+    contents = list(contents)
+    temporary = [f"{path}.incomplete" for path, _ in contents]
+    published: list[str] = []
+    try:
+        for name, (_, content) in zip(temporary, contents, strict=True):
+            with FileSystems.create(name, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
+                sink.write(content)
+        for name, (path, _) in zip(temporary, contents, strict=True):
+            _replace(name, path)
+            published.append(path)
+    except BaseException:
+        FileSystems.delete([name for name in temporary + published if FileSystems.exists(name)])
+        raise
+
+
+def _replace(source: str, target: str) -> None:
+    if "://" not in target:
+        os.replace(source, target)
+        return
+    if FileSystems.exists(target):
+        FileSystems.delete([target])
+    FileSystems.rename([source], [target])

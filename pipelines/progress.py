@@ -1,0 +1,53 @@
+"""How far a local run has come, as a share of the input's bytes: no count of rows, users or items."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["PROGRESS"]
+
+_PATIENCE = 2.0
+
+
+class _Progress:
+    """Workers of the Direct runner add to it from their threads; elsewhere nobody looks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._share = 0.0
+
+    def add(self, share: float) -> None:
+        with self._lock:
+            self._share += share
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the share on the terminal, from the third second on. Nothing where stderr is no terminal."""
+        self._share = 0.0
+        if not sys.stderr.isatty():
+            yield
+            return
+        done = threading.Event()
+        ticker = threading.Thread(target=self._tick, args=(done,), daemon=True)
+        ticker.start()
+        try:
+            yield
+        finally:
+            done.set()
+            ticker.join()
+
+    def _tick(self, done: threading.Event) -> None:
+        if done.wait(_PATIENCE):
+            return
+        while not done.wait(0.2):
+            share = min(self._share, 1.0)
+            stage = "reading" if share < 0.999 else "counting and ranking"
+            bar = "#" * round(30 * share)
+            print(f"\r{stage:<22}[{bar:<30}] {share:4.0%}", end="", file=sys.stderr, flush=True)
+        print("\r" + " " * 62 + "\r", end="", file=sys.stderr, flush=True)
+
+
+PROGRESS = _Progress()

@@ -1,0 +1,88 @@
+"""From the columns of a file to a block: which columns are read, and what their values may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from private_topk.pipelines.errors import InputError
+from private_topk.transforms.columnar import as_labels, make_block
+
+__all__ = ["Columns", "block_of", "check_types", "to_microseconds"]
+
+_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns. `time` is None where the rows are not cut by event time.
+
+    `time_unit` is what a plain number means: s, ms or us since 1970 UTC. Timestamps, dates and ISO 8601 texts say it
+    themselves; those without a time zone are in UTC.
+    """
+
+    user: str = "user"
+    item: str = "item"
+    time: str | None = None
+    time_unit: str = "s"
+
+    def names(self) -> list[str]:
+        return [name for name in (self.user, self.item, self.time) if name is not None]
+
+
+def block_of(table: dict[str, pa.Array], columns: Columns) -> tuple[pa.RecordBatch, int]:
+    """A block, and how many rows were left out for a missing or unreadable value."""
+    times = to_microseconds(table[columns.time], columns.time_unit) if columns.time is not None else None
+    return make_block(table[columns.user], table[columns.item], times)
+
+
+def to_microseconds(times: pa.Array, unit: str) -> pa.Array:
+    """Event times as microseconds since 1970 UTC, int64; null where a value is no time.
+
+    Raises TypeError for a type that cannot be a time.
+    """
+    if isinstance(times, pa.ChunkedArray):
+        times = times.combine_chunks()
+    kind = times.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return times.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
+    if pa.types.is_integer(kind):
+        return pc.multiply(times.cast(pa.int64()), _UNITS[unit])
+    if pa.types.is_floating(kind):
+        finite = pc.if_else(pc.is_finite(times), times, None)
+        return pc.round(pc.multiply(finite, float(_UNITS[unit]))).cast(pa.int64(), safe=False)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return _from_text(times)
+    if pa.types.is_null(kind):
+        return times.cast(pa.int64())
+    raise TypeError(f"event times must be timestamps, dates, numbers or ISO 8601 texts, got {kind}")
+
+
+def _from_text(times: pa.Array) -> pa.Array:
+    texts = times.cast(pa.string())
+    for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
+        try:  # whole columns of one well-formed kind, the usual case
+            return texts.cast(kind).cast(pa.int64())
+        except pa.ArrowInvalid:
+            continue
+    column = pl.Series("time", texts)
+    zoned = column.str.to_datetime("%+", time_unit="us", time_zone="UTC", strict=False)
+    for form in ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"):
+        zoned = zoned.fill_null(column.str.to_datetime(form, time_unit="us", time_zone="UTC", strict=False))
+    dates = column.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us", "UTC"))
+    return zoned.fill_null(dates).to_physical().to_arrow().cast(pa.int64())
+
+
+def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> None:
+    """Raise InputError unless the columns are there, users and items as labels and the time as a time."""
+    for name in columns.names():
+        if name not in found:
+            raise InputError(f"{path} has no column {name!r}: its columns are {', '.join(sorted(found))}")
+        try:
+            empty = pa.array([], found[name])
+            to_microseconds(empty, columns.time_unit) if name == columns.time else as_labels(empty)
+        except (TypeError, pa.ArrowNotImplementedError) as error:
+            raise InputError(f"{path}: column {name!r} cannot be used: {error}") from None

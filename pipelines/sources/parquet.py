@@ -1,0 +1,56 @@
+"""Parquet files, split by row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.files import FileInfo, open_file
+from private_topk.pipelines.sources.columns import Columns, check_types
+
+__all__ = ["check", "pieces", "read"]
+
+_ROWS = 100_000
+
+
+def check(file: FileInfo, columns: Columns) -> None:
+    """Raise InputError unless the file is whole Parquet and has the columns, of types that can be read."""
+    with open_file(file.path) as source:
+        schema = _open(source, file.path).schema_arrow
+    check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns)
+
+
+def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
+    """Ranges of row groups of about `size` stored bytes."""
+    with open_file(file.path) as source:
+        metadata = _open(source, file.path).metadata
+    start = stored = 0
+    for group in range(metadata.num_row_groups):
+        stored += metadata.row_group(group).total_byte_size
+        if stored >= size:
+            yield start, group + 1
+            start, stored = group + 1, 0
+    if start < metadata.num_row_groups:
+        yield start, metadata.num_row_groups
+
+
+def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[str, pa.Array]]:
+    """The columns of a range of row groups, about 100,000 rows at a time."""
+    with open_file(path) as source:
+        file = _open(source, path)
+        try:
+            for batch in file.iter_batches(_ROWS, row_groups=range(start, stop), columns=columns.names()):
+                yield {name: batch[name] for name in columns.names()}
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
+                             f"({type(error).__name__}). Write or copy it again") from None  # fmt: skip
+
+
+def _open(source: object, path: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(source)
+    except (pa.ArrowException, OSError):
+        raise InputError(f"{path} is not a Parquet file, or it is truncated: write or copy it again") from None

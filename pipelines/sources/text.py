@@ -1,0 +1,44 @@
+"""Text files by chunks of whole records, plain or gzip: what CSV and JSON lines share."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.files import FileInfo, open_file
+
+__all__ = ["chunks", "whole_file"]
+
+_BYTES = 4 << 20
+
+End = Callable[[bytes], int]
+"""Where the last whole record of some text ends: the length of the whole records."""
+
+
+def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
+    """One piece a file: neither a gzip stream nor quoted text can be entered in the middle."""
+    yield 0, file.size
+
+
+def chunks(path: str, end: End) -> Iterator[bytes]:
+    """The text in chunks of a few MiB that end where a record ends. Raises InputError for a broken gzip stream."""
+    with open_file(path) as stored:
+        source: IO[bytes] = gzip.GzipFile(fileobj=stored) if path.endswith(".gz") else stored
+        rest = b""
+        while True:
+            try:
+                more = source.read(_BYTES)
+            except (EOFError, zlib.error, gzip.BadGzipFile):
+                raise InputError(f"{path} is not a whole gzip file: write or copy it again") from None
+            text = rest + more
+            if not more:
+                if text.strip():
+                    yield text
+                return
+            cut = end(text)
+            if cut:
+                yield text[:cut]
+            rest = text[cut:]

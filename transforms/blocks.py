@@ -1,0 +1,98 @@
+"""Rows to blocks: the only place where single Python objects are handled, for pipelines that hold (user, item) pairs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.coders import registry
+from apache_beam.metrics import Metrics
+from apache_beam.utils.windowed_value import WindowedValue
+
+from private_topk.transforms.columnar import from_ipc, make_block, to_ipc
+
+__all__ = ["BlockCoder", "MakeBlocks", "left_out"]
+
+_ROWS = 50_000
+
+
+def left_out(reason: str) -> Any:  # noqa: ANN401 - Beam's counters have no public type
+    """The counter of rows left out for `reason`. Exact, so for the operator only: never publish it."""
+    return Metrics.counter("private_topk", f"operator_only_rows_left_out_{reason}")
+
+
+class BlockCoder(beam.coders.Coder):
+    """Blocks between workers: Arrow IPC, no pickle."""
+
+    def encode(self, value: pa.RecordBatch) -> bytes:
+        return to_ipc(**{name: value.column(name) for name in value.schema.names})
+
+    def decode(self, encoded: bytes) -> pa.RecordBatch:
+        return from_ipc([encoded]).combine_chunks().to_batches()[0]
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+registry.register_coder(pa.RecordBatch, BlockCoder)
+
+
+@beam.typehints.with_output_types(pa.RecordBatch)
+class MakeBlocks(beam.PTransform):
+    """(user, item) pairs to blocks, a window at a time. Users and items are strings or integers.
+
+    Pairs with a None are left out and counted; anything else that is no pair of labels raises, without showing it.
+    """
+
+    def expand(self, pairs: beam.PCollection) -> beam.PCollection:
+        # pairs: (user, item)  ->  block of up to 50,000 rows, of one window
+        return pairs | "Gather pairs into blocks" >> beam.ParDo(_GatherDoFn())
+
+
+class _GatherDoFn(beam.DoFn):
+    def __init__(self) -> None:
+        self._left_out = left_out("null")
+
+    def start_bundle(self) -> None:
+        self._rows: dict[Any, list[tuple[str, str]]] = defaultdict(list)
+
+    def process(
+        self, pair: tuple[Any, Any], window: Any = beam.DoFn.WindowParam  # noqa: ANN401, B008 - Beam's convention
+    ) -> Iterator[pa.RecordBatch]:
+        row = _labels(pair)
+        if row is None:
+            self._left_out.inc()
+            return
+        rows = self._rows[window]
+        rows.append(row)
+        if len(rows) >= _ROWS:
+            yield _block(self._rows.pop(window))
+
+    def finish_bundle(self) -> Iterable[WindowedValue]:
+        for window, rows in self._rows.items():
+            yield WindowedValue(_block(rows), window.max_timestamp(), [window])
+        self._rows.clear()
+
+
+def _labels(pair: tuple[Any, Any]) -> tuple[str, str] | None:
+    try:
+        user, item = pair
+    except (TypeError, ValueError):
+        raise TypeError(f"PrivateTopK takes (user, item) pairs, got an element of type {type(pair).__name__}") from None
+    if user is None or item is None:
+        return None
+    for name, value in (("user", user), ("item", item)):
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise TypeError(f"PrivateTopK takes users and items that are str or int, got a {name} of type "
+                            f"{type(value).__name__}")  # fmt: skip
+    return str(user), str(item)
+
+
+def _block(rows: list[tuple[str, str]]) -> pa.RecordBatch:
+    users, items = zip(*rows, strict=True)
+    return make_block(pa.array(users), pa.array(items))[0]
+
+

@@ -1,0 +1,140 @@
+"""Which items can be ranked: a public list, or whatever the data hold. Two types, not a flag."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from private_topk.transforms.columnar import Codes, as_labels, hash_labels
+
+__all__ = ["DomainIndex", "PublicDomain", "UnknownDomain"]
+
+
+@dataclass(frozen=True)
+class UnknownDomain:
+    """The items are not known beforehand. Only (epsilon, delta) mechanisms that hide which items exist can rank them."""
+
+    def describe(self) -> dict[str, object]:
+        return {"kind": "unknown"}
+
+
+@dataclass(frozen=True)
+class PublicDomain:
+    """A list of items that is public knowledge. Items that nobody holds belong to it, with a count of zero.
+
+    The list must not come from the data: an item that appears because somebody holds it tells that somebody does.
+
+    Args:
+        load: gives the items, (d,) strings; called on the workers, once per process. It must pickle.
+        digest, size: SHA-256 of the items in their order, and how many there are.
+    """
+
+    load: Callable[[], pa.Array] = field(repr=False, compare=False)
+    digest: str
+    size: int
+
+    @classmethod
+    def of(cls, items: Iterable[str | int] | pa.Array) -> PublicDomain:
+        """The domain of a list of items, which travels inside the pipeline: up to about a million items."""
+        labels = check_items(items if isinstance(items, pa.Array) else _column(items))
+        return cls(_Embedded(labels), digest_of(labels), len(labels))
+
+    def index(self) -> DomainIndex:
+        """The look-up table, made once per process. Raises ValueError if the list changed since the launch."""
+        with _LOCK:
+            index = _INDEXES.get(self.digest)
+            if index is None:
+                index = _INDEXES[self.digest] = DomainIndex(check_items(self.load()))
+                if digest_of(index.labels) != self.digest:
+                    del _INDEXES[self.digest]
+                    raise ValueError("domain changed since the launch: keep the file unchanged until the job has ended")
+        return index
+
+    def describe(self) -> dict[str, object]:
+        return {"kind": "public", "size": self.size, "sha256": self.digest}
+
+
+@dataclass(frozen=True)
+class _Embedded:
+    labels: pa.Array
+
+    def __call__(self) -> pa.Array:
+        return self.labels
+
+
+class DomainIndex:
+    """Items and their codes 0 .. d - 1: a sorted array of hashes, 16 bytes an item besides the labels."""
+
+    def __init__(self, labels: pa.Array) -> None:
+        self.labels = labels
+        self._seed = 0
+        while True:  # a collision inside the domain is left by another seed
+            words = hash_labels(labels, self._seed)
+            self._order = np.argsort(words, kind="stable")
+            self._sorted = words[self._order]
+            if not np.any(self._sorted[1:] == self._sorted[:-1]):
+                break
+            self._seed += 1
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def encode(self, items: pa.Array) -> Codes:
+        """The code of every item, -1 for those outside the domain.
+
+        Every distinct item of the block is looked up once, by its hash and then by its full label, so that an item
+        from outside can never pass as one of the domain.
+        """
+        dictionary = items.dictionary_encode()
+        distinct = dictionary.dictionary
+        words = hash_labels(distinct, self._seed)
+        place = np.minimum(np.searchsorted(self._sorted, words), len(self._sorted) - 1)
+        codes = self._order[place]
+        known = pc.equal(self.labels.take(pa.array(codes)), distinct).to_numpy(zero_copy_only=False)
+        return np.where(known, codes, -1)[dictionary.indices.to_numpy()]
+
+
+def check_items(items: pa.Array) -> pa.Array:
+    """The labels of a domain, or a clear error: at least one, no nulls, no duplicates. Items of a domain are public."""
+    try:
+        labels = as_labels(items)
+    except TypeError as error:
+        raise ValueError(f"domain items must be strings or integers: {error}") from None
+    if len(labels) == 0:
+        raise ValueError("domain must hold at least one item, got an empty list")
+    if labels.null_count:
+        raise ValueError(f"domain must not hold empty items, got {labels.null_count}: remove them")
+    tally = pc.value_counts(labels)
+    repeated = tally.filter(pc.greater(tally.field("counts"), 1))
+    if len(repeated):
+        example = repeated[0]["values"].as_py()
+        raise ValueError(f"domain must hold every item once, got {len(repeated)} repeated, such as {example!r}")
+    return labels
+
+
+def digest_of(labels: pa.Array) -> str:
+    """SHA-256 over lengths and bytes of the labels in order."""
+    lengths = pc.binary_length(labels).to_numpy().astype("<i8")
+    _, offsets, data = labels.buffers()
+    ends = np.frombuffer(offsets, np.int64)[[labels.offset, labels.offset + len(labels)]]
+    content = memoryview(data or b"")[int(ends[0]) : int(ends[1])]
+    return hashlib.sha256(lengths.tobytes() + bytes(content)).hexdigest()
+
+
+def _column(items: Iterable[str | int]) -> pa.Array:
+    values = list(items)
+    kinds = {type(value) for value in values}
+    if not kinds <= {str, int}:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))
+        raise ValueError(f"domain items must be strings or integers, got {names}")
+    return pa.array([str(value) for value in values], pa.large_string())
+
+
+_LOCK = threading.Lock()
+_INDEXES: dict[str, DomainIndex] = {}

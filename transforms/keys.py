@@ -1,0 +1,133 @@
+"""One draw, once: the noise of a release is a function of a secret key and of what is released.
+
+A bundle that a runner repeats must not publish a second noisy answer, so nothing is drawn from ambient randomness.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["Release", "ReleaseKey", "release_seed"]
+
+_LEAST_BYTES = 16
+_FORMS = "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V"
+
+
+@dataclass(frozen=True)
+class ReleaseKey:
+    """Where the secret key of a release comes from. It prints, compares and pickles without showing the key.
+
+    Args:
+        source: file:PATH, env:NAME, gcp-secret:projects/P/secrets/S/versions/V, or "fresh". A reference is resolved
+            where it is needed, so the key itself travels in no job; a fresh key has to.
+    """
+
+    source: str
+    _fresh: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def fresh(cls) -> ReleaseKey:
+        """A new random key, for a release that nobody will repeat."""
+        return cls("fresh", secrets.token_bytes(32))
+
+    @classmethod
+    def parse(cls, text: str) -> ReleaseKey:
+        """The key behind a reference. Raises ValueError for any other text, without repeating it."""
+        kind, _, rest = text.partition(":")
+        if kind not in ("file", "env", "gcp-secret") or not rest:
+            raise ValueError(f"release key must be given as {_FORMS}; the key itself never goes on a command line")
+        if kind == "gcp-secret" and not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", rest):
+            raise ValueError("release key must name a version: gcp-secret:projects/P/secrets/S/versions/V")
+        return cls(text)
+
+    def secret(self) -> bytes:
+        """The key. Raises ValueError if it cannot be read or is shorter than 16 bytes."""
+        if self._fresh:
+            return self._fresh
+        kind, _, place = self.source.partition(":")
+        secret = _READERS[kind](place).strip()
+        if len(secret) < _LEAST_BYTES:
+            raise ValueError(
+                f"release key {self.source} must have at least {_LEAST_BYTES} bytes, got {len(secret)}: "
+                "make one with `head -c 32 /dev/urandom | base64`"
+            )
+        return secret
+
+    def derive(self, purpose: str) -> bytes:
+        """32 bytes for one purpose, from which neither the key nor any other purpose's bytes can be told."""
+        return hmac.digest(self.secret(), purpose.encode(), "sha256")
+
+    def key_id(self) -> str:
+        """A public name of the key: tells whether two releases had the same key, and nothing else of it."""
+        return self.derive("key id").hex()[:16]
+
+
+@dataclass(frozen=True)
+class Release:
+    """What makes a release repeatable: its key and its id.
+
+    The id must come from public knowledge (report name and period), never from the data: docs/privacy.md says why.
+    """
+
+    key: ReleaseKey
+    id: str
+
+    def __post_init__(self) -> None:
+        if not self.id or len(self.id) > 500 or not self.id.isprintable():
+            raise ValueError("release id must be 1 to 500 printable characters")
+
+    @classmethod
+    def fresh(cls) -> Release:
+        """A release of its own: a new random key and id."""
+        return cls(ReleaseKey.fresh(), fresh_id())
+
+
+def fresh_id() -> str:
+    return base64.b32encode(secrets.token_bytes(15)).decode().lower()
+
+
+def release_seed(release: Release, window: str, parameters: Mapping[str, object], data: bytes) -> bytes:
+    """The key of a release's keystream: HMAC-SHA256 under the release key of everything the answer depends on.
+
+    Args:
+        window: the window's public name.
+        parameters: mechanism, k, domain and every other parameter; must be JSON.
+        data: SHA-256 digest of the counts, so that other counts meet fresh noise.
+    """
+    message = json.dumps(["private-topk release 1", release.id, window, parameters, data.hex()], sort_keys=True)
+    return hmac.digest(release.key.derive("release"), message.encode(), hashlib.sha256)
+
+
+def _from_file(place: str) -> bytes:
+    try:
+        return Path(place).read_bytes()
+    except OSError as error:
+        raise ValueError(f"release key file:{place} cannot be read: {error.strerror}") from None
+
+
+def _from_environment(place: str) -> bytes:
+    value = os.environ.get(place)
+    if value is None:
+        raise ValueError(f"release key env:{place} is not set: export {place}, here and where the workers run")
+    return value.encode()
+
+
+def _from_secret_manager(place: str) -> bytes:
+    try:
+        from google.cloud import secretmanager
+    except ImportError:
+        raise ValueError("release key gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
+    client = secretmanager.SecretManagerServiceClient()
+    return client.access_secret_version(name=place).payload.data
+
+
+_READERS = {"file": _from_file, "env": _from_environment, "gcp-secret": _from_secret_manager}

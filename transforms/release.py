@@ -1,0 +1,142 @@
+"""The final stage: one element per window, a mechanism, a ranking. Everything before it is raw, its output is public."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.transforms.window import IntervalWindow
+from apache_beam.utils.windowed_value import PaneInfoTiming
+
+from private_topk.transforms.columnar import from_ipc
+from private_topk.transforms.counts import largest
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.keys import Release, release_seed
+from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
+
+__all__ = ["Ranking", "ReleaseRanking", "Selection"]
+
+HEARTBEAT = (-1, b"")
+"""The element that makes a window of the declared period fire although it has no rows."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The released top items of one window. Public.
+
+    Args:
+        items: in rank order, or in domain order where the mechanism answers with a set.
+        k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee.
+        answer: "sequence" or "set".
+    """
+
+    window: WindowBounds
+    items: tuple[str, ...]
+    k: int
+    answer: str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is drawn in every window: the whole question, but for the data."""
+
+    mechanism: Mechanism
+    k: int
+    domain: PublicDomain | UnknownDomain
+    max_items_per_user: int | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
+        return {
+            "mechanism": self.mechanism.about.name,
+            **self.mechanism.parameters(),
+            "k": self.k,
+            "max_items_per_user": self.max_items_per_user,
+            "domain": self.domain.describe(),
+        }
+
+    def draw(self, counts: np.ndarray, digest: bytes, window: str, release: Release) -> np.ndarray:
+        """The indices released for these counts: the same for the same release, window, parameters and counts."""
+        bits = RandomBits.keyed(release_seed(release, window, self.parameters(), digest))
+        return self.mechanism(counts, self.k, bits)
+
+
+class ReleaseRanking(beam.PTransform):
+    """(item shard, totals) to one `Ranking` per window.
+
+    Privacy: one draw of `selection.mechanism` per window, a function of the release and the counts, so a repeated
+    bundle repeats its answer. Panes other than the only one of their window are refused.
+    """
+
+    def __init__(self, selection: Selection, release: Release, period: Period | None = None) -> None:
+        super().__init__()
+        self._fn = _ReleaseDoFn(selection, release, period)
+
+    def expand(self, totals: beam.PCollection) -> beam.PCollection:
+        return (
+            totals
+            | "Bring one window together" >> beam.Map(lambda total: (0, total)).with_output_types(
+                tuple[int, tuple[int, bytes]])
+            | "Await the whole window" >> beam.GroupByKey()
+            # (0, [(item shard, totals)])  ->  Ranking
+            | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking)
+        )  # fmt: skip
+
+
+class _ReleaseDoFn(beam.DoFn):
+    def __init__(self, selection: Selection, release: Release, period: Period | None) -> None:
+        self._selection, self._release, self._period = selection, release, period
+
+    def process(
+        self,
+        element: tuple[int, Iterable[tuple[int, bytes]]],
+        window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
+        pane: Any = beam.DoFn.PaneInfoParam,  # noqa: ANN401, B008
+    ) -> Iterator[Ranking]:
+        if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
+            raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
+                               "an allowed lateness of 0")  # fmt: skip
+        # A runner may hand the shards over in any order: sort them, so that nothing depends on it.
+        streams = [stream for shard, stream in sorted(element[1]) if (shard, stream) != HEARTBEAT]
+        bounds = self._bounds(window)
+        public = isinstance(self._selection.domain, PublicDomain)
+        items = (self._ranked_codes if public else self._ranked_labels)(streams, bounds)
+        yield Ranking(bounds, items, self._selection.k, self._selection.mechanism.about.answer)
+
+    def _ranked_codes(self, streams: list[bytes], bounds: WindowBounds) -> tuple[str, ...]:
+        domain = self._selection.domain
+        counts = np.zeros(domain.size, np.int64)
+        for stream in streams:
+            part = from_ipc([stream])
+            counts[part["item"].to_numpy()] = part["count"].to_numpy()
+        chosen = self._draw(counts, hashlib.sha256(counts.astype("<i8").tobytes()), bounds)
+        return tuple(domain.index().labels.take(pa.array(chosen)).to_pylist())
+
+    def _ranked_labels(self, streams: list[bytes], bounds: WindowBounds) -> tuple[str, ...]:
+        keep = self._selection.mechanism.kbar_for(self._selection.k) + 1
+        table = largest(from_ipc(streams), keep) if streams else _EMPTY
+        if len(table) == 0:
+            return ()
+        counts, labels = table["count"].to_numpy(), table["item"].to_pylist()
+        digest = hashlib.sha256(counts.astype("<i8").tobytes())
+        for label in labels:
+            digest.update(len(label.encode()).to_bytes(8, "little") + label.encode())
+        return tuple(labels[i] for i in self._draw(counts, digest, bounds).tolist())
+
+    def _draw(self, counts: np.ndarray, digest: Any, bounds: WindowBounds) -> np.ndarray:  # noqa: ANN401 - a hash
+        return self._selection.draw(counts, digest.digest(), bounds.label(), self._release)
+
+    def _bounds(self, window: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window
+        if not isinstance(window, IntervalWindow):
+            return WindowBounds()
+        start, end = (from_microseconds(t.micros) for t in (window.start, window.end))
+        return WindowBounds(start, min(end, self._period.end) if self._period else end)
+
+
+_EMPTY = pa.table({"item": pa.array([], pa.string()), "count": pa.array([], pa.int64())})

@@ -1,0 +1,174 @@
+"""The whole way from rows to rankings, for any pipeline: `rows | PrivateTopK(...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.transforms import trigger, window
+
+from private_topk.transforms.blocks import MakeBlocks
+from private_topk.transforms.contributions import CountContributions, ShardByUser
+from private_topk.transforms.counts import AddUp
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.keys import Release
+from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.mechanism import check_k
+from private_topk.transforms.release import HEARTBEAT, Ranking, ReleaseRanking, Selection
+from private_topk.transforms.windows import Period, microseconds
+
+__all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
+
+DEFAULT_SHARDS = 64
+
+
+@beam.typehints.with_output_types(Ranking)
+class PrivateTopK(beam.PTransform):
+    """(user, item) pairs to the differentially private top k items: one `Ranking` per window.
+
+    Args:
+        k: how many items.
+        mechanism: how to draw them, such as `Joint(epsilon=1.0)`: its epsilon and delta are the cost of every window.
+        domain: the public list of items, as a `PublicDomain` or any iterable of labels; or `UnknownDomain()`.
+        max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
+        release: key and id that make the draw repeatable; by default a new random one.
+        period: the declared windows of event time: every one is published, empty or not. Without it the windows are
+            those of the input, and a window that nobody was active in publishes nothing.
+        shards: how many user shards; any power of two gives the same ranking.
+
+    Guarantee: within a window, `mechanism`'s, for one user's rows in that window. Rankings of several windows compose.
+
+    Raises:
+        ValueError: at construction, or where it is applied: an argument breaks its rule, or the input's windows may
+            fire more than once.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        mechanism: Mechanism,
+        domain: PublicDomain | UnknownDomain | Iterable[str | int],
+        max_items_per_user: int | None = None,
+        release: Release | None = None,
+        period: Period | None = None,
+        shards: int = DEFAULT_SHARDS,
+    ) -> None:
+        super().__init__()
+        selection = make_selection(k, mechanism, domain, max_items_per_user)
+        self._period = period
+        self._rank = RankBlocks(selection, release or Release.fresh(), period, shards)
+
+    def expand(self, pairs: beam.PCollection) -> beam.PCollection:
+        # pairs: (user, item)
+        if self._period is not None:
+            pairs = pairs | "Cut into the declared windows" >> declared_windows(self._period)
+        return pairs | MakeBlocks() | self._rank
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+@beam.typehints.with_output_types(Ranking)
+class RankBlocks(beam.PTransform):
+    """Blocks of rows, each of one window, to one `Ranking` per window. The road that every runner and source takes."""
+
+    def __init__(self, selection: Selection, release: Release, period: Period | None, shards: int) -> None:
+        super().__init__()
+        if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
+            raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
+        self._selection, self._release, self._period, self._shards = selection, release, period, shards
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        refuse_second_firings(blocks)
+        selection, key = self._selection, self._release.key
+        unknown = isinstance(selection.domain, UnknownDomain)
+        keep = selection.mechanism.kbar_for(selection.k) + 1 if unknown else None
+        totals = (
+            blocks
+            | "Shard by user" >> ShardByUser(selection.domain, key, self._shards)
+            | "Bound contributions" >> CountContributions(selection.domain, key, selection.max_items_per_user)
+            | "Count items" >> AddUp(selection.domain, keep)
+        )
+        heartbeats = blocks.pipeline | "Name every window" >> _Heartbeats(self._period, blocks.windowing)
+        return (
+            (totals, heartbeats)
+            | "Add empty windows" >> beam.Flatten()
+            | "Rank" >> ReleaseRanking(selection, self._release, self._period)
+        )
+
+
+def make_selection(
+    k: int,
+    mechanism: Mechanism,
+    domain: PublicDomain | UnknownDomain | Iterable[str | int],
+    max_items_per_user: int | None = None,
+) -> Selection:
+    """A checked `Selection`. Raises ValueError or TypeError naming the argument, the rule and the remedy."""
+    if not isinstance(mechanism, Mechanism):
+        raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
+    if isinstance(domain, str | bytes):
+        raise TypeError("domain must be a list of items, a PublicDomain or UnknownDomain(), got a single string")
+    if not isinstance(domain, PublicDomain | UnknownDomain):
+        domain = PublicDomain.of(domain)
+    about = mechanism.about
+    if isinstance(domain, UnknownDomain) and about.domain == "public":
+        raise ValueError(
+            f"{about.name} needs a public domain: over an unknown one, that an item appears at all would tell that "
+            "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
+            "limit-domain with a delta"
+        )
+    if isinstance(domain, PublicDomain):
+        check_k(k, domain.size, about.domain)
+    else:
+        check_k(k, 0, "unknown")
+    bound = mechanism.parameter("max_items_per_user")
+    if max_items_per_user is None:
+        max_items_per_user = bound
+    elif bound is not None and bound != max_items_per_user:
+        raise ValueError(f"max_items_per_user must be the mechanism's own bound, got {max_items_per_user} and {bound}")
+    if max_items_per_user is not None and (isinstance(max_items_per_user, bool) or max_items_per_user < 1):
+        raise ValueError(f"max_items_per_user must be at least 1, got {max_items_per_user!r}")
+    return Selection(mechanism, int(k), domain, max_items_per_user)
+
+
+def declared_windows(period: Period) -> beam.WindowInto:
+    """The windows of a declared period: one firing each, at the watermark, no lateness."""
+    size, start = period.step.total_seconds(), microseconds(period.start) / 1_000_000
+    return _fire_once(window.FixedWindows(size, offset=start % size))
+
+
+def _fire_once(windowfn: window.WindowFn) -> beam.WindowInto:
+    discarding = trigger.AccumulationMode.DISCARDING
+    return beam.WindowInto(windowfn, trigger=trigger.AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0)
+
+
+def refuse_second_firings(rows: beam.PCollection) -> None:
+    """Raise unless every window of `rows` fires exactly once: each firing is a release of its own."""
+    windowing = rows.windowing
+    default = isinstance(windowing.triggerfn, trigger.DefaultTrigger) or windowing.triggerfn == trigger.AfterWatermark()
+    if not default or windowing.allowed_lateness != 0:
+        raise ValueError("every window must fire exactly once, since each firing is a release: window the input with "
+                         "the default trigger and allowed_lateness=0")  # fmt: skip
+    if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
+        raise ValueError("an unbounded input must be windowed before PrivateTopK: its global window never ends")
+
+
+class _Heartbeats(beam.PTransform):
+    """One empty element for every declared window; for one global window, so that empty input still publishes."""
+
+    def __init__(self, period: Period | None, windowing: beam.Windowing) -> None:
+        super().__init__()
+        self._period, self._windowing = period, windowing
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        if self._period is not None:
+            starts = [microseconds(bounds.start) for bounds in self._period.windows()]
+        else:
+            starts = [None] if isinstance(self._windowing.windowfn, window.GlobalWindows) else []
+        beats = pipeline | beam.Create(starts, reshuffle=False)
+        if self._period is not None:
+            beats |= "At its time" >> beam.Map(lambda at: window.TimestampedValue(at, at / 1_000_000))
+        return (
+            beats
+            | "Empty" >> beam.Map(lambda _: HEARTBEAT).with_output_types(tuple[int, bytes])
+            | _fire_once(self._windowing.windowfn)
+        )

@@ -1,0 +1,91 @@
+"""Which windows a report publishes. They are declared, never inferred from the data.
+
+A window that appears because somebody was active in it tells that somebody was. So every window of the declared period
+is published, empty or not, and rows outside the period are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+
+from private_topk.transforms.columnar import Codes
+
+__all__ = ["MICROSECOND", "Period", "WindowBounds"]
+
+MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class WindowBounds:
+    """A half-open window [start, end) of event time in UTC; both None for all rows whatever their time."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def label(self) -> str:
+        """How the window is named in a release's seed and in file names: no spaces, brackets or colons."""
+        if self.start is None or self.end is None:
+            return "all"
+        return f"{_stamp(self.start)}--{_stamp(self.end)}"
+
+
+@dataclass(frozen=True)
+class Period:
+    """The declared period [start, end), cut into windows of `size` from its start; the last one ends with the period.
+
+    Without a size the whole period is one window.
+    """
+
+    start: datetime
+    end: datetime
+    size: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            if getattr(self, name).tzinfo is None:
+                raise ValueError(f"period {name} must have a time zone: add one, such as +00:00")
+        if not self.start < self.end:
+            raise ValueError(f"period must end after it starts, got {self.start} to {self.end}")
+        if self.size is not None and self.size <= timedelta(0):
+            raise ValueError(f"window must be longer than nothing, got {self.size}")
+        if len(self) > 100_000:
+            raise ValueError(f"period must have at most 100,000 windows, got {len(self):,}: choose a longer window")
+
+    def __len__(self) -> int:
+        return -((self.start - self.end) // self.step)
+
+    @property
+    def step(self) -> timedelta:
+        return self.size or self.end - self.start
+
+    def windows(self) -> list[WindowBounds]:
+        """Every window of the period, in order."""
+        return [self.window(number) for number in range(len(self))]
+
+    def window(self, number: int) -> WindowBounds:
+        start = self.start + number * self.step
+        return WindowBounds(start, min(start + self.step, self.end))
+
+    def number(self, times: Codes) -> Codes:
+        """The number of the window of every event time (microseconds since 1970 UTC), -1 outside the period."""
+        start, end, step = microseconds(self.start), microseconds(self.end), self.step // MICROSECOND
+        inside = (times >= start) & (times < end)
+        return np.where(inside, (times - start) // step, -1)
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds since 1970 UTC, exactly."""
+    return (moment - _EPOCH) // MICROSECOND
+
+
+def from_microseconds(value: int) -> datetime:
+    return _EPOCH + value * MICROSECOND
+
+
+def _stamp(moment: datetime) -> str:
+    text = moment.astimezone(timezone.utc)
+    return text.strftime("%Y%m%dT%H%M%SZ") if text.microsecond == 0 else text.strftime("%Y%m%dT%H%M%S.%fZ")

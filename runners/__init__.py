@@ -1,0 +1,54 @@
+"""Where a report runs. A runner module prepares options and checks beforehand what it needs; it holds no arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.runner import PipelineRunner
+
+__all__ = ["RUNNERS", "Launch", "prepare", "refuse_unknown"]
+
+RUNNERS = {"direct": "private_topk.runners.direct"}
+"""Every runner by its name on the command line, and its module."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A runner and its options, checked and ready."""
+
+    name: str
+    runner: PipelineRunner
+    options: PipelineOptions
+
+
+def prepare(name: str, arguments: Sequence[str]) -> Launch:
+    """Make a runner ready by its name (`direct`) or Beam's name for it (`DirectRunner`).
+
+    Args:
+        arguments: Beam's own options, passed through.
+
+    Raises:
+        ValueError: the runner is unknown or lacks something, with what is missing and how to get it.
+    """
+    short = name.lower().removesuffix("runner")
+    if short not in RUNNERS:
+        raise ValueError(f"--runner must be one of {', '.join(RUNNERS)}, got {name}")
+    return import_module(RUNNERS[short]).prepare(list(arguments))
+
+
+def refuse_unknown(arguments: Sequence[str]) -> None:
+    """Raise ValueError for an argument that no Beam options class knows: Beam itself would drop it without a word."""
+    from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+
+    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)
+    _, unknown = parser.parse_known_args(list(arguments))
+    if unknown:
+        raise ValueError(f"{unknown[0].partition('=')[0]} is no argument of private-topk or of Beam: see "
+                         "`private-topk run --help`")  # fmt: skip

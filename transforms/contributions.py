@@ -47,7 +47,7 @@ class ShardByUser(beam.PTransform):
         self._fn = _ShardDoFn(domain, key, shards)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        # block  ->  (user shard, IPC of {user: uint64, item: uint32 code or string})
+        # block  ->  (user shard, IPC of {user: uint64, item: code or string})
         return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(tuple[int, bytes])
 
 
@@ -58,7 +58,10 @@ class _ShardDoFn(beam.DoFn):
 
     def setup(self) -> None:
         self._seed = int.from_bytes(self._key.derive("user hash")[:8], "big")
-        self._index = self._domain.index() if isinstance(self._domain, PublicDomain) else None
+        self._index = None
+        if isinstance(self._domain, PublicDomain):
+            self._index = self._domain.index()
+            self._code_type = np.min_scalar_type(self._domain.size - 1)  # what is shuffled should be narrow
 
     def process(self, block: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
         users, items = block["user"], block["item"]
@@ -68,7 +71,7 @@ class _ShardDoFn(beam.DoFn):
             if not known.all():
                 self._left_out.inc(int(len(known) - known.sum()))
                 users, codes = users.filter(pa.array(known)), codes[known]
-            values: np.ndarray | pa.Array = codes.astype(np.uint32)
+            values: np.ndarray | pa.Array = codes.astype(self._code_type)
         else:
             values = items.cast(pa.string())
         words = hash_labels(users, self._seed)

@@ -107,7 +107,7 @@ class _ReleaseDoFn(beam.DoFn):
         bounds = self._bounds(window)
         public = isinstance(self._selection.domain, PublicDomain)
         items = (self._ranked_codes if public else self._ranked_labels)(streams, bounds)
-        yield Ranking(bounds, items, self._selection.k, self._selection.mechanism.about.answer)
+        yield Ranking(bounds, items, self._selection.k, self._selection.mechanism.answer)
 
     def _ranked_codes(self, streams: list[bytes], bounds: WindowBounds) -> tuple[str, ...]:
         domain = self._selection.domain

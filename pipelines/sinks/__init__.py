@@ -1,0 +1,55 @@
+"""Where rankings go: files that appear complete or not at all, and a manifest beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindows
+
+from private_topk.pipelines.files import publish
+from private_topk.pipelines.sinks.formats import format_of
+from private_topk.pipelines.sinks.manifest import encode_manifest, manifest_path
+from private_topk.pipelines.sinks.rows import ranking_rows
+from private_topk.transforms.release import Ranking
+
+__all__ = ["WriteRankings"]
+
+
+class WriteRankings(beam.PTransform):
+    """The rankings of all windows as one file with its manifest, both complete or neither.
+
+    Repeating the bundle writes the same bytes again.
+
+    Args:
+        output: the file; its ending names the format.
+        facts: the manifest as known at the launch.
+    """
+
+    def __init__(self, output: str, facts: dict[str, Any]) -> None:
+        super().__init__()
+        format_of(output)
+        self._output, self._facts = output, facts
+
+    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
+        return (
+            rankings
+            | "Out of the windows" >> beam.WindowInto(GlobalWindows())
+            | "One file" >> beam.WithKeys(0).with_output_types(tuple[int, Ranking])
+            | "Await every window" >> beam.GroupByKey()
+            # (0, [Ranking])  ->  path
+            | "Publish" >> beam.ParDo(_PublishDoFn(self._output, self._facts)).with_output_types(str)
+        )
+
+
+class _PublishDoFn(beam.DoFn):
+    def __init__(self, output: str, facts: dict[str, Any]) -> None:
+        self._output, self._facts = output, facts
+
+    def process(self, element: tuple[int, Iterable[Ranking]]) -> Iterator[str]:
+        rankings = list(element[1])
+        rows = format_of(self._output).encode(ranking_rows(rankings, self._facts["report"]))
+        manifest = encode_manifest(self._facts, rankings, self._output)
+        publish([(self._output, rows), (manifest_path(self._output), manifest)])
+        yield self._output

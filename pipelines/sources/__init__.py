@@ -14,6 +14,7 @@ from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
+from private_topk.pipelines.sources.ahead import read_ahead
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.transforms.blocks import left_out
 
@@ -96,8 +97,8 @@ class _ReadDoFn(beam.DoFn):
 
     def process(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         path, start, stop, share = piece
-        for table in format_of(path).read(path, start, stop, self._columns):
-            block, missing = block_of(table, self._columns)
+        tables = format_of(path).read(path, start, stop, self._columns)
+        for block, missing in read_ahead(block_of(table, self._columns) for table in tables):
             if missing:
                 self._left_out.inc(missing)
             if len(block):

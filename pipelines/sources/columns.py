@@ -30,7 +30,7 @@ class Columns:
     time_unit: str = "s"
 
     def names(self) -> list[str]:
-        return [name for name in (self.user, self.item, self.time) if name is not None]
+        return list(dict.fromkeys(name for name in (self.user, self.item, self.time) if name is not None))
 
 
 def block_of(table: dict[str, pa.Array], columns: Columns) -> tuple[pa.RecordBatch, int]:

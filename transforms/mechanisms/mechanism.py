@@ -66,7 +66,12 @@ class Mechanism(abc.ABC):
         if not isinstance(bits, RandomBits):
             raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
         chosen = self.select(counts, k, bits.draw())
-        return np.sort(chosen) if self.about.answer == "set" else chosen
+        return np.sort(chosen) if self.answer == "set" else chosen
+
+    @property
+    def answer(self) -> Literal["sequence", "set"]:
+        """Whether this configuration answers with a sequence in rank order or with a set."""
+        return self.about.answer
 
     @abc.abstractmethod
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:

@@ -1,0 +1,75 @@
+"""The batch report: read, cut into windows, rank, write.
+
+    python -m private_topk.pipelines.batch --input 'rows-*.avro' --domain items.txt --mechanism joint --k 10 \\
+        --epsilon 1 --output ranking.avro [any Beam option]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import apache_beam as beam
+
+from private_topk.pipelines.errors import InputError, input_error_in
+from private_topk.pipelines.options import add_run_arguments
+from private_topk.pipelines.progress import PROGRESS
+from private_topk.pipelines.report import Report, make_report
+from private_topk.pipelines.sinks import WriteRankings
+from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.sources import ReadBlocks, cut_into_pieces
+from private_topk.pipelines.windows import CutIntoWindows
+from private_topk.runners import Launch, prepare
+from private_topk.transforms.top_k import RankBlocks
+
+__all__ = ["build", "launch", "main", "run"]
+
+
+def build(pipeline: beam.Pipeline, report: Report, runner: str) -> None:
+    """The whole pipeline of a report."""
+    blocks = pipeline | "Read" >> ReadBlocks(cut_into_pieces(report.files), report.columns)
+    if report.period is not None:
+        blocks = blocks | "Cut into windows" >> CutIntoWindows(report.period)
+    rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
+    facts = describe_release(report.selection, report.release, runner)
+    rankings | "Write" >> WriteRankings(report.output, facts)
+
+
+def run(report: Report, launch: Launch) -> None:
+    """Run a report to its end. Raises InputError where its input turns out to be bad; nothing is written then."""
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    build(pipeline, report, launch.name)
+    try:
+        with PROGRESS.shown():
+            pipeline.run().wait_until_finish()
+    except Exception as error:
+        found = input_error_in(error)
+        if found is not None:
+            raise found from None
+        raise
+
+
+def launch(runner: str, beam_arguments: Sequence[str]) -> Launch:
+    """The runner, checked and ready. Raises InputError with what it lacks."""
+    try:
+        return prepare(runner, beam_arguments)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse, check, run. Raises InputError before any work starts."""
+    parser = argparse.ArgumentParser(prog="python -m private_topk.pipelines.batch", description=__doc__,
+                                     allow_abbrev=False)  # fmt: skip
+    add_run_arguments(parser)
+    arguments, beam_arguments = parser.parse_known_args(argv)
+    run(make_report(arguments), launch(arguments.runner, beam_arguments))
+
+
+if __name__ == "__main__":
+    from private_topk.pipelines.cli import guarded
+
+    sys.exit(guarded(main))
+
+

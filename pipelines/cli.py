@@ -1,0 +1,120 @@
+"""The command `private-topk`. Each command loads what it needs when it runs, so that --help is quick."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.options import add_mechanism_arguments, add_run_arguments
+
+__all__ = ["guarded", "main"]
+
+_DESCRIPTION = """Publish differentially private top-k rankings: the k most bought, played or searched items, such that
+no single user's data shows."""
+
+_RUN_EXAMPLE = """example:
+  private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
+      --mechanism joint --k 10 --epsilon 1 \\
+      --window 7d --from 2026-01-05 --to 2026-02-16 --output ranking.avro
+
+Arguments that are not listed here go to Beam, such as --direct_num_workers=4.
+Exit status: 0 published, 2 bad input (nothing done), 1 failed (nothing written)."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    arguments, beam_arguments = _parser().parse_known_args(argv)
+    if beam_arguments and not arguments.takes_beam_arguments:
+        _parser().error(f"unrecognized arguments: {' '.join(beam_arguments)}")
+    return guarded(lambda: arguments.command(arguments, beam_arguments))
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run a command; turn what it raises into a message and an exit status, showing no data."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
+    try:
+        command()
+    except InputError as error:
+        print(f"private-topk: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("private-topk: interrupted; nothing was written", file=sys.stderr)
+        return 1
+    except Exception as error:  # its text may hold data, so only its kind and place are shown
+        print(f"private-topk: failed with {type(error).__name__}; nothing was written", file=sys.stderr)
+        for frame in traceback.extract_tb(error.__traceback__)[-4:]:
+            print(f"  at {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="private-topk", description=_DESCRIPTION)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    run = _add(commands, "run", _run, "publish a ranking from files", takes_beam_arguments=True)
+    add_run_arguments(run)
+    run.add_argument("--quiet", action="store_true", help="do not print the ranking")
+    select = _add(commands, "select", _select, "run a mechanism on a vector of counts, without Beam")
+    select.add_argument("--counts", metavar="FILE", help=".npy of integers, or .csv with a column count (and item)")
+    select.add_argument("--release-key", metavar="REF", help="file:PATH or env:NAME: repeat the same draw")
+    select.add_argument("--release-id", metavar="TEXT", help="name of the draw, with --release-key")
+    add_mechanism_arguments(select)
+    _add(commands, "mechanisms", _mechanisms, "compare the mechanisms: guarantee, domain, answer, cost, source")
+    sample = _add(commands, "sample", _sample, "write sample data: the plays of a music service")
+    sample.add_argument("--folder", default="sample", help="where to write plays.avro and catalogue.txt")
+    return parser
+
+
+def _add(
+    commands: argparse._SubParsersAction,
+    name: str,
+    command: Callable[[argparse.Namespace, list[str]], None],
+    text: str,
+    takes_beam_arguments: bool = False,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        epilog=_RUN_EXAMPLE if name == "run" else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(command=command, takes_beam_arguments=takes_beam_arguments)
+    return parser
+
+
+def _run(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
+    from private_topk.pipelines import batch
+    from private_topk.pipelines.show import show_output
+
+    report = batch.make_report(arguments)
+    batch.run(report, batch.launch(arguments.runner, beam_arguments))
+    if not arguments.quiet:
+        show_output(report.output)
+
+
+def _select(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
+    from private_topk.pipelines.select import select
+
+    select(arguments)
+
+
+def _mechanisms(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
+    from private_topk.pipelines.show import show_mechanisms
+
+    show_mechanisms()
+
+
+def _sample(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
+    from private_topk.pipelines.sample import write_sample
+
+    write_sample(arguments.folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

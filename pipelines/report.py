@@ -1,0 +1,118 @@
+"""A report: everything that was asked for, checked before any work starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.files import FileInfo, exists, match
+from private_topk.pipelines.options import make_mechanism, require
+from private_topk.pipelines.sinks.formats import format_of
+from private_topk.pipelines.sinks.manifest import manifest_path
+from private_topk.pipelines.sources import Columns, check_files
+from private_topk.pipelines.sources.domain import read_domain
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
+from private_topk.transforms.release import Selection
+from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.windows import Period
+
+__all__ = ["Report", "make_report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run of the batch pipeline."""
+
+    files: tuple[FileInfo, ...]
+    columns: Columns
+    selection: Selection
+    period: Period | None
+    release: Release
+    output: str
+    shards: int
+
+
+def make_report(arguments: argparse.Namespace) -> Report:
+    """The report that the arguments describe, with its inputs looked at and its output place tried.
+
+    Raises InputError with one sentence: what is wrong, by which rule, and what to do.
+    """
+    require(arguments, "input", "output", "mechanism", "k", "epsilon")
+    mechanism = make_mechanism(arguments)
+    period = _period(arguments)
+    release = _release(arguments)
+    _check_output(arguments.output, arguments.overwrite)
+    time = arguments.time_column if period else None
+    columns = Columns(arguments.user_column, arguments.item_column, time, arguments.time_unit)
+    try:
+        selection = make_selection(arguments.k, mechanism, _domain(arguments), arguments.max_items_per_user)
+    except (TypeError, ValueError) as error:
+        raise InputError(str(error)) from None
+    files = tuple(match(arguments.input))
+    check_files(files, columns)
+    return Report(files, columns, selection, period, release, arguments.output, _shards(arguments.shards))
+
+
+def _period(arguments: argparse.Namespace) -> Period | None:
+    start, end, size = arguments.period_from, arguments.period_to, arguments.window
+    if start is None and end is None:
+        if size is not None:
+            raise InputError("--window needs --from and --to: windows that are inferred from the data would tell of a "
+                             "user who is alone in one, so the period must be public")  # fmt: skip
+        return None
+    if start is None or end is None:
+        raise InputError("--from and --to go together: give both, so that the period is public")
+    try:
+        return Period(start, end, size)
+    except ValueError as error:
+        raise InputError(f"--from, --to, --window: {error}") from None
+
+
+def _release(arguments: argparse.Namespace) -> Release:
+    if arguments.release_key is None:
+        if arguments.release_id is not None:
+            raise InputError("--release-id needs --release-key: an id repeats a release only under the same key")
+        return Release.fresh()
+    try:
+        key = ReleaseKey.parse(arguments.release_key)
+        if not arguments.release_key.startswith("gcp-secret:"):
+            key.secret()
+        return Release(key, fresh_id() if arguments.release_id is None else arguments.release_id)
+    except ValueError as error:
+        raise InputError(f"--release-key, --release-id: {error}") from None
+
+
+def _domain(arguments: argparse.Namespace) -> PublicDomain | UnknownDomain:
+    if (arguments.domain is None) == (not arguments.unknown_domain):
+        raise InputError("give --domain FILE, a public list of items, or --unknown-domain: one of the two")
+    if arguments.unknown_domain:
+        return UnknownDomain()
+    return read_domain(arguments.domain, arguments.domain_column or arguments.item_column)
+
+
+def _check_output(output: str, overwrite: bool) -> None:
+    format_of(output)
+    for path in (output, manifest_path(output)):
+        if not overwrite and exists(path):
+            raise InputError(f"--output: {path} exists and is kept: give another path, or --overwrite")
+    if "://" in output:
+        return
+    folder, attempt = os.path.dirname(output) or ".", f"{output}.incomplete"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        if os.path.isdir(output):
+            raise IsADirectoryError(21, "it is a folder")
+        with open(attempt, "wb"):
+            pass
+        os.remove(attempt)
+    except OSError as error:
+        raise InputError(f"--output {output} cannot be written: {error.strerror}") from None
+
+
+def _shards(shards: int) -> int:
+    if shards not in {1 << n for n in range(17)}:
+        raise InputError(f"--shards must be a power of two from 1 to 65536, got {shards}")
+    return shards

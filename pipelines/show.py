@@ -1,0 +1,50 @@
+"""What a person sees on the terminal: published rankings and the table of mechanisms."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from itertools import groupby
+from typing import Any
+
+from private_topk.pipelines.files import open_file
+from private_topk.pipelines.sinks.formats import format_of
+from private_topk.pipelines.sinks.manifest import manifest_path
+from private_topk.transforms.mechanisms import MECHANISMS
+
+__all__ = ["show_mechanisms", "show_output"]
+
+
+def show_output(output: str) -> None:
+    """Print a published ranking file, one table per window."""
+    with open_file(output) as source:
+        rows = format_of(output).decode(source.read())
+    for window, members in groupby(rows, key=lambda row: (row["window_start"], row["window_end"])):
+        print("\n".join(_table(window, list(members))))
+        print()
+    if not rows:
+        print("No item was released: in the unknown domain that is a possible answer.\n")
+    print(f"ranking:  {output}\nmanifest: {manifest_path(output)}")
+
+
+def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:
+    title = "All rows" if window[0] is None else f"{window[0]:%Y-%m-%d %H:%M} to {window[1]:%Y-%m-%d %H:%M} UTC"
+    first = rows[0]
+    if first["returned"] < first["k"]:
+        title += f": {first['returned']} of {first['k']}, as the guarantee allows"
+    if first["rank"] is None:
+        title += ": a set, in no order of rank"
+    width = len(str(first["k"]))
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {row['item']}" for row in rows]
+    return [title, *lines]
+
+
+def show_mechanisms() -> None:
+    """Print every mechanism with its guarantee, domain, answer, cost, source and when to choose it."""
+    width = min(shutil.get_terminal_size((110, 24)).columns, 130)
+    for mechanism in MECHANISMS.values():
+        about = mechanism.about
+        print(f"{about.name}")
+        print(f"    {about.guarantee}; {about.domain} domain; answers with a {about.answer}; cost {about.cost}")
+        for text in (about.source, about.when):
+            print(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    "))

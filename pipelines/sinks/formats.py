@@ -1,0 +1,113 @@
+"""Ranking rows to the bytes of a file and back. A format is a pair of functions; the table names them by ending."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import fastavro
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sinks.rows import FIELDS, schema
+
+__all__ = ["AVRO_SCHEMA", "FORMATS", "Format", "format_of"]
+
+Rows = list[dict[str, Any]]
+
+
+class Format(NamedTuple):
+    encode: Callable[[Rows], bytes]
+    decode: Callable[[bytes], Rows]
+
+
+def _avro_type(name: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - an Avro schema
+    if pa.types.is_timestamp(kind):
+        return ["null", {"type": "long", "logicalType": "timestamp-micros"}]
+    plain = "string" if pa.types.is_string(kind) else "long"
+    return ["null", plain] if name == "rank" else plain
+
+
+AVRO_SCHEMA = {
+    "type": "record",
+    "name": "RankedItem",
+    "namespace": "private_topk",
+    "doc": "One released item of a differentially private top-k ranking.",
+    "fields": [{"name": name, "type": _avro_type(name, kind), "doc": doc} for name, (kind, doc) in FIELDS.items()],
+}
+
+
+def _to_avro(rows: Rows) -> bytes:
+    sink = io.BytesIO()
+    # A fixed sync marker: the same release gives the same bytes.
+    fastavro.writer(sink, AVRO_SCHEMA, rows, codec="deflate", sync_marker=b"private-topk\0\0\0\1")
+    return sink.getvalue()
+
+
+def _from_avro(content: bytes) -> Rows:
+    return list(fastavro.reader(io.BytesIO(content)))
+
+
+def _to_json_lines(rows: Rows) -> bytes:
+    return "".join(json.dumps(row, default=_iso, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def _from_json_lines(content: bytes) -> Rows:
+    rows = [json.loads(line) for line in content.decode().splitlines()]
+    for row in rows:
+        for name in ("window_start", "window_end"):
+            row[name] = row[name] and datetime.fromisoformat(row[name].replace("Z", "+00:00"))
+    return rows
+
+
+def _to_csv(rows: Rows) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_pylist(rows, schema())
+    for at, name in enumerate(("window_start", "window_end")):
+        table = table.set_column(at, name, pa.array([row[name] and _iso(row[name]) for row in rows], pa.string()))
+    pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
+    return sink.getvalue().to_pybytes()
+
+
+def _from_csv(content: bytes) -> Rows:
+    types = {name: kind for name, (kind, _) in FIELDS.items()}
+    options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
+    return pa_csv.read_csv(io.BytesIO(content), convert_options=options).to_pylist()
+
+
+def _to_parquet(rows: Rows) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema()), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def _from_parquet(content: bytes) -> Rows:
+    return pq.read_table(io.BytesIO(content)).to_pylist()
+
+
+def _iso(value: datetime) -> str:
+    return value.isoformat().replace("+00:00", "Z")
+
+
+_JSON_LINES = Format(_to_json_lines, _from_json_lines)
+
+FORMATS = {
+    ".avro": Format(_to_avro, _from_avro),
+    ".csv": Format(_to_csv, _from_csv),
+    ".jsonl": _JSON_LINES,
+    ".ndjson": _JSON_LINES,
+    ".parquet": Format(_to_parquet, _from_parquet),
+}
+
+
+def format_of(path: str) -> Format:
+    """The output format by the file's ending. Raises InputError for an unknown one."""
+    for ending, found in FORMATS.items():
+        if path.lower().endswith(ending):
+            return found
+    raise InputError(f"--output {path} must end with one of {', '.join(FORMATS)}")

@@ -1,0 +1,64 @@
+"""The manifest: what was published and how, for anyone who reads the ranking. Nothing private."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from private_topk.transforms.keys import Release
+from private_topk.transforms.release import Ranking, Selection
+
+__all__ = ["describe_release", "encode_manifest", "manifest_path"]
+
+_PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy", "polars", "pyarrow", "python-flint")
+
+
+def manifest_path(output: str) -> str:
+    """Where the manifest of an output stands: ranking.avro has ranking.manifest.json beside it."""
+    return output.rpartition(".")[0] + ".manifest.json"
+
+
+def describe_release(selection: Selection, release: Release, runner: str) -> dict[str, Any]:
+    """All of the manifest that is known before the job starts."""
+    mechanism = selection.mechanism
+    parameters = mechanism.parameters()
+    return {
+        "report": release.id,
+        "key_id": release.key.key_id(),
+        "runner": runner,
+        "mechanism": mechanism.about.name,
+        "answer": mechanism.answer,
+        "parameters": parameters,
+        "k": selection.k,
+        "max_items_per_user": selection.max_items_per_user,
+        "privacy": {
+            "epsilon": parameters["epsilon"],
+            "delta": parameters.get("delta", 0),
+            "neighbours": parameters["neighbours"],
+            "unit": "one user's rows within one window",
+            "guarantee": mechanism.about.guarantee,
+        },
+        "domain": selection.domain.describe(),
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: str) -> bytes:
+    """The manifest with its windows. How many items were returned is part of what is published."""
+    windows = sorted(({
+        "start": ranking.window.start and ranking.window.start.isoformat(),
+        "end": ranking.window.end and ranking.window.end.isoformat(),
+        "returned": len(ranking.items),
+    } for ranking in rankings), key=lambda window: window["start"] or "")  # fmt: skip
+    whole = {**facts, "output": output.rpartition("/")[2], "windows": windows}
+    return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

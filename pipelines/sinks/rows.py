@@ -1,0 +1,50 @@
+"""The rows of a published ranking: one schema for every output format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from private_topk.transforms.release import Ranking
+
+__all__ = ["FIELDS", "ranking_rows", "schema"]
+
+_TIME = pa.timestamp("us", "UTC")
+
+FIELDS: dict[str, tuple[pa.DataType, str]] = {
+    "window_start": (_TIME, "start of the window of event time, included; null where the rows are not cut by time"),
+    "window_end": (_TIME, "end of the window, excluded; null where the rows are not cut by time"),
+    "rank": (pa.int64(), "1 for the best; null where the mechanism answers with a set, which has no order"),
+    "item": (pa.string(), "the item"),
+    "k": (pa.int64(), "how many items were asked for"),
+    "returned": (pa.int64(), "how many were returned; fewer than k only in the unknown domain, by its guarantee"),
+    "release_id": (pa.string(), "the release this row belongs to"),
+}
+
+
+def schema() -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, (kind, _) in FIELDS.items()])
+
+
+def ranking_rows(rankings: Iterable[Ranking], release_id: str) -> list[dict[str, Any]]:
+    """One row per released item: windows in order, then ranks, or the domain's order for a set."""
+    rows = []
+    for ranking in sorted(rankings, key=_by_window):
+        for place, item in enumerate(ranking.items, 1):
+            rows.append({
+                "window_start": ranking.window.start,
+                "window_end": ranking.window.end,
+                "rank": place if ranking.answer == "sequence" else None,
+                "item": item,
+                "k": ranking.k,
+                "returned": len(ranking.items),
+                "release_id": release_id,
+            })  # fmt: skip
+    return rows
+
+
+def _by_window(ranking: Ranking) -> tuple[bool, datetime | None]:
+    return ranking.window.start is not None, ranking.window.start

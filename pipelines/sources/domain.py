@@ -1,0 +1,75 @@
+"""The public domain from a file: one item per line, or a column of CSV, JSON lines, Parquet or Avro."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.files import FileInfo, match, open_file
+from private_topk.pipelines.sources import FORMATS, format_of
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.transforms.columnar import as_labels
+from private_topk.transforms.domain import PublicDomain, check_items, digest_of
+
+__all__ = ["DomainFile", "read_domain"]
+
+
+@dataclass(frozen=True)
+class DomainFile:
+    """Reads the items of a domain file, at the launch and again on every worker, so that no job carries them."""
+
+    path: str
+    column: str
+
+    def __call__(self) -> pa.Array:
+        if not self.path.lower().endswith(tuple(FORMATS)):
+            return _lines(self.path)
+        file = match(self.path)[0]
+        columns = Columns(self.column, self.column)
+        module = format_of(self.path)
+        module.check(file, columns)
+        parts = [
+            as_labels(table[self.column])
+            for start, stop in module.pieces(file, max(file.size, 1))
+            for table in module.read(file.path, start, stop, columns)
+        ]
+        return pa.concat_arrays(parts) if parts else pa.array([], pa.large_string())
+
+
+def read_domain(path: str, column: str) -> PublicDomain:
+    """The public domain of a file. Raises InputError, naming the file, unless it is a list of distinct items."""
+    files = _found(path)
+    source = DomainFile(files[0].path, column)
+    try:
+        labels = check_items(source())
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"--domain {path}: {error}") from None
+    return PublicDomain(source, digest_of(labels), len(labels))
+
+
+def _found(path: str) -> list[FileInfo]:
+    try:
+        files = match(path)
+    except InputError:
+        raise InputError(f"--domain {path} does not exist: give a file with one public item per line") from None
+    if len(files) > 1:
+        raise InputError(f"--domain must be one file, got {len(files)} by {path}")
+    return files
+
+
+def _lines(path: str) -> pa.Array:
+    with open_file(path) as source:
+        content = source.read()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"--domain {path} is not UTF-8 text: give one item per line, or a CSV, Parquet or Avro "
+                         "file with its ending") from None  # fmt: skip
+    lines = text.replace("\r\n", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return pa.array([line if line.strip() else None for line in lines], pa.large_string())

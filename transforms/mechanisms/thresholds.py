@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from private_topk.transforms.mechanisms.exact import Real, ball, floor, greater,
 __all__ = ["Envelope", "Scaled", "Staircase", "draw_threshold", "rounded_up"]
 
 _DIGITS = 64
+_NEGLIGIBLE = 2**40  # exp(-this) is negligible beside any number of answers
 _POSITION_LANE, _ACCEPT_LANE = 0, 1
 
 
@@ -45,12 +46,14 @@ class Staircase(abc.ABC):
         first: the least loss: N(R) >= 1 from here on.
         most: N(R) for every large R.
         settled: a *public* threshold from which on N(R) = most, where there is one.
+        pieces: into how many pieces a loose block is cut; fewer where N is dear.
     """
 
     rate: Fraction
     first: int
     most: int
     settled: int | None = None
+    pieces: int = 4
 
     @abc.abstractmethod
     def upper(self, thresholds: Sequence[int]) -> list[Scaled]:
@@ -84,13 +87,15 @@ class Envelope:
 
     def __init__(self, stairs: Staircase) -> None:
         self._stairs = stairs
+        self._long, self._negligible = int(_DIGITS / stairs.rate), int(_NEGLIGIBLE / stairs.rate)
         self._blocks = self._initial_blocks()
         while True:
             self.weights, self.exponent = _common_scale([block.weight for block in self._blocks])
             gaps = [_gap(block, w) for block, w in zip(self._blocks, self.weights, strict=True)]
             if 2 * sum(gaps) <= sum(self.weights):
                 break
-            self._split([4 * gap >= max(gaps) for gap in gaps])
+            least = _least_to_cut(gaps, sum(self.weights))
+            self._split([gap >= least for gap in gaps])
         self.total = sum(self.weights)
 
     def propose(self, draw: Draw, number: int) -> int | None:
@@ -127,7 +132,7 @@ class Envelope:
         """(1 - q) * sum of q**x over start <= x < stop."""
         rate = ball(self._stairs.rate)
         before = (-rate * start).exp()
-        return before if stop is None else -before * (-rate * (stop - start)).expm1()
+        return before if stop is None else before * -(rate * (start - stop)).expm1()
 
     def _initial_blocks(self) -> list[_Block]:
         """Doubling blocks up to a public bound, so that their number tells nothing of the counts.
@@ -146,27 +151,29 @@ class Envelope:
         while cuts[-1] < bound:
             cuts.append(min(bound, cuts[-1] + max(step, cuts[-1])))
         tail = Scaled(stairs.most, 0)
-        return [*self._between(cuts), self._block(bound, None, tail, tail)]
+        return [*self._between([cuts]), self._block(bound, None, tail, tail)]
 
-    def _between(self, cuts: list[int]) -> list[_Block]:
-        """The blocks from each cut to the next."""
-        pairs = list(itertools.pairwise(cuts))
+    def _between(self, cuts: Iterable[Sequence[int]]) -> list[_Block]:
+        """The blocks from each cut to the next, for each sequence of cuts."""
+        pairs = [pair for some in cuts for pair in itertools.pairwise(some)]
         first = self._stairs.first
         bounds = self._stairs.upper([first + x for start, stop in pairs for x in (start, stop - 1)])
         return [self._block(*pair, *bounds[2 * i : 2 * i + 2]) for i, pair in enumerate(pairs)]
 
     def _block(self, start: int, stop: int | None, low: Scaled, high: Scaled) -> _Block:
-        return _Block(start, stop, low, high, rounded_up(lambda: high.ball() * self._mass(start, stop)))
+        return _Block(start, stop, low, high, rounded_up(lambda: high.ball() * self._mass_bound(start, stop)))
+
+    def _mass_bound(self, start: int, stop: int | None) -> arb:
+        """The mass, or more where its exact value would ask for absurd precision."""
+        if start > self._negligible:
+            return arb(-_NEGLIGIBLE).exp()
+        return self._mass(start, None if stop is None or stop - start > self._long else stop)
 
     def _split(self, chosen: list[bool]) -> None:
-        """Halve the chosen blocks. A block of one threshold and the tail have no gap, so they are never chosen."""
-        blocks: list[_Block] = []
-        for block, halve in zip(self._blocks, chosen, strict=True):
-            if halve and block.stop is not None and block.stop > block.start + 1:
-                blocks += self._between([block.start, (block.start + block.stop) // 2, block.stop])
-            else:
-                blocks.append(block)
-        self._blocks = blocks
+        """Cut the chosen blocks into pieces. A block of one threshold and the tail have no gap: never chosen."""
+        old = [block for block, cut in zip(self._blocks, chosen, strict=True) if cut]
+        kept = [block for block, cut in zip(self._blocks, chosen, strict=True) if not cut]
+        self._blocks = kept + self._between([_cuts(block, self._stairs.pieces) for block in old])
 
 
 def draw_threshold(stairs: Staircase, draw: Draw) -> int:
@@ -198,10 +205,28 @@ def _common_scale(weights: list[Scaled]) -> tuple[list[int], int]:
     return [-(-weight.mantissa >> min(exponent - weight.exponent, 2 * _DIGITS)) for weight in weights], exponent
 
 
+def _least_to_cut(gaps: list[int], total: int) -> int:
+    """The gap such that without it and all larger ones a quarter of the total would be left."""
+    rest = sum(gaps)
+    for gap in sorted(gaps, reverse=True):
+        rest -= gap
+        if 4 * rest <= total:
+            break
+    return gap
+
+
+def _cuts(block: _Block, pieces: int) -> list[int]:
+    """A block's ends, and the places between them that cut it into equal pieces."""
+    width = block.stop - block.start
+    pieces = min(pieces, width)
+    return [block.start + width * i // pieces for i in range(pieces + 1)]
+
+
 def _gap(block: _Block, weight: int) -> int:
-    """About how much of a block's weight is above its true mass at most."""
+    """About how much of a block's weight may be above its true mass. It only steers, so it need not be a bound."""
     if block.stop is None or block.stop == block.start + 1:
         return 0
     shift = block.high.exponent - block.low.exponent
     low, high = block.low.mantissa, block.high.mantissa
-    return weight - (weight * low // (high << shift) if shift >= 0 else (weight * low << -shift) // high)
+    sure = weight * low // (high << shift) if shift >= 0 else (weight * low << -shift) // high
+    return max(0, weight - sure)

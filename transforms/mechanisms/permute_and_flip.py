@@ -10,7 +10,8 @@ from flint import arb
 
 from private_topk.transforms.mechanisms.bits import Draw
 from private_topk.transforms.mechanisms.exact import ball, greater, uniform
-from private_topk.transforms.mechanisms.thresholds import Envelope, Scaled, Staircase
+from private_topk.transforms.mechanisms.scaled import Scaled
+from private_topk.transforms.mechanisms.thresholds import Envelope, Staircase
 
 __all__ = ["permute_and_flip"]
 

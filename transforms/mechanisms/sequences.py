@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.bits import Draw
 from private_topk.transforms.mechanisms.ranking import Ranking
-from private_topk.transforms.mechanisms.thresholds import Scaled, Staircase
+from private_topk.transforms.mechanisms.scaled import Scaled
+from private_topk.transforms.mechanisms.thresholds import Staircase
 
 __all__ = ["Sequences"]
 
@@ -40,16 +41,22 @@ class Sequences(Staircase):
 
     def upper(self, thresholds: Sequence[int]) -> list[Scaled]:
         """N rounded up, by products of doubles in a fixed order: IEEE 754 defines each of them to the last bit."""
-        mantissas, exponents = np.frexp((self._reach(thresholds) - self._taken).astype(np.float64))
-        while mantissas.shape[1] > 1:
-            half = mantissas.shape[1] // 2
-            product, shift = np.frexp(mantissas[:, :half] * mantissas[:, half : 2 * half])
-            exponent = exponents[:, :half] + exponents[:, half : 2 * half] + shift
-            mantissas = np.concatenate((product, mantissas[:, 2 * half :]), axis=1)
-            exponents = np.concatenate((exponent, exponents[:, 2 * half :]), axis=1)
+        factors = (self._reach(thresholds) - self._taken).astype(np.float64)
+        exponents = np.zeros(len(factors), np.int64)
+        size = self._d.bit_length()  # every product so far is below 2**size, and at least 2**-size
+        while factors.shape[1] > 1:
+            if 2 * size > 1000:
+                factors, shifts = np.frexp(factors)
+                exponents += shifts.sum(axis=1)
+                size = 1
+            half = factors.shape[1] // 2
+            products = factors[:, :half] * factors[:, half : 2 * half]
+            factors = np.concatenate((products, factors[:, 2 * half :]), axis=1)
+            size *= 2
+        mantissas, shifts = np.frexp(factors[:, 0])
         # k products err by less than 2 k units in the last of 53 places.
-        digits = np.ldexp(mantissas[:, 0], 53).astype(np.int64) + 2 * self._k
-        return [Scaled(m, e - 53) for m, e in zip(digits.tolist(), exponents[:, 0].tolist(), strict=True)]
+        digits = np.ldexp(mantissas, 53).astype(np.int64) + 2 * self._k
+        return [Scaled(m, e - 53) for m, e in zip(digits.tolist(), (exponents + shifts).tolist(), strict=True)]
 
     def exact(self, threshold: int) -> arb:
         """The ball of N(threshold) at the working precision."""

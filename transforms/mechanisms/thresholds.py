@@ -13,28 +13,19 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
-from flint import arb
+from flint import arb, fmpz
 
 from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import Real, ball, floor, greater, precision, uniform
+from private_topk.transforms.mechanisms.exact import ball, floor, greater, uniform
+from private_topk.transforms.mechanisms.scaled import ONE, Scaled, rounded_up, whole_numbers
 
-__all__ = ["Envelope", "Scaled", "Staircase", "draw_threshold", "rounded_up"]
+__all__ = ["Envelope", "Staircase", "draw_threshold"]
 
-_DIGITS = 64
 _POSITION_LANE, _ACCEPT_LANE = 0, 1
-
-
-class Scaled(NamedTuple):
-    """The number mantissa * 2**exponent, both integers of any size: a float that never overflows."""
-
-    mantissa: int
-    exponent: int
-
-    def ball(self) -> arb:
-        """Its ball at the working precision."""
-        return arb((self.mantissa, self.exponent))
+_DIGITS = 64
+_LOG2_E = Fraction(0x171547652B82FE17, 2**60)  # just below log2(e)
+_ROOTS = [int(fmpz(2 ** (256 * _DIGITS - i)).root(256)) + 1 for i in range(256)]  # just above 2**(64 - i / 256)
 
 
 class Staircase(abc.ABC):
@@ -45,12 +36,17 @@ class Staircase(abc.ABC):
         first: the least loss: N(R) >= 1 from here on.
         most: N(R) for every large R.
         settled: a *public* threshold from which on N(R) = most, where there is one.
+        fineness: each block to begin with is longer than the one before by this part. A finer start than need be makes
+            easy counts take nearly as long as hard ones; 1 is the cheapest.
+        pieces: into how many pieces a loose block is cut. 2 asks for the fewest values of N, 4 for fewer calls.
     """
 
     rate: Fraction
     first: int
     most: int
     settled: int | None = None
+    fineness: int = 6
+    pieces: int = 4
 
     @abc.abstractmethod
     def upper(self, thresholds: Sequence[int]) -> list[Scaled]:
@@ -66,48 +62,54 @@ class Staircase(abc.ABC):
 
 @dataclass(frozen=True)
 class _Block:
-    """The thresholds first + start .. first + stop - 1; without `stop`, all from first + start."""
+    """The thresholds first + start .. first + stop - 1; without `stop`, all from first + start.
+
+    `below` bounds N just before the block and `bound` at its end. `weight` bounds the block's mass, of which `loose`,
+    in units of 2**-64, may be missing; this only steers.
+    """
 
     start: int
     stop: int | None
-    low: Scaled
-    high: Scaled
+    below: Scaled
+    bound: Scaled
     weight: Scaled
+    loose: int
 
 
 class Envelope:
     """Blocks of thresholds whose integer weights bound the mixture's mass: weights[i] * 2**exponent >= mass of block i.
 
     Masses are in units where the threshold R weighs (1 - q) q**(R - first) N(R), so that all thresholds together weigh
-    the sum over all answers of q**(loss - first): at least 1. At least about half of all proposals are accepted.
+    the sum over all answers of q**(loss - first): at least 1. About half of all proposals are accepted, never fewer
+    than about a quarter.
     """
 
     def __init__(self, stairs: Staircase) -> None:
         self._stairs = stairs
+        self._steps = 256 * _LOG2_E * stairs.rate
+        self._long = int(_DIGITS / stairs.rate)
+        self._widths: dict[int, Scaled] = {}
         self._blocks = self._initial_blocks()
         while True:
-            self.weights, self.exponent = _common_scale([block.weight for block in self._blocks])
-            gaps = [_gap(block, w) for block, w in zip(self._blocks, self.weights, strict=True)]
-            if 2 * sum(gaps) <= sum(self.weights):
+            self.weights, self.exponent = whole_numbers([block.weight for block in self._blocks])
+            self.total = sum(self.weights)
+            gaps = [weight * block.loose >> _DIGITS for block, weight in zip(self._blocks, self.weights, strict=True)]
+            if 4 * sum(gaps) <= 3 * self.total:
                 break
-            self._split([4 * gap >= max(gaps) for gap in gaps])
-        self.total = sum(self.weights)
+            self._cut(gaps, _least_to_cut(gaps, self.total))
 
     def propose(self, draw: Draw, number: int) -> int | None:
         """Proposal `number` of this draw: a threshold, or None where it is rejected."""
-        index, block = self._pick(draw.below(self.total))
+        ticket = draw.below(self.total)
+        index = next(i for i, end in enumerate(itertools.accumulate(self.weights)) if ticket < end)
+        block = self._blocks[index]
         threshold = self._stairs.first + self._position(draw, number, block)
 
         def probability() -> arb:
-            envelope = Scaled(self.weights[index], self.exponent).ball()
-            return self._stairs.exact(threshold) * self._mass(block.start, block.stop) / envelope
+            mass = self._stairs.exact(threshold) * self._mass(block.start, block.stop)
+            return mass / Scaled(self.weights[index], self.exponent).ball()
 
         return threshold if greater(probability, uniform(draw, _ACCEPT_LANE, number)) else None
-
-    def _pick(self, ticket: int) -> tuple[int, _Block]:
-        ends = itertools.accumulate(self.weights)
-        index = next(i for i, end in enumerate(ends) if ticket < end)
-        return index, self._blocks[index]
 
     def _position(self, draw: Draw, number: int, block: _Block) -> int:
         """An exact geometric draw, kept inside the block: the inverse distribution function at a uniform real."""
@@ -117,7 +119,7 @@ class Envelope:
 
         def offset() -> arb:
             rate = ball(self._stairs.rate)
-            inside = -u() if block.stop is None else u() * (-rate * (block.stop - block.start)).expm1()
+            inside = -u() if block.stop is None else u() * (rate * (block.start - block.stop)).expm1()
             # Without an end 1 - u is as uniform as u.
             return -inside.log1p() / rate
 
@@ -126,11 +128,11 @@ class Envelope:
     def _mass(self, start: int, stop: int | None) -> arb:
         """(1 - q) * sum of q**x over start <= x < stop."""
         rate = ball(self._stairs.rate)
-        before = (-rate * start).exp()
-        return before if stop is None else -before * (-rate * (stop - start)).expm1()
+        after = (-rate * start).exp()
+        return after if stop is None else after * -(rate * (start - stop)).expm1()
 
     def _initial_blocks(self) -> list[_Block]:
-        """Doubling blocks up to a public bound, so that their number tells nothing of the counts.
+        """Growing blocks up to a public bound, so that their number tells nothing of the counts.
 
         Without a public settled threshold the bound is one beyond which the mass, at most most * q**bound, is below
         2**-12.
@@ -141,67 +143,80 @@ class Envelope:
         else:
             # exp(-0.7) < 1/2, so q**bound < 2**-(bits + 12).
             bound = -int(-Fraction(7, 10) * (stairs.most.bit_length() + 12) // stairs.rate)
-        step = max(1, int(1 / stairs.rate))
+        step = max(1, int(1 / (stairs.rate * stairs.fineness)))
         cuts = [0]
         while cuts[-1] < bound:
-            cuts.append(min(bound, cuts[-1] + max(step, cuts[-1])))
+            cuts.append(min(bound, cuts[-1] + max(step, cuts[-1] // stairs.fineness)))
         tail = Scaled(stairs.most, 0)
-        return [*self._between(cuts), self._block(bound, None, tail, tail)]
+        return [*self._between([(ONE, cuts)]), self._block(bound, None, tail, tail)]
 
-    def _between(self, cuts: list[int]) -> list[_Block]:
-        """The blocks from each cut to the next."""
-        pairs = list(itertools.pairwise(cuts))
-        first = self._stairs.first
-        bounds = self._stairs.upper([first + x for start, stop in pairs for x in (start, stop - 1)])
-        return [self._block(*pair, *bounds[2 * i : 2 * i + 2]) for i, pair in enumerate(pairs)]
+    def _cut(self, gaps: list[int], least: int) -> None:
+        """Cut the blocks with a gap of at least `least` > 0: never a block of one threshold, never the tail."""
+        loose = [block for block, gap in zip(self._blocks, gaps, strict=True) if gap >= least]
+        kept = [block for block, gap in zip(self._blocks, gaps, strict=True) if gap < least]
+        self._blocks = kept + self._between([(block.below, _cuts(block, self._stairs.pieces)) for block in loose])
 
-    def _block(self, start: int, stop: int | None, low: Scaled, high: Scaled) -> _Block:
-        return _Block(start, stop, low, high, rounded_up(lambda: high.ball() * self._mass(start, stop)))
+    def _between(self, parts: Sequence[tuple[Scaled, list[int]]]) -> list[_Block]:
+        """The blocks from each cut to the next, for each (N before the first cut, cuts)."""
+        stops = [stop for _, cuts in parts for stop in cuts[1:]]
+        bounds = iter(self._stairs.upper([self._stairs.first + stop - 1 for stop in stops]))
+        blocks = []
+        for below, cuts in parts:
+            for start, stop in itertools.pairwise(cuts):
+                bound = next(bounds)
+                blocks.append(self._block(start, stop, below, bound))
+                below = bound
+        return blocks
 
-    def _split(self, chosen: list[bool]) -> None:
-        """Halve the chosen blocks. A block of one threshold and the tail have no gap, so they are never chosen."""
-        blocks: list[_Block] = []
-        for block, halve in zip(self._blocks, chosen, strict=True):
-            if halve and block.stop is not None and block.stop > block.start + 1:
-                blocks += self._between([block.start, (block.start + block.stop) // 2, block.stop])
-            else:
-                blocks.append(block)
-        self._blocks = blocks
+    def _block(self, start: int, stop: int | None, below: Scaled, bound: Scaled) -> _Block:
+        after, width = self._power(start), self._width(start, stop)
+        mantissa = bound.mantissa * after.mantissa * width.mantissa
+        weight = Scaled(mantissa, bound.exponent + after.exponent + width.exponent).shortened()
+        loose = 0
+        if stop is not None and stop > start + 1:
+            loose = max(0, (1 << _DIGITS) - _quotient(below, bound))
+        return _Block(start, stop, below, bound, weight, loose)
+
+    def _power(self, start: int) -> Scaled:
+        """q**start, rounded up by at most 0.3 percent: integers only, since every block needs one."""
+        steps = start * self._steps.numerator // self._steps.denominator
+        return Scaled(_ROOTS[steps % 256], -_DIGITS - steps // 256)
+
+    def _width(self, start: int, stop: int | None) -> Scaled:
+        """1 - q**(stop - start), rounded up."""
+        if stop is None or stop - start > self._long:
+            return ONE
+        width = stop - start
+        if width not in self._widths:
+            self._widths[width] = rounded_up(lambda: -(ball(self._stairs.rate) * -width).expm1())
+        return self._widths[width]
 
 
 def draw_threshold(stairs: Staircase, draw: Draw) -> int:
-    """A threshold R with probability proportional to q**R * N(R), exactly. Cost: 20 to 200 values of N."""
+    """A threshold R with probability proportional to q**R * N(R), exactly. Cost: 20 to 300 values of N."""
     envelope = Envelope(stairs)
     proposals = (envelope.propose(draw, number) for number in itertools.count())
     return next(threshold for threshold in proposals if threshold is not None)
 
 
-def rounded_up(value: Real) -> Scaled:
-    """The least 64-digit binary float that is at least a positive real: the same on every machine."""
-    bits = 96
-    while True:
-        with precision(bits):
-            number = value()
-            if number > 0:
-                mantissa, exponent = number.mid().man_exp()
-                start = int(exponent) + int(mantissa).bit_length() - _DIGITS
-                for shift in (start, start + 1, start - 1):
-                    scaled = (number * arb((1, -shift))).ceil().unique_fmpz()
-                    if scaled is not None and 1 << (_DIGITS - 1) < int(scaled) <= 1 << _DIGITS:
-                        return Scaled(int(scaled), shift)
-        bits *= 2
+def _quotient(small: Scaled, large: Scaled) -> int:
+    """About small / large in units of 2**-64."""
+    shift = small.exponent - large.exponent + _DIGITS
+    return (small.mantissa << shift if shift >= 0 else small.mantissa >> -shift) // large.mantissa
 
 
-def _common_scale(weights: list[Scaled]) -> tuple[list[int], int]:
-    """Integers w and an exponent e with w * 2**e >= weight, rounded up, the largest having 64 digits."""
-    exponent = max(weight.exponent for weight in weights)
-    return [-(-weight.mantissa >> min(exponent - weight.exponent, 2 * _DIGITS)) for weight in weights], exponent
+def _least_to_cut(gaps: list[int], total: int) -> int:
+    """The gap such that without it and all larger ones three eighths of the total would be left."""
+    rest = sum(gaps)
+    for gap in sorted(gaps, reverse=True):
+        rest -= gap
+        if 8 * rest <= 3 * total:
+            break
+    return gap
 
 
-def _gap(block: _Block, weight: int) -> int:
-    """About how much of a block's weight is above its true mass at most."""
-    if block.stop is None or block.stop == block.start + 1:
-        return 0
-    shift = block.high.exponent - block.low.exponent
-    low, high = block.low.mantissa, block.high.mantissa
-    return weight - (weight * low // (high << shift) if shift >= 0 else (weight * low << -shift) // high)
+def _cuts(block: _Block, pieces: int) -> list[int]:
+    """A block's ends, and the places between them that cut it into equal pieces."""
+    width = block.stop - block.start
+    pieces = min(pieces, width)
+    return [block.start + width * i // pieces for i in range(pieces + 1)]

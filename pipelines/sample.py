@@ -1,0 +1,112 @@
+"""Sample data: four weeks of plays at a small music service, the same on every machine.
+
+Titles, listeners and plays are made up. A few tracks rise and fall over the weeks, so that the rankings differ.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta, timezone
+from typing import NamedTuple
+
+import fastavro
+import numpy as np
+
+from private_topk.pipelines.errors import InputError
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.bits import Draw
+
+__all__ = ["EVENTS", "START", "WEEKS", "write_sample"]
+
+EVENTS = 200_000
+START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+WEEKS = 4
+_LISTENERS = 8_000
+_WEEK = timedelta(days=7)
+
+_MOODS = """Amber Borrowed Broken Copper Distant Electric Fading First Gentle Golden Hollow Last Late Little Long Lost
+Midnight Morning Narrow Northern Open Paper Patient Quiet Restless Silver Slow Southern Velvet Winter""".split()
+_THINGS = """Avenue Bridges Carousel Daylight Engines Ferry Fireflies Gardens Harbour Hours Island Kites Lanterns
+Letters Meridian Orchard Parade Platform Radio River Rooftops Satellite Signals Stations Summer Telegraph Tides
+Weather Windows Yesterday""".split()
+_ARTISTS = """The_Paper_Lanterns Ines_Okafor Northbound_Ferry Mara_Lindqvist Cold_Harbour_Club Tomas_Reyes Low_Meridian
+The_Quiet_Engines Aiko_Brandt Velvet_Telegraph Salt_&_Satellites Jonas_Weir Orchard_Radio Lucia_Haddad Seventh_Platform
+The_Slow_Parade Noor_Castellan Glass_Avenue Emil_Sorensen Copper_Kites""".split()
+
+_SCHEMA = fastavro.parse_schema({
+    "type": "record",
+    "name": "Play",
+    "namespace": "sample",
+    "doc": "One play of one track by one listener.",
+    "fields": [
+        {"name": "user", "type": "string"},
+        {"name": "item", "type": "string"},
+        {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+})  # fmt: skip
+
+
+class _Plays(NamedTuple):
+    users: list[int]
+    tracks: list[int]
+    times: list[int]
+
+
+def write_sample(folder: str) -> None:
+    """Write plays.avro (200,000 events) and catalogue.txt (the public domain) into a folder, replacing older ones."""
+    draw = RandomBits.keyed(b"private-topk sample 1").draw()
+    catalogue = _catalogue()
+    plays = _plays(draw, len(catalogue))
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "catalogue.txt"), "w", encoding="utf-8") as sink:
+            sink.write("\n".join(sorted(catalogue)) + "\n")
+        with open(os.path.join(folder, "plays.avro"), "wb") as sink:
+            rows = zip(*plays, strict=True)
+            records = ({"user": f"listener-{u:05d}", "item": catalogue[t], "time": at} for u, t, at in rows)
+            fastavro.writer(sink, _SCHEMA, records, codec="deflate", sync_marker=b"sample of plays.")
+    except OSError as error:
+        raise InputError(f"--folder {folder} cannot be written: {error.strerror}") from None
+    print(f"{folder}/plays.avro: {EVENTS:,} plays from {START:%Y-%m-%d} on, {WEEKS} weeks\n"
+          f"{folder}/catalogue.txt: {len(catalogue):,} tracks, the public domain")  # fmt: skip
+
+
+def _catalogue() -> list[str]:
+    """Tracks from the most to the least popular. Steps without a common divisor walk through all the names."""
+    titles = [f"{mood} {thing}" for mood in _MOODS for thing in _THINGS]
+    artists = [name.replace("_", " ") for name in _ARTISTS]
+    return [f"{titles[n * 377 % len(titles)]} - {artists[(n * 7 + n // 20) % len(artists)]}" for n in range(len(titles))]
+
+
+def _plays(draw: Draw, tracks: int) -> _Plays:
+    users = _pick(draw, 0, _zipf(_LISTENERS, 300), EVENTS)
+    weeks = (draw.words(1, 0, EVENTS) >> np.uint64(40)).astype(np.int64) * WEEKS >> 24
+    popularity = _zipf(tracks, 4)
+    chosen = np.empty(EVENTS, np.int64)
+    for week in range(WEEKS):
+        members = np.flatnonzero(weeks == week)
+        chosen[members] = _pick(draw, 2 + week, popularity * _trend(tracks, week), len(members))
+    span = int(_WEEK.total_seconds() * 1000)
+    within = (draw.words(20, 0, EVENTS) % np.uint64(span)).astype(np.int64)
+    times = int(START.timestamp() * 1000) + weeks * span + within
+    order = np.argsort(times, kind="stable")
+    return _Plays(users[order].tolist(), chosen[order].tolist(), times[order].tolist())
+
+
+def _zipf(size: int, head: int) -> np.ndarray:
+    """Integer weights that fall like 1 / rank behind a flat head: no float steers the data."""
+    return 10**9 // (np.arange(size, dtype=np.int64) + head)
+
+
+def _trend(tracks: int, week: int) -> np.ndarray:
+    """Every fifth track rises over the weeks and every seventh falls, by small integer factors."""
+    place = np.arange(tracks)
+    return 4 + np.where(place % 5 == 3, 2 * week, 0) - np.where(place % 7 == 2, week, 0)
+
+
+def _pick(draw: Draw, lane: int, weights: np.ndarray, size: int) -> np.ndarray:
+    ends = np.cumsum(weights)
+    # One product of floats, correctly rounded everywhere, so the same plays come out on every machine.
+    points = (draw.words(lane, 0, size) >> np.uint64(12)).astype(np.float64) / 2.0**52
+    return np.searchsorted(ends, (points * float(ends[-1])).astype(np.int64), side="right")
+

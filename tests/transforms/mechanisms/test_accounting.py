@@ -48,8 +48,8 @@ def test_the_gaussian_scale_never_overspends_and_is_the_least(epsilon: float, de
     budget, most, moved = Fraction(epsilon), Fraction(delta), Fraction(squared)
     scale = gaussian_scale(budget, most, moved)
     with precision(400):
-        assert gaussian_delta(budget, scale, moved)() <= ball(most)
-        assert gaussian_delta(budget, scale * (1 - Fraction(1, 2**50)), moved)() > ball(most)
+        assert gaussian_delta(budget, scale**2, moved)() <= ball(most)
+        assert gaussian_delta(budget, (scale * (1 - Fraction(1, 2**50))) ** 2, moved)() > ball(most)
 
 
 def test_the_gaussian_scale_of_the_paper() -> None:

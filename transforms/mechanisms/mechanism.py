@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.mechanisms.bits import Draw, RandomBits
 
-__all__ = ["About", "Mechanism", "Neighbours", "check_counts", "check_k"]
+__all__ = ["About", "Mechanism", "Neighbours", "check_counts", "check_k", "check_parameter"]
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
@@ -96,9 +96,7 @@ class Mechanism(abc.ABC):
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            rule = _RULES.get(field.name)
-            if rule is not None:
-                rule(field.name, getattr(self, field.name))
+            check_parameter(field.name, getattr(self, field.name))
         offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
             raise ValueError(f"neighbours must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}")
@@ -127,6 +125,13 @@ def check_k(k: int, d: int, domain: str = "public") -> int:
     if domain == "public" and k > d:
         raise ValueError(f"k must be at most the number of items, got k = {k} and {d} items")
     return int(k)
+
+
+def check_parameter(name: str, value: object) -> None:
+    """Refuse a value that breaks the rule of a shared parameter; names without a rule pass."""
+    rule = _RULES.get(name)
+    if rule is not None:
+        rule(name, value)
 
 
 def _positive(name: str, value: object) -> None:

@@ -9,14 +9,20 @@ import numpy as np
 from private_topk.transforms.mechanisms.bits import Draw
 from private_topk.transforms.mechanisms.exact import Real, ball, greater, precision
 from private_topk.transforms.mechanisms.mechanism import Indices
-from private_topk.transforms.mechanisms.noise import NOISE_ERROR, noise_real, noisy_score, noisy_top, standard_noise
+from private_topk.transforms.mechanisms.noise import (
+    COUNT_ERROR,
+    NOISE_ERROR,
+    float_rate,
+    noise_real,
+    noisy_score,
+    noisy_top,
+    standard_noise,
+)
 
 __all__ = ["QUERY_LANE", "THRESHOLD_LANE", "above_bottom", "first_crossing", "log_threshold"]
 
 QUERY_LANE, THRESHOLD_LANE = 2**32 - 2, 2**32 - 3
 """Lanes that no selection reaches, which counts its own from 0."""
-
-_STEP_ERROR = 2.0**-48  # relative; three roundings of 2**-53 each happen
 
 
 def log_threshold(odds: Fraction, noise: str, draw: Draw) -> Real:
@@ -40,10 +46,9 @@ def first_crossing(
     Returns:
         t, or n where no level crosses. Cost O(max(addresses)); ball arithmetic only where floats leave it open.
     """
-    # A steeper slope than 2**900 outweighs any noise all the same, and nothing overflows.
-    steps = gaps * float(min(1 / scale, Fraction(2**900)))
+    steps = gaps * float_rate(1 / scale)
     levels = steps + standard_noise(int(addresses.max(initial=0)) + 1, noise, draw, lane)[addresses]
-    errors = np.abs(steps) * _STEP_ERROR + 2 * NOISE_ERROR  # the second one for the bar's own rounding
+    errors = np.abs(steps) * COUNT_ERROR + 2 * NOISE_ERROR  # the second one for the bar's own rounding
     with precision(96):
         bar = threshold()
     above, below = levels - errors > float(bar.upper()), levels + errors < float(bar.lower())
@@ -55,9 +60,7 @@ def first_crossing(
     return len(gaps)
 
 
-def above_bottom(
-    top: Indices, drift: int, scale: Fraction, noise: str, odds: Fraction, k: int, draw: Draw
-) -> Indices:
+def above_bottom(top: Indices, drift: int, scale: Fraction, noise: str, odds: Fraction, k: int, draw: Draw) -> Indices:
     """The ranks whose noisy counts are largest and above that of bottom, h_(kbar+1) + drift + scale ln(odds).
 
     Args:

@@ -51,8 +51,10 @@ class LimitDomain(UnknownDomainMechanism):
     max_items_per_user: int | None = None
     neighbours: Neighbours = "add-remove"
 
+    def share(self, k: int) -> Fraction:
+        """The epsilon e of one draw."""
+        return exponential_share(Fraction(self.epsilon), Fraction(self.delta) / 2, k)
+
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
-        half = Fraction(self.delta) / 2
-        share = exponential_share(Fraction(self.epsilon), half, k)
-        odds = self.unstable(len(top) - 1) / half
-        return above_bottom(top, self.drift, self.drift / share, "gumbel", odds, k, draw)
+        odds = self.unstable(len(top) - 1) / (Fraction(self.delta) / 2)
+        return above_bottom(top, self.drift, self.drift / self.share(k), "gumbel", odds, k, draw)

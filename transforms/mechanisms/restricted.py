@@ -29,10 +29,10 @@ class RestrictedMechanism(UnknownDomainMechanism):
     that does not ends the answer.
 
     Guarantee: (epsilon_M + epsilon_r, delta_M + delta_r) for an (epsilon_M, delta_M)-DP M. On the slots of
-    `unknown_domain`, M and the tests compose; when a user joins all levels move the same way by at most 1, so that the
-    tests cost epsilon_r (Lyu, Su & Li 2017, for monotonic queries). For an unstable item to come out, the first unstable candidate
-    has to pass, at a level of at most 0: probability at most delta_r. For swap neighbours the two noises and the 1
-    double.
+    `unknown_domain`, M and the tests compose; when a user joins, all levels move the same way by at most 1, so that the
+    tests cost epsilon_r (Lyu, Su & Li 2017, for monotonic queries). An unstable item comes out only if the first
+    unstable candidate passes, at a level of at most 0: probability at most delta_r. For swap neighbours the two noises
+    and the 1 double.
     Source: Carvalho & Wang, Algorithm 1 and Theorem 2.
     """
 
@@ -90,9 +90,9 @@ class Restricted(RestrictedMechanism):
         inner = self.mechanism.about
         if inner.name not in ADDITIVE:
             raise ValueError(
-                f"mechanism must add noise to counts ({', '.join(ADDITIVE)}), got {inner.name}: Lemma 1 of the framework "
-                "argues that losing to weaker competitors raises the probability of every other answer, and that is "
-                "false of joint mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)"
+                f"mechanism must add noise to counts ({', '.join(ADDITIVE)}), got {inner.name}: the framework's Lemma 1 "
+                "argues that weaker competitors raise the probability of every answer left, which is false of joint "
+                "mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)"
             )
         if inner.answer != "sequence":
             raise ValueError(f"mechanism must answer with a sequence, whose order the tests follow, got {inner.name}")

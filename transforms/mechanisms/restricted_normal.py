@@ -33,8 +33,8 @@ class RestrictedNormal(RestrictedMechanism):
             sqrt(2), while the tests' noises and 1 double.
 
     Guarantee: at most `unstable(kbar)` slots move, by 1 each, so the l_2 sensitivity is the root of that, and Gaussian
-    noise of the analytic scale is (epsilon - epsilon_r, delta / 2)-DP. (Theorem 8 of the source multiplies epsilon by the
-    sensitivity once more; the scale already contains it.)
+    noise of the analytic scale is (epsilon - epsilon_r, delta / 2)-DP. (Theorem 8 of the source multiplies epsilon by
+    the sensitivity once more; the scale already contains it.)
     Source: Carvalho & Wang, Appendix E; Balle & Wang 2018, Theorem 8.
     """
 

@@ -65,9 +65,7 @@ class TopStable(UnknownDomainMechanism):
         gaps = np.maximum(top[sizes - 1] - top[sizes] - self.drift, 0)
         threshold = log_threshold(1 / largest_delta_q(delta / kbar), "laplace", draw)
         scale = 3 * self.drift / epsilon
-        passed = first_crossing(
-            gaps, scale, threshold, "laplace", draw, addresses=sizes - 1, lane=QUERY_LANE, up=True
-        )
+        passed = first_crossing(gaps, scale, threshold, "laplace", draw, addresses=sizes - 1, lane=QUERY_LANE, up=True)
         if passed == len(sizes):
             return np.arange(0)
         size = int(sizes[passed])

@@ -135,4 +135,6 @@ def gaussian_delta(epsilon: Fraction, scale: Fraction, squared_sensitivity: Frac
 @lru_cache(maxsize=1024)
 def gaussian_scale(epsilon: Fraction, delta: Fraction, squared_sensitivity: Fraction) -> Fraction:
     """The smallest standard deviation for which Gaussian noise is (epsilon, delta)-DP. Cost: about 5 ms, once."""
-    return smallest(lambda scale: at_most(gaussian_delta(epsilon, scale, squared_sensitivity), delta))
+    # A larger epsilon needs no more noise than a smaller one; beyond a million there is next to none left to save.
+    capped = min(epsilon, Fraction(2**20))
+    return smallest(lambda scale: at_most(gaussian_delta(capped, scale, squared_sensitivity), delta))

@@ -64,7 +64,8 @@ class Restricted(RestrictedMechanism):
         epsilon_r, delta_r: the tests' budget.
         kbar: how many items compete; None for 10 k, at least 100.
 
-    Guarantee: (mechanism.epsilon + epsilon_r, delta_r, plus mechanism.delta where it has one).
+    Guarantee: (mechanism.epsilon + epsilon_r, delta_r), plus mechanism.delta where it has one. The slots of
+    `unknown_domain` do not need additive noise; the published proof does, and only what both cover is let in.
 
     Raises:
         ValueError: M is no additive-noise mechanism, or answers with a set.
@@ -90,9 +91,9 @@ class Restricted(RestrictedMechanism):
         inner = self.mechanism.about
         if inner.name not in ADDITIVE:
             raise ValueError(
-                f"mechanism must add noise to counts ({', '.join(ADDITIVE)}), got {inner.name}: the framework's Lemma 1 "
-                "argues that weaker competitors raise the probability of every answer left, which is false of joint "
-                "mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)"
+                f"mechanism must add noise to counts ({', '.join(ADDITIVE)}), got {inner.name}: Lemma 1 of the "
+                "framework argues that weaker competitors raise the probability of every answer left, which is false "
+                "of joint mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)"
             )
         if inner.answer != "sequence":
             raise ValueError(f"mechanism must answer with a sequence, whose order the tests follow, got {inner.name}")

@@ -50,4 +50,5 @@ class RestrictedPnf(RestrictedMechanism):
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
         rest = Fraction(self.epsilon) - self.test_budget(k)[0]
-        return PnfPeeling(rest, self.neighbours).select(counts, k, draw)
+        inner = PnfPeeling(rest, self.neighbours)  # type: ignore[arg-type]  # an exact rational, no float
+        return inner.select(counts, k, draw)

@@ -47,7 +47,7 @@ class UnknownDomainMechanism(Mechanism):
         return super().__call__(counts, k, bits)
 
     def kbar_for(self, k: int) -> int:
-        """How many of the largest counts compete for k places: `kbar`, or 10 k and at least 100 where it is None.
+        """How many of the largest counts compete for k places: `kbar`, or `default_kbar(k)` where it is None.
 
         Public, known before the data: `select` needs the kbar_for(k) + 1 largest counts, in decreasing order and ties
         in the public order of the items, and answers the same when given more.
@@ -61,7 +61,7 @@ class UnknownDomainMechanism(Mechanism):
         return kbar
 
     def default_kbar(self, k: int) -> int:
-        """kbar where the parameter is None. A larger one lowers the bar and adds competitors; 10 k suits most data."""
+        """10 k, and at least 100. A larger kbar lowers the bar and adds competitors; this one suits most data."""
         return max(_KBAR_PER_ITEM * k, _KBAR_FLOOR)
 
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:

@@ -25,6 +25,7 @@ class TestTopStable(UnknownContract):
         (TopStable(4.0, 0.8, kbar=3), (9, 9, 6, 1, 1), 2),
         (TopStable(6.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 1),
         (TopStable(2.0, 0.5, kbar=2), (7, 3), 2),
+        (TopStable(8.0, 0.8, kbar=3), (9, 8, 8, 1), 1),
     ]
     tight: ClassVar = 0.8
 

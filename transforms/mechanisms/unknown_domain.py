@@ -39,7 +39,8 @@ class UnknownDomainMechanism(Mechanism):
 
     The answer may hold fewer than k items, even none: that is part of the guarantee. An item with count 0 is an item
     not seen and never comes out. Ties at the cut are broken by position, so positions must follow a fixed public order
-    of the items (their labels), never that of arrival.
+    of the items (their labels), never that of arrival. A set comes in the order of positions: where counts were handed
+    over by size that is the order of ranks, so sort the items by label before anybody sees them.
     """
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:

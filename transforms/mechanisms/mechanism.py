@@ -50,8 +50,8 @@ class Mechanism(abc.ABC):
 
         Args:
             counts: users per item, shape (d,), integers >= 0 (any integer dtype). In the unknown domain: of the items
-                seen, ties broken by position.
-            k: how many items to answer with, 1 <= k <= d.
+                seen, none at all if none were, ties broken by position.
+            k: how many items to answer with, 1 <= k, and k <= d in a public domain.
             bits: where every random bit comes from; its next draw is taken.
 
         Returns:
@@ -61,7 +61,7 @@ class Mechanism(abc.ABC):
         Raises:
             ValueError, TypeError: an argument breaks its rule; nothing has been drawn then.
         """
-        counts = check_counts(counts)
+        counts = check_counts(counts, self.about.domain)
         k = check_k(k, len(counts), self.about.domain)
         if not isinstance(bits, RandomBits):
             raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
@@ -102,9 +102,11 @@ class Mechanism(abc.ABC):
             raise ValueError(f"neighbours must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}")
 
 
-def check_counts(counts: ArrayLike) -> Indices:
-    """The counts as int64 of shape (d,), or a clear error. Never shows a count."""
+def check_counts(counts: ArrayLike, domain: str = "public") -> Indices:
+    """The counts as int64 of shape (d,), or a clear error. Never shows a count. Only an unknown domain may be empty."""
     array = np.asarray(counts)
+    if array.shape == (0,) and domain == "unknown":
+        return np.zeros(0, np.int64)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"counts must be one-dimensional and hold at least one item, got shape {array.shape}")
     if array.dtype.kind not in "iu":
@@ -157,5 +159,7 @@ _RULES = {
     "beta": _probability,
     "max_items_per_user": _whole,
     "kbar": _whole,
+    "epsilon_r": _positive,
+    "delta_r": _probability,
 }
 """Rules of the parameters that several mechanisms share; a mechanism checks its own ones in `__post_init__`."""

@@ -116,22 +116,11 @@ def exponential_share(epsilon: Fraction, delta: Fraction, k: int) -> Fraction:
     return max([basic] + [largest(within, basic) for within in (by_zcdp, by_range) if within(basic)])
 
 
-<<<<<<< HEAD
 def gaussian_delta(epsilon: Fraction, variance: Fraction, squared_sensitivity: Fraction) -> Real:
     """The exact delta at epsilon of Gaussian noise; the l_2 sensitivity comes squared. Balle & Wang 2018, Theorem 8."""
 
     def value() -> arb:
         distance = ball(squared_sensitivity / variance).sqrt()
-=======
-def gaussian_delta(epsilon: Fraction, scale: Fraction, squared_sensitivity: Fraction) -> Real:
-    """The exact delta at epsilon of Gaussian noise: Balle & Wang 2018, Theorem 8.
-
-    scale is the standard deviation, squared_sensitivity the square of the l_2 sensitivity.
-    """
-
-    def value() -> arb:
-        distance = ball(squared_sensitivity).sqrt() / ball(scale)
->>>>>>> unknown
         middle = ball(epsilon) / distance
         root = arb(2).sqrt()
         near, far = (middle - distance / 2) / root, (middle + distance / 2) / root
@@ -145,8 +134,4 @@ def gaussian_scale(epsilon: Fraction, delta: Fraction, squared_sensitivity: Frac
     """The smallest standard deviation for which Gaussian noise is (epsilon, delta)-DP. Cost: about 5 ms, once."""
     # A larger epsilon needs no more noise than a smaller one; beyond a million there is next to none left to save.
     capped = min(epsilon, Fraction(2**20))
-<<<<<<< HEAD
     return smallest(lambda scale: at_most(gaussian_delta(capped, scale**2, squared_sensitivity), delta))
-=======
-    return smallest(lambda scale: at_most(gaussian_delta(capped, scale, squared_sensitivity), delta))
->>>>>>> unknown

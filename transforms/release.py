@@ -1,4 +1,4 @@
-"""The final stage: one element per window, a mechanism, a ranking. Everything before it is raw, its output is public."""
+"""The final stage: one element per window, a mechanism, a ranking. Raw before it, public after it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Ranking:
     """The released top items of one window. Public.
 
     Args:
-        items: in rank order, or in domain order where the mechanism answers with a set.
+        items: in rank order; where the mechanism answers with a set, in the order of the domain, or of the labels'
+            bytes if the domain is unknown.
         k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee.
         answer: "sequence" or "set".
     """
@@ -127,7 +128,9 @@ class _ReleaseDoFn(beam.DoFn):
         digest = hashlib.sha256(counts.astype("<i8").tobytes())
         for label in labels:
             digest.update(len(label.encode()).to_bytes(8, "little") + label.encode())
-        return tuple(labels[i] for i in self._draw(counts, digest, bounds).tolist())
+        chosen = [labels[i] for i in self._draw(counts, digest, bounds).tolist()]
+        # The labels came in order of their counts, so a set must be put into a public order before it is written.
+        return tuple(sorted(chosen, key=str.encode) if self._selection.mechanism.answer == "set" else chosen)
 
     def _draw(self, counts: np.ndarray, digest: Any, bounds: WindowBounds) -> np.ndarray:  # noqa: ANN401 - a hash
         return self._selection.draw(counts, digest.digest(), bounds.label(), self._release)

@@ -49,7 +49,7 @@ class Joint(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="d log d + k log d log(k log d)",
+        cost="d log d + (20 to 300) k log d, whatever epsilon",
         source="Gillenwater et al. 2022, Equation 1; skew ours",
         when="the best pure sequence where the gaps between the top counts are large",
     )

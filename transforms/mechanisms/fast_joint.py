@@ -71,4 +71,4 @@ class FastJoint(Mechanism):
 
     def zcdp(self, k: int) -> float:
         """epsilon**2/8: an exponential mechanism (Cesar & Rogers 2021, Lemma 3.4)."""
-        return self.epsilon**2 / 8
+        return float(self.epsilon) ** 2 / 8

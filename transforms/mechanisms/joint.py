@@ -76,7 +76,7 @@ class Joint(Mechanism):
 
     def zcdp(self, k: int) -> float:
         """epsilon**2/8 for the exponential mechanism (Cesar & Rogers 2021, Lemma 3.4), not for permute-and-flip."""
-        return self.epsilon**2 / (8 if self.noise == "gumbel" else 2)
+        return float(self.epsilon) ** 2 / (8 if self.noise == "gumbel" else 2)
 
 
 def _exact_skew(value: object) -> Fraction:

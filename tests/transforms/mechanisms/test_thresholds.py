@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import bisect
 import itertools
+from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +14,7 @@ from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.ranking import rank
 from private_topk.transforms.mechanisms.scaled import Scaled, rounded_up, whole_numbers
 from private_topk.transforms.mechanisms.sequences import Sequences
-from private_topk.transforms.mechanisms.thresholds import Envelope, draw_threshold
+from private_topk.transforms.mechanisms.thresholds import Envelope, Staircase, draw_threshold
 from tests.transforms.mechanisms import sequence_laws
 from tests.transforms.mechanisms.evidence import SMALL_COUNTS, assert_follows
 
@@ -56,7 +59,7 @@ def test_the_members_of_a_threshold_are_drawn_uniformly(skew: Fraction) -> None:
     for threshold in (sequences.first, sequences.first + 3 * skew.denominator // 2):
         members = [s for s, x in losses.items() if x * skew.denominator <= threshold]
         draw = RandomBits.keyed(b"members").draw()
-        seen = sequence_laws.Counter(tuple(sequences.sample(threshold, draw).tolist()) for _ in range(4000))
+        seen = Counter(tuple(sequences.sample(threshold, draw).tolist()) for _ in range(4000))
         assert_follows(seen, {s: Fraction(1, len(members)) for s in members}, smallest_error=0.1)
         assert all(sequences.loss(np.array(s)) == losses[s] * skew.denominator for s in losses)
 
@@ -93,17 +96,37 @@ def test_wide_integers_and_python_integers_agree() -> None:
     assert 2 * small.loss(last_first) == large.loss(last_first) == 2**61
 
 
-@pytest.mark.parametrize("rate", [Fraction(1, 50), Fraction(1, 2), Fraction(3)])
-@pytest.mark.parametrize("counts", [(5, 3, 3, 0), (400, 300, 11, 3, 0), (7, 7, 7, 7)])
-def test_thresholds_follow_their_law(counts: tuple[int, ...], rate: Fraction) -> None:
-    sequences = stairs(counts, 2, rate=rate)
+class Jump(Staircase):
+    """N jumps from 1 to 30 somewhere, under the coarsest of envelopes."""
+
+    first, most, fineness, pieces = -5, 30, 1, 2
+
+    def __init__(self, rate: Fraction, jump: int, settled: int | None) -> None:
+        self.rate, self.jump, self.settled = rate, jump, settled
+
+    def upper(self, thresholds: Sequence[int]) -> list[Scaled]:
+        return [Scaled(30 if threshold >= self.jump else 1, 0) for threshold in thresholds]
+
+    def exact(self, threshold: int) -> arb:
+        return arb(30 if threshold >= self.jump else 1)
+
+
+@pytest.mark.parametrize(
+    ("stairs", "edges"),
+    [
+        (Jump(Fraction(1, 50), 70, None), [-5, 20, 50, 65, 70, 75, 95, 140, 200]),  # in the midst of a block
+        (Jump(Fraction(1, 50), 70, 70), [-5, 20, 50, 65, 70, 75, 95, 140, 200]),  # a heavy tail
+        (Jump(Fraction(1, 2), 4, None), list(range(-5, 12))),  # blocks of two thresholds
+    ],
+)
+def test_thresholds_follow_their_law(stairs: Jump, edges: list[int]) -> None:
     draw = RandomBits.keyed(b"thresholds").draw
-    seen = sequence_laws.Counter((min(draw_threshold(sequences, draw()), 420),) for _ in range(2000))
-    q = arb(-rate.numerator) / rate.denominator
-    weights = {(r,): (q * r).exp() * exact(sequences, r) for r in range(420)}
-    weights[(420,)] = (q * 420).exp() / (1 - q.exp()) * sequences.most
-    whole = sum(weights.values(), arb(0))
-    assert_follows(seen, {r: w / whole for r, w in weights.items()}, smallest_error=0.2)
+    seen = Counter((bisect.bisect(edges, draw_threshold(stairs, draw())) - 1,) for _ in range(6000))
+    beyond = [(-arb(stairs.rate.numerator) / stairs.rate.denominator * edge).exp() for edge in edges]
+    cells = zip(edges, beyond, [*beyond[1:], arb(0)], strict=True)
+    masses = [(a - b) * (30 if edge >= stairs.jump else 1) for edge, a, b in cells]
+    law = {(cell,): mass / sum(masses, arb(0)) for cell, mass in enumerate(masses)}
+    assert_follows(seen, law, smallest_error=0.07)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])

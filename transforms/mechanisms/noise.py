@@ -25,8 +25,9 @@ from private_topk.transforms.mechanisms.bits import Draw
 from private_topk.transforms.mechanisms.exact import Real, ball, greater, precision, uniform
 
 __all__ = [
-    "LIPSCHITZ_NOISES", "NOISES", "Noise", "certified_top", "exponential_real", "noise_real", "noisy_score",
-    "noisy_top", "standard_noise",
+    "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "Noise", "add_counts",
+    "certified_top", "exponential_real", "float_rate", "noise_real", "noisy_score", "noisy_top", "standard_noise",
+    "to_float",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -38,8 +39,10 @@ factor within 2**-34, a rounding moves 1 - V by one within 2**-33, and no functi
 twofold. What remains is for the platform's log, log1p and cos: they may be wrong by 2**-40, thousands of times what any
 library in use is."""
 
-_LEAST, _MOST = 2.0**-30, 1 - 2.0**-20
-_COUNT_ERROR = 2.0**-48  # relative; three roundings of 2**-53 each happen
+LEAST, MOST = 2.0**-30, 1 - 2.0**-20
+COUNT_ERROR = 2.0**-48
+"""Relative bound for a difference of counts times a rate: three roundings of 2**-53 each happen."""
+
 _CHUNK = 1 << 16  # items whose temporaries stay in the processor's cache
 
 
@@ -125,15 +128,22 @@ def noisy_top(counts: Indices, scale: Fraction, noise: str, k: int, draw: Draw, 
     )
 
 
-def add_counts(noise: Floats, counts: Indices, k: int, rate: Fraction, error: float) -> tuple[Floats, Floats]:
+def add_counts(
+    noise: Floats, counts: Indices, k: int, rate: Fraction, error: float, rate_error: float = 0.0
+) -> tuple[Floats, Floats]:
     """noise + (counts - r) * rate, and bounds on its error, shape (d,) both; r is the k-th largest count.
 
-    Differences from r are exact integers, so items near the cut keep their precision however large the counts.
+    `error` bounds the noise's error and `rate_error` the rate's relative one. Differences from r are exact integers,
+    so items near the cut keep their precision however large the counts.
     """
     reference = np.partition(counts, len(counts) - k)[len(counts) - k]
-    # Above 2**900 any difference of counts outweighs any noise all the same, and nothing overflows.
-    steps = (counts - reference) * float(min(rate, Fraction(2**900)))
-    return noise + steps, np.abs(steps) * _COUNT_ERROR + error
+    steps = (counts - reference) * float_rate(rate)
+    return noise + steps, np.abs(steps) * (COUNT_ERROR + rate_error) + error
+
+
+def float_rate(rate: Fraction) -> float:
+    """The rate in floats. Capped: from 2**900 on, any difference of counts outweighs any noise all the same."""
+    return float(min(rate, Fraction(2**900)))
 
 
 def standard_noise(size: int, noise: str, draw: Draw, lane: int = 0) -> Floats:
@@ -143,13 +153,13 @@ def standard_noise(size: int, noise: str, draw: Draw, lane: int = 0) -> Floats:
         stop = min(start + _CHUNK, size)
         words = draw.words(lane, start * kind.words, (stop - start) * kind.words)
         first, *others = (words[j :: kind.words] * 2.0**-64 for j in range(kind.words))
-        out[start:stop] = kind.approximate(np.clip(first, _LEAST, _MOST), *others)
-        for i in start + np.flatnonzero((first < _LEAST) | (first > _MOST)):  # about one item in a million
-            out[i] = _to_float(noise_real(draw, lane, int(i), noise))
+        out[start:stop] = kind.approximate(np.clip(first, LEAST, MOST), *others)
+        for i in start + np.flatnonzero((first < LEAST) | (first > MOST)):  # about one item in a million
+            out[i] = to_float(noise_real(draw, lane, int(i), noise))
     return out
 
 
-def _to_float(value: Real) -> float:
+def to_float(value: Real) -> float:
     """A float within 2**-40 of a real below 2**12 in size."""
     bits = 128
     while True:

@@ -130,7 +130,9 @@ class _CountDoFn(beam.DoFn):
 
     @staticmethod
     def _by_range(codes: Codes, counts: Codes) -> Iterator[tuple[int, bytes]]:
-        for item_shard, rows in partition(codes >> ITEM_SHARD_BITS, 1 << 16):
+        if len(codes) == 0:
+            return
+        for item_shard, rows in partition(codes >> ITEM_SHARD_BITS, (int(codes[-1]) >> ITEM_SHARD_BITS) + 1):
             yield item_shard, to_ipc(item=codes[rows].astype(np.uint32), count=counts[rows])
 
     @staticmethod

@@ -3,17 +3,68 @@
 from __future__ import annotations
 
 from private_topk.transforms.mechanisms.bits import RandomBits
+from private_topk.transforms.mechanisms.canonical import Canonical
+from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
+from private_topk.transforms.mechanisms.gamma import Gamma
+from private_topk.transforms.mechanisms.gaussian import Gaussian
 from private_topk.transforms.mechanisms.joint import Joint
+from private_topk.transforms.mechanisms.laplace import Laplace
+from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
+from private_topk.transforms.mechanisms.limit_domain import LimitDomain
 from private_topk.transforms.mechanisms.mechanism import About, Mechanism
+from private_topk.transforms.mechanisms.oneshot import Oneshot
+from private_topk.transforms.mechanisms.peeling import Peeling
+from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
+from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
+from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
+from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
+from private_topk.transforms.mechanisms.top_stable import TopStable
 
-__all__ = ["MECHANISMS", "About", "Mechanism", "RandomBits"]
+__all__ = [
+    "MECHANISMS",
+    "About",
+    "Canonical",
+    "CdpPeeling",
+    "FastJoint",
+    "Gamma",
+    "Gaussian",
+    "Joint",
+    "Laplace",
+    "LaplaceLimitDomain",
+    "LimitDomain",
+    "Mechanism",
+    "Oneshot",
+    "Peeling",
+    "PnfPeeling",
+    "RandomBits",
+    "RestrictedGumbel",
+    "RestrictedLaplace",
+    "RestrictedNormal",
+    "RestrictedPnf",
+    "TopStable",
+]
 
-MECHANISMS: dict[str, type[Mechanism]] = {
-    mechanism.about.name: mechanism
-    for mechanism in (
-        Joint,
-        FastJoint,
-    )
-}
+_ALL: tuple[type[Mechanism], ...] = (
+    Joint,
+    FastJoint,
+    Canonical,
+    Peeling,
+    CdpPeeling,
+    PnfPeeling,
+    Oneshot,
+    Laplace,
+    Gaussian,
+    Gamma,
+    LimitDomain,
+    LaplaceLimitDomain,
+    TopStable,
+    RestrictedGumbel,
+    RestrictedNormal,
+    RestrictedPnf,
+    RestrictedLaplace,
+)
+
+MECHANISMS: dict[str, type[Mechanism]] = {mechanism.about.name: mechanism for mechanism in _ALL}
 """Every mechanism by the name it has on the command line."""

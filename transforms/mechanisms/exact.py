@@ -9,7 +9,7 @@ precision doubles. The answer is a property of the real numbers and so the same 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
@@ -82,9 +82,12 @@ def accept(draw: Draw, probability: Real) -> bool:
         value, revealed, bits = value << 64 | draw.bits(64), revealed + 64, bits * 2
 
 
-def uniform(draw: Draw, lane: int, index: int) -> Real:
-    """The real number in (0, 1) whose binary digits are the words at (lane, index), level after level."""
-    words: list[int] = []
+def uniform(draw: Draw, lane: int, index: int, known: Iterable[int] = ()) -> Real:
+    """The real number in (0, 1) whose binary digits are the words at (lane, index), level after level.
+
+    `known` are the words of the first levels, for callers that fetch many at a time.
+    """
+    words = list(known)
 
     def value() -> arb:
         levels = (ctx.prec >> 6) + 1

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.mechanisms.bits import Draw, RandomBits
 
-__all__ = ["About", "Mechanism", "Neighbours", "check_counts", "check_k"]
+__all__ = ["About", "Mechanism", "Neighbours", "check_counts", "check_k", "check_parameter"]
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
@@ -50,8 +50,8 @@ class Mechanism(abc.ABC):
 
         Args:
             counts: users per item, shape (d,), integers >= 0 (any integer dtype). In the unknown domain: of the items
-                seen, ties broken by position.
-            k: how many items to answer with, 1 <= k <= d.
+                seen, none at all if none were, ties broken by position.
+            k: how many items to answer with, 1 <= k, and k <= d in a public domain.
             bits: where every random bit comes from; its next draw is taken.
 
         Returns:
@@ -61,7 +61,7 @@ class Mechanism(abc.ABC):
         Raises:
             ValueError, TypeError: an argument breaks its rule; nothing has been drawn then.
         """
-        counts = check_counts(counts)
+        counts = check_counts(counts, self.about.domain)
         k = check_k(k, len(counts), self.about.domain)
         if not isinstance(bits, RandomBits):
             raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
@@ -96,17 +96,17 @@ class Mechanism(abc.ABC):
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            rule = _RULES.get(field.name)
-            if rule is not None:
-                rule(field.name, getattr(self, field.name))
+            check_parameter(field.name, getattr(self, field.name))
         offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
             raise ValueError(f"neighbours must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}")
 
 
-def check_counts(counts: ArrayLike) -> Indices:
-    """The counts as int64 of shape (d,), or a clear error. Never shows a count."""
+def check_counts(counts: ArrayLike, domain: str = "public") -> Indices:
+    """The counts as int64 of shape (d,), or a clear error. Never shows a count. Only an unknown domain may be empty."""
     array = np.asarray(counts)
+    if array.shape == (0,) and domain == "unknown":
+        return np.zeros(0, np.int64)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"counts must be one-dimensional and hold at least one item, got shape {array.shape}")
     if array.dtype.kind not in "iu":
@@ -127,6 +127,13 @@ def check_k(k: int, d: int, domain: str = "public") -> int:
     if domain == "public" and k > d:
         raise ValueError(f"k must be at most the number of items, got k = {k} and {d} items")
     return int(k)
+
+
+def check_parameter(name: str, value: object) -> None:
+    """Refuse a value that breaks the rule of a shared parameter; names without a rule pass."""
+    rule = _RULES.get(name)
+    if rule is not None:
+        rule(name, value)
 
 
 def _positive(name: str, value: object) -> None:
@@ -152,5 +159,7 @@ _RULES = {
     "beta": _probability,
     "max_items_per_user": _whole,
     "kbar": _whole,
+    "epsilon_r": _positive,
+    "delta_r": _probability,
 }
 """Rules of the parameters that several mechanisms share; a mechanism checks its own ones in `__post_init__`."""

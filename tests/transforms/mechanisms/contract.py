@@ -81,6 +81,9 @@ class Contract:
         ],
     )
     def test_bad_arguments(self, mechanism: Mechanism, counts: object, k: int, error: type, message: str) -> None:
+        if mechanism.about.domain == "unknown" and message == "at least one item":
+            assert len(mechanism(counts, k, RandomBits.keyed(b"bad"))) == 0, "no item need have been seen"
+            return
         with pytest.raises(error, match=message):
             mechanism(counts, k, RandomBits.keyed(b"bad"))
 

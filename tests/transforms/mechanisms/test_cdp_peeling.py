@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from scipy.optimize import brentq
+
+from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
+from tests.transforms.mechanisms import laws
+from tests.transforms.mechanisms.evidence import Law
+from tests.transforms.mechanisms.item_by_item import ItemByItem
+
+
+def lemma_4_2(share: float, k: int, delta: float) -> float:
+    """Gillenwater et al. 2022, Lemma 4.2, as printed there."""
+    return k * share**2 / 8 + 2 * share * math.sqrt(k * math.log(1 / delta) / 8)
+
+
+def bounded_range(share: float, k: int, delta: float) -> float:
+    """Dong, Durfee & Rogers 2020: the adaptive bound."""
+    ratio = share / (1 - math.exp(-share))
+    return min(k * share, k * (ratio - 1 - math.log(ratio)) + share * math.sqrt(k / 2 * math.log(1 / delta)))
+
+
+class TestCdpPeeling(ItemByItem):
+    mechanisms = [CdpPeeling(1.0, 0.1), CdpPeeling(2.0, 0.3, neighbours="swap")]
+
+    def law(self, mechanism: CdpPeeling, counts: tuple[int, ...], k: int) -> Law:
+        share = mechanism.share(k)
+        return laws.peeling(counts, k, share if mechanism.neighbours == "add-remove" else share / 2)
+
+    @pytest.mark.parametrize(("epsilon", "delta", "k"), [(1.0, 1e-6, 100), (0.1, 1e-9, 1000), (5.0, 1e-3, 30)])
+    def test_the_share_is_the_best_of_the_papers_formulas(self, epsilon: float, delta: float, k: int) -> None:
+        best = max(
+            brentq(lambda s, f=f: f(s, k, delta) - epsilon, epsilon / k, epsilon, xtol=1e-16)
+            for f in (lemma_4_2, bounded_range)
+        )
+        assert float(CdpPeeling(epsilon, delta).share(k)) == pytest.approx(best, rel=1e-10)
+
+    def test_small_k_falls_back_on_basic_composition(self) -> None:
+        assert CdpPeeling(1.0, 1e-6).share(1) == 1
+        assert CdpPeeling(0.3, 1e-6).share(2) == Fraction(0.3) / 2
+
+    @pytest.mark.parametrize("delta", [0, 1, -0.1, 2.0, float("nan"), "0.1"])
+    def test_delta_is_a_probability(self, delta: object) -> None:
+        with pytest.raises(ValueError, match="delta must lie strictly between 0 and 1, got"):
+            CdpPeeling(1.0, delta)
+
+    def test_zcdp_needs_no_delta(self) -> None:
+        mechanism = CdpPeeling(1.0, 1e-6)
+        assert mechanism.zcdp(100) == pytest.approx(100 * float(mechanism.share(100)) ** 2 / 8)

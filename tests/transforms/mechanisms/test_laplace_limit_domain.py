@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import ClassVar
+
+import pytest
+
+from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
+from private_topk.transforms.mechanisms.unknown_domain import largest_delta_q
+from tests.transforms.mechanisms.evidence import Law, max_log_ratio
+from tests.transforms.mechanisms.unknown_contract import UnknownContract
+from tests.transforms.mechanisms.unknown_laws import Counts, bottom_laplace, named, top
+
+
+class TestLaplaceLimitDomain(UnknownContract):
+    mechanisms: ClassVar = [
+        LaplaceLimitDomain(1.0, 1e-6, 5),
+        LaplaceLimitDomain(0.5, 1e-9, 50, kbar=40, neighbours="swap"),
+    ]
+    private: ClassVar = [
+        (LaplaceLimitDomain(epsilon, 0.1, bound, kbar, relation), k)
+        for relation in ("add-remove", "swap")
+        for epsilon, k, kbar, bound in [(2.0, 1, 1, 1), (0.5, 1, 2, 2), (2.0, 2, 3, 1), (1.0, 2, 3, 4), (3.0, 3, 3, 2)]
+    ]
+    followed: ClassVar = [
+        (LaplaceLimitDomain(3.0, 0.8, 2, kbar=3), (6, 5, 5, 3, 1), 2),
+        (LaplaceLimitDomain(6.0, 0.8, 2, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3),
+        (LaplaceLimitDomain(2.0, 0.5, 1, kbar=2), (5, 2), 2),
+    ]
+    tight: ClassVar = 0.8
+
+    def law(self, mechanism: LaplaceLimitDomain, counts: Counts, k: int) -> Law:
+        drift, bound = 2 if mechanism.neighbours == "swap" else 1, mechanism.max_items_per_user
+        scale = drift * min(k, bound) / Fraction(mechanism.epsilon)
+        q = largest_delta_q(Fraction(mechanism.delta) / min(drift * bound, mechanism.kbar))
+        items, (*largest, rest) = top(counts, mechanism.kbar)
+        return named(items, bottom_laplace(tuple((c - rest - drift) / scale for c in largest), 1 / q, k))
+
+    @pytest.mark.parametrize(("bound", "k"), [(1, 3), (2, 3), (3, 2)])
+    def test_bound_over_scale_is_spent_and_no_more(self, bound: int, k: int) -> None:
+        """The published proof needs (bound + 1) / scale: bound moved counts and the bar. On all moves of kbar = 3 slots
+        and bar that one user's items allow (no more than bound of the four largest counts), bound / scale suffices,
+        min(k, bound) in general; and some move takes nearly all of it."""
+        epsilon, start, worst = Fraction(3), (5, 5, 4, 3), 0.0
+        scale, odds = min(k, bound) / epsilon, Fraction(20)
+        for moves in itertools.product((0, 1), repeat=4):
+            if not 0 < sum(moves) <= bound:
+                continue
+            laws = []
+            for *largest, rest in (start, tuple(c + m for c, m in zip(start, moves, strict=True))):
+                laws.append(bottom_laplace(tuple((c - rest - 1) / scale for c in largest), odds, k))
+            worst = max(worst, max_log_ratio(*laws))
+        assert 0.8 * float(epsilon) <= worst <= float(epsilon) * (1 + 1e-12)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import ClassVar
+
+import pytest
+from scipy import optimize
+
+from private_topk.transforms.mechanisms.accounting import exponential_share
+from private_topk.transforms.mechanisms.limit_domain import LimitDomain
+from tests.transforms.mechanisms.evidence import Law
+from tests.transforms.mechanisms.unknown_contract import UnknownContract
+from tests.transforms.mechanisms.unknown_laws import Counts, bottom_gumbel, named, top
+
+
+class TestLimitDomain(UnknownContract):
+    mechanisms: ClassVar = [
+        LimitDomain(1.0, 1e-6),
+        LimitDomain(0.5, 1e-9, kbar=40, max_items_per_user=3, neighbours="swap"),
+    ]
+    private: ClassVar = [
+        (LimitDomain(epsilon, 0.1, kbar, bound, relation), k)
+        for relation in ("add-remove", "swap")
+        for epsilon, k, kbar, bound in [(2.0, 1, 1, None), (0.5, 1, 2, None), (2.0, 2, 3, None), (3.0, 2, 2, 1)]
+    ]
+    followed: ClassVar = [
+        (LimitDomain(3.0, 0.8, kbar=3), (6, 5, 5, 3, 1), 2),
+        (LimitDomain(6.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3),
+        (LimitDomain(2.0, 0.5, kbar=2, max_items_per_user=1), (5, 2), 2),
+    ]
+
+    def law(self, mechanism: LimitDomain, counts: Counts, k: int) -> Law:
+        drift, half = 2 if mechanism.neighbours == "swap" else 1, Fraction(mechanism.delta) / 2
+        share = exponential_share(Fraction(mechanism.epsilon), half, k)
+        bound = mechanism.max_items_per_user
+        unstable = mechanism.kbar if bound is None else min(drift * bound, mechanism.kbar)
+        items, (*largest, rest) = top(counts, mechanism.kbar)
+        levels = tuple((c - rest - drift) * share / drift for c in largest)
+        return named(items, bottom_gumbel(levels, unstable / half, k))
+
+    def test_kbar_is_no_function_of_the_data(self) -> None:
+        """Published code chooses it by the data and then prefers the worst threshold; here it is public."""
+        assert [LimitDomain(1.0, 1e-6).kbar_for(k) for k in (1, 10, 11, 100)] == [100, 100, 110, 1000]
+
+    @pytest.mark.parametrize("k", [1, 3, 10, 100, 1000])
+    def test_share_is_the_best_composition(self, k: int) -> None:
+        """Against the formula of Dong, Durfee & Rogers 2020, inverted here by floats; zCDP may do better still."""
+        epsilon, half = 1.0, 5e-7
+
+        def cost(s: float) -> float:
+            t = s / -math.expm1(-s)
+            return k * (t - 1 - math.log(t)) + s * math.sqrt(k / 2 * math.log(1 / half)) - epsilon
+
+        published = max(epsilon / k, optimize.brentq(cost, 1e-9, 2))
+        assert LimitDomain(epsilon, 2 * half).share(k) >= Fraction(published) * (1 - Fraction(1, 10**9))
+        assert LimitDomain(epsilon, 2 * half).share(k) <= Fraction(published) * Fraction(11, 10)

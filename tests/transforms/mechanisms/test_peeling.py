@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from private_topk.transforms.mechanisms.oneshot import Oneshot
+from private_topk.transforms.mechanisms.peeling import Peeling
+from tests.transforms.mechanisms import laws
+from tests.transforms.mechanisms.evidence import Law, frequencies, max_log_ratio
+from tests.transforms.mechanisms.item_by_item import COUNTS, ItemByItem
+
+
+class TestPeeling(ItemByItem):
+    mechanisms = [Peeling(1.0), Peeling(2.5, neighbours="swap")]
+
+    def law(self, mechanism: Peeling, counts: tuple[int, ...], k: int) -> Law:
+        return laws.peeling(
+            counts, k, Fraction(mechanism.epsilon) / (k if mechanism.neighbours == "add-remove" else 2 * k)
+        )
+
+    def test_is_the_one_shot_mechanism_with_gumbel_noise(self) -> None:
+        assert frequencies(Peeling(1.0), COUNTS, 3, 100, b"same") == frequencies(
+            Oneshot(1.0, noise="gumbel"), COUNTS, 3, 100, b"same"
+        )
+        product = laws.peeling(COUNTS, 3, Fraction(1, 3))
+        quadrature = laws.noisy_order(COUNTS, 3, "gumbel", Fraction(3))
+        assert all(abs(float((product[s] - quadrature[s]).mid())) < 1e-12 for s in product)
+
+    def test_swap_neighbours_need_the_factor_two(self) -> None:
+        """The trap: noise for users added or removed breaks the promise when a user is replaced."""
+        single = Fraction(1, 2)
+        ratio = max_log_ratio(laws.peeling((3, 3, 0), 2, single), laws.peeling((2, 4, 1), 2, single))
+        assert ratio > 1.05
+
+    def test_zcdp_of_k_exponential_mechanisms(self) -> None:
+        assert Peeling(2.0).zcdp(10) == pytest.approx(10 * 0.2**2 / 8)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb
+
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from tests.transforms.mechanisms import laws
+from tests.transforms.mechanisms.evidence import Law, assert_follows, frequencies, max_log_ratio
+from tests.transforms.mechanisms.item_by_item import ItemByItem
+
+
+class TestPnfPeeling(ItemByItem):
+    mechanisms = [PnfPeeling(1.0), PnfPeeling(2.5, neighbours="swap")]
+
+    def law(self, mechanism: PnfPeeling, counts: tuple[int, ...], k: int) -> Law:
+        return laws.permute_and_flip(
+            counts, k, Fraction(mechanism.epsilon) / (k if mechanism.neighbours == "add-remove" else 2 * k)
+        )
+
+    @pytest.mark.parametrize("top", [0, 2])
+    def test_many_equal_scores(self, top: int) -> None:
+        """The trap: as an alternating sum the law of permute-and-flip is garbage beyond 40 equal scores."""
+        equal, p = 60, (-arb(top)).exp()
+        # The leader is met after j of the others, all of which were passed over: a geometric sum.
+        leader = sum(((1 - p) ** j for j in range(equal + 1)), arb(0)) / (equal + 1) if top else arb(1) / (equal + 1)
+        law = {(i,): (1 - leader) / equal for i in range(1, equal + 1)} | {(0,): leader}
+        seen = frequencies(PnfPeeling(1.0), (top, *[0] * equal), 1, 8000, b"equal")
+        assert_follows(seen, law, 0.09)
+
+    def test_swap_neighbours_need_the_factor_two(self) -> None:
+        ratio = max_log_ratio(
+            laws.permute_and_flip((0, 0, 0), 1, Fraction(1)), laws.permute_and_flip((0, 2, 1), 1, Fraction(1))
+        )
+        assert ratio > 1.05
+
+    def test_rounds_have_noise_of_their_own(self) -> None:
+        """With one noise for all rounds the order of two equal items would tell nothing more; here it is fresh."""
+        bits = RandomBits.keyed(b"fresh")
+        answers = [PnfPeeling(1.0)(np.zeros(3, np.int64), 3, bits).tolist() for _ in range(100)]
+        assert len({tuple(a) for a in answers}) == 6
+
+    def test_zcdp_of_k_pure_draws(self) -> None:
+        assert PnfPeeling(2.0).zcdp(10) == pytest.approx(10 * 0.2**2 / 2)

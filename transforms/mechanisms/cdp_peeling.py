@@ -1,0 +1,52 @@
+"""Peeling the exponential mechanism, approximate: the same draw as pure peeling, better composed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from private_topk.transforms.mechanisms.accounting import drift, exponential_share
+from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.noise import noisy_top
+
+__all__ = ["CdpPeeling"]
+
+
+@dataclass(frozen=True)
+class CdpPeeling(Mechanism):
+    """k exponential mechanisms, each over the items not yet chosen, together (epsilon, delta)-DP.
+
+    The share s of a round is the largest that one of three proved bounds allows: basic composition (epsilon / k);
+    epsilon = k s**2 / 8 + 2 s sqrt(k ln(1/delta) / 8), by zCDP (Gillenwater et al. 2022, Lemma 4.2); bounded range
+    (Dong, Durfee & Rogers 2020). Adding Gumbel noise of scale 1 / s once and taking the k largest in order has the
+    same law. Under "swap" the scale doubles.
+    Cost: O(d), about 25 ns an item.
+    """
+
+    about: ClassVar[About] = About(
+        name="cdp-peeling",
+        answer="sequence",
+        guarantee="approximate",
+        domain="public",
+        cost="O(d)",
+        source="Gillenwater et al. 2022, Lemma 4.2; Dong, Durfee & Rogers 2020",
+        when="a delta is acceptable and k is large: noise grows as sqrt(k), not k",
+    )
+
+    epsilon: float
+    delta: float
+    neighbours: Neighbours = "add-remove"
+
+    def share(self, k: int) -> Fraction:
+        """The budget of one of k rounds: each is this much DP, as an exponential mechanism."""
+        return exponential_share(Fraction(self.epsilon), Fraction(self.delta), k)
+
+    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
+        return noisy_top(counts, drift(self.neighbours) / self.share(k), "gumbel", k, draw)
+
+    def zcdp(self, k: int) -> float:
+        """k exponential mechanisms at share s: k s**2 / 8 (Cesar & Rogers 2021, Lemma 3.4); needs no delta."""
+        return math.nextafter(float(k * self.share(k) ** 2 / 8), math.inf)

@@ -1,0 +1,44 @@
+"""Laplace noise on every count, calibrated to k or to the items per user, whichever is less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from private_topk.transforms.mechanisms.accounting import drift
+from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.noise import noisy_top
+
+__all__ = ["Laplace"]
+
+
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """The k largest of count + Laplace noise of scale min(k, m) / epsilon, in order.
+
+    Scale k / epsilon: noisy top-k for monotone counts (Ding et al. 2019; Qiao et al. 2021; the order is covered).
+    Scale m / epsilon, where nobody holds more than m = `max_items_per_user` items: one user moves the counts by at most
+    m in l_1, so all noisy counts together are epsilon-DP, and their order is post-processing. The caller must have
+    enforced m. Under "swap" both double: 2k (scores not monotone), 2m (m items given up, m others taken).
+    Cost: O(d), about 30 ns an item.
+    """
+
+    about: ClassVar[About] = About(
+        name="laplace",
+        answer="sequence",
+        guarantee="pure",
+        domain="public",
+        cost="O(d)",
+        source="Ding et al. 2019; Qiao, Su & Zhang 2021",
+        when="pure privacy and far fewer items per user than k",
+    )
+
+    epsilon: float
+    max_items_per_user: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
+        moved = min(k, self.max_items_per_user or k)
+        return noisy_top(counts, drift(self.neighbours) * moved / Fraction(self.epsilon), "laplace", k, draw)

@@ -1,0 +1,49 @@
+"""Peeling the exponential mechanism, pure: k rounds, all drawn at once by Gumbel noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from private_topk.transforms.mechanisms.accounting import drift
+from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.noise import noisy_top
+
+__all__ = ["Peeling"]
+
+
+@dataclass(frozen=True)
+class Peeling(Mechanism):
+    """k exponential mechanisms, each over the items not yet chosen and each with budget epsilon / k.
+
+    Adding Gumbel noise of scale k / epsilon to every count once and taking the k largest in order has the same law
+    (Durfee & Rogers 2019, Lemma 4.2): P(s_1, ..., s_k) is the product over rounds of
+    exp(epsilon c / k) over its sum over the items left.
+
+    epsilon-DP by basic composition. A user added or removed moves all counts one way by 0 or 1, so a round needs no
+    factor 2; under "swap" counts move both ways and the scale doubles.
+    Cost: O(d), about 25 ns an item.
+    """
+
+    about: ClassVar[About] = About(
+        name="peeling",
+        answer="sequence",
+        guarantee="pure",
+        domain="public",
+        cost="O(d)",
+        source="Durfee & Rogers 2019, Lemma 4.2",
+        when="small k; pure privacy with the exponential mechanism's simple law",
+    )
+
+    epsilon: float
+    neighbours: Neighbours = "add-remove"
+
+    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
+        scale = drift(self.neighbours) * k / Fraction(self.epsilon)
+        return noisy_top(counts, scale, "gumbel", k, draw)
+
+    def zcdp(self, k: int) -> float:
+        """k exponential mechanisms at epsilon / k: k times (epsilon / k)**2 / 8 (Cesar & Rogers 2021, Lemma 3.4)."""
+        return self.epsilon**2 / (8 * k)

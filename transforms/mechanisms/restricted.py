@@ -1,0 +1,120 @@
+"""The restricted-domain framework: any additive-noise top k on the top kbar items, cut where it turns unstable."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.crossing import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism, largest_delta_q
+
+__all__ = ["ADDITIVE", "Restricted", "RestrictedMechanism"]
+
+ADDITIVE = ("peeling", "cdp-peeling", "pnf-peeling", "oneshot", "laplace", "gaussian", "gamma")
+"""Mechanisms that add noise to counts and take the largest, by name."""
+
+
+@dataclass(frozen=True)
+class RestrictedMechanism(UnknownDomainMechanism):
+    """F(M, kbar, epsilon_r, delta_r): k candidates from M, then sparse vector tests in their order.
+
+    The candidate i passes while h_i - h_(kbar+1) - 1 + Laplace(2 / epsilon_r) is above
+    2 ln(1/q) / epsilon_r + Laplace(2 / epsilon_r) (one draw of the latter), q = `largest_delta_q(delta_r)`; the first
+    that does not ends the answer.
+
+    Guarantee: (epsilon_M + epsilon_r, delta_M + delta_r) for an (epsilon_M, delta_M)-DP M. On the slots of
+    `unknown_domain`, M and the tests compose; when a user joins, all levels move the same way by at most 1, so that the
+    tests cost epsilon_r (Lyu, Su & Li 2017, for monotonic queries). An unstable item comes out only if the first
+    unstable candidate passes, at a level of at most 0: probability at most delta_r. For swap neighbours the two noises
+    and the 1 double.
+    Source: Carvalho & Wang, Algorithm 1 and Theorem 2.
+    """
+
+    @abc.abstractmethod
+    def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        """(epsilon_r, delta_r): what the tests may spend."""
+
+    @abc.abstractmethod
+    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
+        """k indices into counts, shape (kbar,), in the order in which M selects them."""
+
+    def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
+        ranks = self.candidates(top[:-1], k, draw)
+        epsilon_r, delta_r = self.test_budget(k)
+        threshold = log_threshold(1 / largest_delta_q(delta_r), "laplace", draw)
+        gaps, scale = top[ranks] - top[-1] - self.drift, 2 * self.drift / epsilon_r
+        places = np.arange(len(ranks))
+        return ranks[
+            : first_crossing(gaps, scale, threshold, "laplace", draw, addresses=places, lane=QUERY_LANE, up=False)
+        ]
+
+
+@dataclass(frozen=True)
+class Restricted(RestrictedMechanism):
+    """The framework over a mechanism given as an object; the named ones split one budget for you.
+
+    Args:
+        mechanism: M, one of `ADDITIVE`, with a sequence as its answer. Its neighbours are those of the result.
+        epsilon_r, delta_r: the tests' budget.
+        kbar: how many items compete; None for 10 k, at least 100.
+
+    Guarantee: (mechanism.epsilon + epsilon_r, delta_r), plus mechanism.delta where it has one. The slots of
+    `unknown_domain` do not need additive noise; the published proof does, and only what both cover is let in.
+
+    Raises:
+        ValueError: M is no additive-noise mechanism, or answers with a set.
+    """
+
+    about: ClassVar[About] = About(
+        name="restricted",
+        answer="sequence",
+        guarantee="approximate",
+        domain="unknown",
+        cost="that of M on kbar items",
+        source="Carvalho & Wang, Algorithm 1",
+        when="the items are not public and you have a mechanism of your own",
+    )
+
+    mechanism: Mechanism
+    epsilon_r: float
+    delta_r: float
+    kbar: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        inner = self.mechanism.about
+        if inner.name not in ADDITIVE:
+            raise ValueError(
+                f"mechanism must add noise to counts ({', '.join(ADDITIVE)}), got {inner.name}: Lemma 1 of the "
+                "framework argues that weaker competitors raise the probability of every answer left, which is false "
+                "of joint mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)"
+            )
+        if inner.answer != "sequence":
+            raise ValueError(f"mechanism must answer with a sequence, whose order the tests follow, got {inner.name}")
+
+    @property
+    def neighbours(self) -> str:
+        """Those of the mechanism inside."""
+        return self.mechanism.parameter("neighbours", "add-remove")
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Of one release."""
+        return Fraction(self.mechanism.parameter("epsilon")) + Fraction(self.epsilon_r)
+
+    @property
+    def delta(self) -> Fraction:
+        """Of one release."""
+        return Fraction(self.mechanism.parameter("delta", 0)) + Fraction(self.delta_r)
+
+    def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        return Fraction(self.epsilon_r), Fraction(self.delta_r)
+
+    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
+        return self.mechanism.select(counts, k, draw)

@@ -1,0 +1,68 @@
+"""RestrictedNormal: the restricted-domain framework over Gaussian noise, for a known bound on the items per user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from private_topk.transforms.mechanisms.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.noise import noisy_top
+from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
+
+__all__ = ["RestrictedNormal"]
+
+_LEAST_FOR_TESTS, _MOST_FOR_TESTS = Fraction(1, 3), Fraction(1, 2)
+
+
+@dataclass(frozen=True)
+class RestrictedNormal(RestrictedMechanism):
+    """Gaussian noise on the top kbar counts, the k largest, then the framework's tests.
+
+    The tests spend epsilon_r = 4 epsilon / max_items_per_user, but at least a third and at most half of epsilon: as
+    published it passes epsilon for fewer than 4 items per user and starves the tests for many. The noise spends the
+    rest; delta is halved between the two.
+
+    Args:
+        epsilon, delta: of one release.
+        max_items_per_user: the bound that the counts were made under.
+        kbar: how many items compete; None for 10 k, at least 100.
+        neighbours: "add-remove"; or "swap": at most twice as many counts move, so the Gaussian's scale grows by
+            sqrt(2), while the tests' noises and 1 double.
+
+    Guarantee: at most `unstable(kbar)` slots move, by 1 each, so the l_2 sensitivity is the root of that, and Gaussian
+    noise of the analytic scale is (epsilon - epsilon_r, delta / 2)-DP. (Theorem 8 of the source multiplies epsilon by
+    the sensitivity once more; the scale already contains it.)
+    Source: Carvalho & Wang, Appendix E; Balle & Wang 2018, Theorem 8.
+    """
+
+    about: ClassVar[About] = About(
+        name="restricted-normal",
+        answer="sequence",
+        guarantee="approximate",
+        domain="unknown",
+        cost="O(kbar)",
+        source="Carvalho & Wang, Appendix E",
+        when="the items are not public and a user holds fewer of them than about k",
+    )
+
+    epsilon: float
+    delta: float
+    max_items_per_user: int
+    kbar: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        portion = min(max(Fraction(4, self.max_items_per_user), _LEAST_FOR_TESTS), _MOST_FOR_TESTS)
+        return portion * Fraction(self.epsilon), Fraction(self.delta) / 2
+
+    def scale(self, k: int) -> Fraction:
+        """The standard deviation of the noise."""
+        epsilon_r, delta_r = self.test_budget(k)
+        moved = self.unstable(self.kbar_for(k))
+        return gaussian_scale(Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r, Fraction(moved))
+
+    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
+        return noisy_top(counts, self.scale(k), "gaussian", k, draw)

@@ -1,0 +1,54 @@
+"""RestrictedPnf: the restricted-domain framework over permute-and-flip peeling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
+
+__all__ = ["RestrictedPnf"]
+
+_FOR_TESTS = Fraction(1, 4)
+
+
+@dataclass(frozen=True)
+class RestrictedPnf(RestrictedMechanism):
+    """k rounds of permute-and-flip on the top kbar counts, then the framework's tests.
+
+    The tests spend a quarter of epsilon and all of delta, each round (3 epsilon / 4) / k.
+
+    Args:
+        epsilon, delta: of one release.
+        kbar: how many items compete; None for 10 k, at least 100.
+        neighbours: "add-remove" or "swap", where all noises and the framework's 1 double.
+
+    Source: Carvalho & Wang, section 7; McKenna & Sheldon 2020.
+    """
+
+    about: ClassVar[About] = About(
+        name="restricted-pnf",
+        answer="sequence",
+        guarantee="approximate",
+        domain="unknown",
+        cost="O(kbar + k (k + 64))",
+        source="Carvalho & Wang, section 7; McKenna & Sheldon 2020",
+        when="the items are not public and k is below about 10",
+    )
+
+    epsilon: float
+    delta: float
+    kbar: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        return _FOR_TESTS * Fraction(self.epsilon), Fraction(self.delta)
+
+    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
+        rest = Fraction(self.epsilon) - self.test_budget(k)[0]
+        inner = PnfPeeling(rest, self.neighbours)  # type: ignore[arg-type]  # an exact rational, no float
+        return inner.select(counts, k, draw)

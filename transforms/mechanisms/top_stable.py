@@ -1,0 +1,74 @@
+"""TopStable: release the largest counts where the gap below them is wide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from private_topk.transforms.mechanisms.accounting import exponential_share
+from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.crossing import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.noise import noisy_top
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism, largest_delta_q
+
+__all__ = ["TopStable"]
+
+
+@dataclass(frozen=True)
+class TopStable(UnknownDomainMechanism):
+    """The set of the i largest counts, for the first i whose noisy gap h_i - h_(i+1) - 1 passes a noisy threshold.
+
+    Sizes are tried in the order k, k + 1, ..., kbar, k - 1, ..., 1. Beyond k, peeling draws k of the i items. Where no
+    gap passes, the answer is empty.
+
+    Args:
+        epsilon, delta: of one release. With kbar = k all of both goes to the search; else half of each pays for the
+            peeling.
+        kbar: the largest size tried; None for k, which leaves the whole budget to the search.
+        neighbours: "add-remove", or "swap": noises and the 1 double.
+
+    Guarantee: the search spends epsilon_s as sparse vector, a third on the threshold, Laplace(3 / epsilon_s), and two
+    thirds on the gaps, Laplace(3 / epsilon_s) each, since gaps move both ways. If a neighbour's i largest are other
+    items, then h_i <= h_(i+1) + 1: its gap counts as 0, and each of the kbar tests passes a 0 with probability at most
+    delta_s / kbar. The gap tested is the one directly below the released items; one position off would release unstable
+    items for sure. The peeling from a stable set is an ordinary one.
+    Source: Carvalho, Wang, Gondara & Miao 2020.
+    """
+
+    about: ClassVar[About] = About(
+        name="top-stable",
+        answer="set",
+        guarantee="approximate",
+        domain="unknown",
+        cost="O(kbar)",
+        source="Carvalho, Wang, Gondara & Miao 2020",
+        when="the items are not public, their order does not matter and the counts have wide gaps; k may be large",
+    )
+
+    epsilon: float
+    delta: float
+    kbar: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def default_kbar(self, k: int) -> int:
+        """k: more sizes to try would take half the budget and a higher threshold."""
+        return k
+
+    def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
+        kbar, parts = len(top) - 1, 1 if len(top) - 1 == k else 2
+        epsilon, delta = Fraction(self.epsilon) / parts, Fraction(self.delta) / parts
+        sizes = np.r_[k : kbar + 1, k - 1 : 0 : -1]
+        gaps = np.maximum(top[sizes - 1] - top[sizes] - self.drift, 0)
+        threshold = log_threshold(1 / largest_delta_q(delta / kbar), "laplace", draw)
+        scale = 3 * self.drift / epsilon
+        passed = first_crossing(gaps, scale, threshold, "laplace", draw, addresses=sizes - 1, lane=QUERY_LANE, up=True)
+        if passed == len(sizes):
+            return np.arange(0)
+        size = int(sizes[passed])
+        if size <= k:
+            return np.arange(size)
+        return noisy_top(top[:size], self.drift / exponential_share(epsilon, delta, k), "gumbel", k, draw)

@@ -1,0 +1,119 @@
+"""Selection when even the list of items is private: only the kbar + 1 largest counts are ever looked at.
+
+One lemma carries every mechanism of this kind. Take neighbouring data sets with counts h and h', and their top kbar
+items T and T' (by count, then by position). Pair each item j of T - T' with an item i of T' - T, any way round:
+
+    h'_i >= h'_j >= h_j  and  h'_i <= h_i + 1 <= h_j + 1    (one user added)
+
+so the pair is one *slot* whose count moves by 0 or 1, like the slots of the items in both. The kbar slots and the
+(kbar + 1)-th count are then an ordinary fixed domain, all moving the same way by at most 1, and at most
+`max_items_per_user` of them move. Whatever is private there is private here, but for answers naming an item of T - T'
+or T' - T; those have counts at most h_(kbar+1) + 1, and the mechanisms let such items pass with probability at most
+delta. For swap neighbours every 1 reads 2 and the moves go both ways: `drift` below. Positions past the last item seen
+are slots of count 0; they take part like any other and never show in an answer.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from private_topk.transforms.mechanisms.accounting import at_most, drift, largest
+from private_topk.transforms.mechanisms.bits import Draw, RandomBits
+from private_topk.transforms.mechanisms.exact import ball
+from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, check_k
+
+__all__ = ["UnknownDomainMechanism", "largest_delta_q"]
+
+_KBAR_PER_ITEM, _KBAR_FLOOR = 10, 100
+
+
+@dataclass(frozen=True)
+class UnknownDomainMechanism(Mechanism):
+    """A top-k selection over the items seen, of which nothing else is known.
+
+    The answer may hold fewer than k items, even none: that is part of the guarantee. An item with count 0 is an item
+    not seen and never comes out. Ties at the cut are broken by position, so positions must follow a fixed public order
+    of the items (their labels), never that of arrival. A set comes in the order of positions: where counts were handed
+    over by size that is the order of ranks, so sort the items by label before anybody sees them.
+    """
+
+    def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
+        self.kbar_for(check_k(k, 0, self.about.domain))
+        return super().__call__(counts, k, bits)
+
+    def kbar_for(self, k: int) -> int:
+        """How many of the largest counts compete for k places: `kbar`, or `default_kbar(k)` where it is None.
+
+        Public, known before the data: `select` needs the kbar_for(k) + 1 largest counts, in decreasing order and ties
+        in the public order of the items, and answers the same when given more.
+
+        Raises:
+            ValueError: kbar is less than k.
+        """
+        kbar = self.parameter("kbar") or self.default_kbar(k)
+        if kbar < k:
+            raise ValueError(f"kbar must be at least k, got kbar = {kbar} and k = {k}: leave it out for a default")
+        return kbar
+
+    def default_kbar(self, k: int) -> int:
+        """10 k, and at least 100. A larger kbar lowers the bar and adds competitors; this one suits most data."""
+        return max(_KBAR_PER_ITEM * k, _KBAR_FLOOR)
+
+    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
+        """Reduce to the largest kbar + 1 counts, draw ranks among them, and leave out the slots that are no item."""
+        size = self.kbar_for(k) + 1
+        order = _largest(counts, size)
+        top = np.zeros(size, np.int64)
+        top[: len(order)] = counts[order]
+        ranks = self.choose(top, k, draw)
+        return order[ranks[top[ranks] > 0]]
+
+    @abc.abstractmethod
+    def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
+        """Draw an answer among the kbar largest counts.
+
+        Args:
+            top: the kbar + 1 largest counts in decreasing order, 0 past the last item seen; shape (kbar + 1,).
+            k: how many items to answer with, 1 <= k <= kbar.
+            draw: the bits.
+
+        Returns:
+            Distinct ranks in [0, kbar), shape (at most k,).
+        """
+
+    @property
+    def drift(self) -> int:
+        """How far the difference of two counts can move between neighbours: 1 (add-remove) or 2 (swap)."""
+        return drift(self.parameter("neighbours", "add-remove"))
+
+    def unstable(self, kbar: int) -> int:
+        """How many of the top kbar items can be missing from a neighbour's."""
+        items = self.parameter("max_items_per_user")
+        return kbar if items is None else min(self.drift * items, kbar)
+
+
+def _largest(counts: Indices, size: int) -> Indices:
+    """Indices of the `size` largest counts, decreasing, ties by index."""
+    candidates = np.arange(len(counts))
+    if len(counts) > size:
+        candidates = np.flatnonzero(counts >= np.partition(counts, -size)[-size])
+    return candidates[np.argsort(-counts[candidates], kind="stable")][:size]
+
+
+@lru_cache(maxsize=1024)
+def largest_delta_q(delta: Fraction) -> Fraction:
+    """The largest q <= 1, to float precision, with q (3 + ln(1/q)) / 4 <= delta proved. Cost: about 2 ms, once.
+
+    With standard Laplace noises X and Y, P(X > ln(1/q) + Y) = q (2 + ln(1/q)) / 4, so a test of level 0 or less against
+    the threshold ln(1/q) passes with probability below delta (Durfee & Rogers 2019, Lemma D.1, which has the 3).
+    """
+    return largest(
+        lambda q: q <= 1 and at_most(lambda: ball(q) * (3 - ball(q).log()) / 4, delta),
+        start=delta / 4096,  # within, since ln(4096 / delta) < 16381 for every float
+    )

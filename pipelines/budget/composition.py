@@ -15,18 +15,18 @@ from math import comb
 from flint import arb
 
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.exact import Real, ball, floor, precision
+from private_topk.transforms.mechanisms.accounting import at_most, bounded_range_epsilon, largest
+from private_topk.transforms.mechanisms.exact import Real, ball, floor
 
 __all__ = [
-    "ACCOUNTINGS", "Cost", "Make", "Share", "Total", "best_share", "bounded_range_epsilon", "optimal_delta",
-    "rho_within", "share_under", "shares", "windows_reached",
+    "ACCOUNTINGS", "Cost", "Make", "Share", "Total", "best_share", "optimal_delta", "rho_within", "rounded_down",
+    "share_under", "shares", "windows_reached",
 ]  # fmt: skip
 
 ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp")
 """The accountings, in the order in which `plan` prints them."""
 
 MAX_WINDOWS_OF_OPTIMAL = 1000
-_MOST_PRECISION = 1 << 13
 _SCALE = 1 << 100  # rho_within answers in multiples of its inverse
 
 Make = Callable[[Fraction, Fraction], Mechanism]
@@ -40,16 +40,12 @@ class Total:
     Args:
         epsilon, delta: the guarantee of the whole.
         release_delta: the part of delta that goes to the deltas of the single releases; the rest pays for composing
-            them better than by adding up. Half by default.
+            them better than by adding up. By default what suits the mechanism and the accounting.
     """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     release_delta: Fraction | None = None
-
-    @property
-    def for_releases(self) -> Fraction:
-        return self.delta / 2 if self.release_delta is None else self.release_delta
 
 
 @dataclass(frozen=True)
@@ -116,15 +112,14 @@ def best_share(found: dict[str, Share]) -> Share:
 def share_under(accounting: str, make: Make, k: int, total: Total, windows: int) -> Share | None:
     """The largest share under one accounting, or None where it does not apply."""
     probe = Cost.of(make(total.epsilon, total.delta), k)
-    release = total.delta if accounting == "basic" else total.for_releases
-    if probe.delta == 0:
-        release = Fraction(0)
-    elif accounting == "zcdp" and probe.plain:
-        release = Fraction(0)
+    own = accounting == "zcdp" and probe.plain and probe.delta > 0  # its delta costs nothing under zCDP
+    release = total.release_delta
+    if release is None:
+        release = total.delta if accounting == "basic" else Fraction(0) if own or not probe.delta else total.delta / 2
     rest = total.delta - release
     if accounting != "basic" and rest <= 0:
         return None
-    delta = rounded_down(rest if accounting == "zcdp" and probe.plain and probe.delta else release / windows)
+    delta = rounded_down(rest if own else release / windows)
 
     def cost(epsilon: Fraction) -> Cost:
         return Cost.of(make(epsilon, delta), k)
@@ -132,8 +127,12 @@ def share_under(accounting: str, make: Make, k: int, total: Total, windows: int)
     within = _within(accounting, cost, probe, total.epsilon, rest, windows)
     if within is None:
         return None
-    epsilon = largest(within, rounded_down(total.epsilon / windows))
-    return epsilon and Share(accounting, float(epsilon), float(delta), cost(epsilon))
+    start = Fraction(2) ** _exponent(total.epsilon / windows)  # a power of two, so that floats are what is searched
+    if not within(start):
+        return None
+    epsilon = largest(within, start)
+    spent = cost(epsilon)
+    return Share(accounting, float(epsilon), float(spent.delta), spent)
 
 
 def _within(
@@ -145,7 +144,7 @@ def _within(
     if accounting == "optimal" and windows <= MAX_WINDOWS_OF_OPTIMAL:
         return lambda share: at_most(optimal_delta(epsilon, share, windows), delta)
     if accounting == "bounded-range" and probe.ranged:
-        return lambda share: at_most(bounded_range_epsilon(share, windows, delta), epsilon)
+        return lambda share: at_most(bounded_range_epsilon(windows, share, delta), epsilon)
     if accounting == "zcdp":
         limit = rho_within(epsilon, delta)
         return lambda share: windows * cost(share).rho <= limit
@@ -166,17 +165,6 @@ def optimal_delta(epsilon: Fraction, share: Fraction, windows: int) -> Real:
             hits = windows - misses
             total += comb(windows, misses) * (sign**hits * least**misses - bound * sign**misses * least**hits)
         return total
-
-    return value
-
-
-def bounded_range_epsilon(share: Fraction, windows: int, delta: Fraction) -> Real:
-    """The epsilon of n adaptive exponential mechanisms at delta."""
-
-    def value() -> arb:
-        s = ball(share)
-        ratio = s / -(-s).expm1()
-        return windows * (ratio - 1 - ratio.log()) + s * (-ball(delta).log() * windows / 2).sqrt()
 
     return value
 
@@ -210,34 +198,6 @@ def windows_reached(unit: str, horizon: int, size: Fraction | int = 1, step: Fra
     if unit == "user":
         return horizon
     return min(horizon, 2 * -(-Fraction(size) // Fraction(step)) - 1)
-
-
-def at_most(value: Real, bound: Fraction) -> bool:
-    """Whether value <= bound is proved. What cannot be told at 8192 bits counts as above: never overspend."""
-    bits = 128
-    while bits <= _MOST_PRECISION:
-        with precision(bits):
-            enclosure, limit = value(), ball(bound)
-            if enclosure <= limit:
-                return True
-            if enclosure > limit:
-                return False
-        bits *= 2
-    return False
-
-
-def largest(within: Callable[[Fraction], bool], start: Fraction) -> Fraction | None:
-    """The largest float that is within a budget, where all below one that is are too; None if start is not."""
-    if start <= 0 or not within(start):
-        return None
-    good = Fraction(2) ** (_exponent(start))
-    while within(2 * good):
-        good *= 2
-    bad = 2 * good
-    for _ in range(52):  # halving a binade so often leaves two neighbouring floats
-        middle = (good + bad) / 2
-        good, bad = (middle, bad) if within(middle) else (good, middle)
-    return good
 
 
 def rounded_down(value: Fraction) -> Fraction:

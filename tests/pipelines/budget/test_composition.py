@@ -14,13 +14,13 @@ from private_topk.pipelines.budget.composition import (
     Cost,
     Total,
     best_share,
-    bounded_range_epsilon,
     optimal_delta,
     rho_within,
     shares,
     windows_reached,
 )
 from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms.accounting import bounded_range_epsilon
 from private_topk.transforms.mechanisms.exact import precision
 
 JOINT = MECHANISMS["joint"]
@@ -51,7 +51,7 @@ def test_shares_fill_the_budget_and_never_overspend(make: object, windows: int) 
     limits = {
         "basic": lambda s: windows * Fraction(s) <= 1,
         "optimal": lambda s: value(optimal_delta(Fraction(1), Fraction(s), windows)) <= MICRO,
-        "bounded-range": lambda s: value(bounded_range_epsilon(Fraction(s), windows, MICRO)) <= 1,
+        "bounded-range": lambda s: value(bounded_range_epsilon(windows, Fraction(s), MICRO)) <= 1,
         "zcdp": lambda s: windows * Cost.of(make(Fraction(s), MICRO), 10).rho <= rho_within(Fraction(1), MICRO),
     }
     assert {"basic", "optimal"} <= set(found)

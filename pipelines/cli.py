@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -42,6 +43,8 @@ def guarded(command: Callable[[], object]) -> int:
     except InputError as error:
         print(f"private-topk: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("private-topk: interrupted; nothing was written", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Text files by chunks of whole records, plain or gzip: what CSV and JSON lines share."""
+"""Text files, plain or gzip: what CSV and JSON lines share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import IO
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, open_file
 
-__all__ = ["chunks", "whole_file"]
+__all__ = ["chunks", "unzipped", "whole_file"]
 
 _BYTES = 4 << 20
+_MOST = 64 << 20
 
 End = Callable[[bytes], int]
 """Where the last whole record of some text ends: the length of the whole records."""
@@ -23,10 +24,15 @@ def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
     yield 0, file.size
 
 
+def unzipped(stored: IO[bytes], path: str) -> IO[bytes]:
+    """What is in a file whose name ends with .gz, or the file as it is."""
+    return gzip.GzipFile(fileobj=stored) if path.lower().endswith(".gz") else stored
+
+
 def chunks(path: str, end: End) -> Iterator[bytes]:
     """The text in chunks of a few MiB that end where a record ends. Raises InputError for a broken gzip stream."""
     with open_file(path) as stored:
-        source: IO[bytes] = gzip.GzipFile(fileobj=stored) if path.endswith(".gz") else stored
+        source = unzipped(stored, path)
         rest = b""
         while True:
             try:
@@ -42,3 +48,5 @@ def chunks(path: str, end: End) -> Iterator[bytes]:
             if cut:
                 yield text[:cut]
             rest = text[cut:]
+            if len(rest) > _MOST:
+                raise InputError(f"{path} has a line of more than {_MOST >> 20} MiB: write one record a line")

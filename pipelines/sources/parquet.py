@@ -20,6 +20,9 @@ def check(file: FileInfo, columns: Columns) -> None:
     """Raise InputError unless the file is whole Parquet and has the columns, of types that can be read."""
     with open_file(file.path) as source:
         schema = _open(source, file.path).schema_arrow
+    for name in columns.names():
+        if schema.names.count(name) > 1:
+            raise InputError(f"{file.path} has {schema.names.count(name)} columns {name!r}: give each a name of its own")
     check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns)
 
 
@@ -43,6 +46,7 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[st
         file = _open(source, path)
         try:
             for batch in file.iter_batches(_ROWS, row_groups=range(start, stop), columns=columns.names()):
+                batch.validate(full=True)  # Arrow itself takes any bytes for text
                 yield {name: batch[name] for name in columns.names()}
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.options import add_mechanism_arguments, add_run_arguments
+from private_topk.pipelines.options import Parser, add_mechanism_arguments, add_run_arguments
 
 __all__ = ["guarded", "main"]
 
@@ -36,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def guarded(command: Callable[[], object]) -> int:
     """Run a command; turn what it raises into a message and an exit status, showing no data."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # it logs what workers raise, which may hold data
     try:
         command()
     except InputError as error:
@@ -53,7 +54,7 @@ def guarded(command: Callable[[], object]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="private-topk", description=_DESCRIPTION)
+    parser = Parser(prog="private-topk", description=_DESCRIPTION, allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run = _add(commands, "run", _run, "publish a ranking from files", takes_beam_arguments=True)
     add_run_arguments(run)

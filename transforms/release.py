@@ -1,4 +1,4 @@
-"""The final stage: one element per window, a mechanism, a ranking. Everything before it is raw, its output is public."""
+"""The final stage: one element per window, a mechanism, a ranking. Before it all is raw, its output is public."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where rows come from. A format is a module with `check`, `pieces` and `read`; this table names them by file ending."""
+"""Where rows come from. A format is a module with `check`, `pieces` and `read`; a table names them by file ending."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ __all__ = ["FORMATS", "Columns", "Piece", "ReadBlocks", "check_files", "cut_into
 
 FORMATS: dict[str, ModuleType] = {
     ".avro": avro,
+    ".avro.gz": avro,
     ".parquet": parquet,
+    ".parquet.gz": parquet,
     ".csv": csv,
     ".csv.gz": csv,
     ".jsonl": json_lines,

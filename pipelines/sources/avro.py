@@ -16,7 +16,7 @@ from fastavro.read import BLOCK_READERS
 from fastavro.schema import SchemaParseException, UnknownType, expand_schema
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import FileInfo, open_file
+from private_topk.pipelines.files import FileInfo, is_gzip, open_content
 from private_topk.pipelines.sources.columns import Columns
 
 __all__ = ["check", "pieces", "read"]
@@ -32,13 +32,15 @@ _HEADER = fastavro.parse_schema({
 })  # fmt: skip
 _LABEL_TYPES = {"string", "int", "long", "enum"}
 _TIME_TYPES = {"string", "int", "long", "float", "double"}
-_TIME_LOGICAL = {f"{kind}-{unit}" for kind in ("timestamp", "local-timestamp") for unit in ("millis", "micros", "nanos")}
+_TIME_LOGICAL = {f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")}
 _NO_LABEL = _TIME_LOGICAL | {"date", "time-millis", "time-micros", "decimal", "duration"}
 _NOT_FAST = {"decimal", "duration", "timestamp-nanos", "local-timestamp-nanos"}
 _FAST_CODECS = {"null", "deflate", "snappy"}
 _FAST_TYPES = {"boolean", "int", "long", "float", "double", "bytes", "string"}
 _ROWS = 100_000
 _BYTES = 2 << 20
+_READ_AT_ONCE = 16 << 20
+_WHOLE = 1 << 62
 _MOST_HEADER = 16 << 20
 
 
@@ -55,11 +57,12 @@ class _Header(NamedTuple):
 
 def check(file: FileInfo, columns: Columns) -> None:
     """Raise InputError unless the file is whole Avro and has the columns, of types that can be read."""
-    with open_file(file.path) as source:
+    with open_content(file.path) as source:
         header = _header(source, file.path)
-        source.seek(max(file.size - 16, 0))
-        if source.read(16) != header.sync:
-            raise InputError(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
+        if not is_gzip(file.path):
+            source.seek(max(file.size - 16, 0))
+            if source.read(16) != header.sync:
+                raise InputError(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
     fields = {field["name"]: field["type"] for field in header.fields}
     for name in columns.names():
         if name not in fields:
@@ -73,13 +76,16 @@ def check(file: FileInfo, columns: Columns) -> None:
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
     """Byte ranges of about `size`; a block belongs to the range in which the sync marker before it starts."""
+    if is_gzip(file.path):
+        yield 0, _WHOLE
+        return
     for start in range(0, max(file.size, 1), size):
         yield start, min(start + size, file.size)
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[str, pa.Array]]:
     """The columns of the blocks of one byte range, about 100,000 rows at a time."""
-    with open_file(path) as source:
+    with open_content(path) as source:
         header = _header(source, path)
         nanos = {field["name"] for field in header.fields if any("nanos" in kind for kind in _branches(field["type"]))}
         for blocks in _groups(source, header, path, start, stop):
@@ -101,9 +107,8 @@ def _decode(header: _Header, blocks: bytes, columns: Columns, path: str) -> Iter
             return
     try:
         yield from _decode_any(header.raw + blocks, columns)
-    except Exception as error:  # whatever a decoder makes of broken bytes
-        raise InputError(f"{path} is damaged: one of its blocks cannot be decoded ({type(error).__name__}). Write or "
-                         "copy it again") from None  # fmt: skip
+    except Exception:  # whatever a decoder makes of broken bytes
+        raise InputError(f"{path} is damaged: a block cannot be decoded. Write or copy it again") from None
 
 
 def _header(source: IO[bytes], path: str) -> _Header:
@@ -150,8 +155,8 @@ def _groups(source: IO[bytes], header: _Header, path: str, start: int, stop: int
     if position is None:
         return
     source.seek(position)
-    window = source.read(max(stop - position, 0) + _BYTES)
-    at = first = rows = 0
+    window = source.read(min(max(stop - position, 0) + _BYTES, _READ_AT_ONCE))
+    at = rows = 0
     while position + at - 16 < stop:
         frame = _frame(window, at)
         while frame is None or frame[1] > len(window):
@@ -166,11 +171,12 @@ def _groups(source: IO[bytes], header: _Header, path: str, start: int, stop: int
             raise _damaged(path)
         rows += frame[0]
         at = frame[1]
-        if rows >= _ROWS or at - first >= _BYTES:
-            yield window[first:at]
-            first, rows = at, 0
-    if first < at:
-        yield window[first:at]
+        if rows >= _ROWS or at >= _BYTES:
+            yield window[:at]
+            position, window = position + at, window[at:]
+            at = rows = 0
+    if at:
+        yield window[:at]
 
 
 def _first_block(source: IO[bytes], header: _Header, path: str, start: int, stop: int) -> int | None:

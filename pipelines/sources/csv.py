@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Iterator
 from typing import IO
 
@@ -11,22 +10,21 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import FileInfo, open_file
+from private_topk.pipelines.files import FileInfo, open_content
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.text import unzipped, whole_file
+from private_topk.pipelines.sources.text import whole_file
 
 __all__ = ["check", "pieces", "read"]
 
 _BYTES = 4 << 20
-_BROKEN_GZIP = (EOFError, zlib.error, OSError)
 
 pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> None:
     """Raise InputError unless the header line names the columns."""
-    with open_file(file.path) as stored:
-        found = _open(stored, file.path, None).schema.names
+    with open_content(file.path) as source:
+        found = _open(source, file.path, None).schema.names
     for name in columns.names():
         if found.count(name) != 1:  # what stands in the first line may be data, so it is not shown
             raise InputError(f"{file.path}: exactly one column must be named {name!r} in the first line, got "
@@ -36,18 +34,16 @@ def check(file: FileInfo, columns: Columns) -> None:
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[str, pa.Array]]:
     """The columns of the whole file, a few MiB of text at a time."""
-    with open_file(path) as stored:
+    with open_content(path) as source:
         try:
-            for batch in _open(stored, path, columns):
+            for batch in _open(source, path, columns):
                 yield {name: batch[name] for name in columns.names()}
         except pa.ArrowException as error:
             raise InputError(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
-                             "line has the columns of the header, in UTF-8, and that quotes are closed") from None  # fmt: skip
-        except _BROKEN_GZIP:
-            raise InputError(f"{path} is not a whole gzip file: write or copy it again") from None
+                             "line has the columns of the header, in UTF-8, with closed quotes") from None  # fmt: skip
 
 
-def _open(stored: IO[bytes], path: str, columns: Columns | None) -> pa_csv.CSVStreamingReader:
+def _open(source: IO[bytes], path: str, columns: Columns | None) -> pa_csv.CSVStreamingReader:
     names = columns.names() if columns else []
     convert = pa_csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
@@ -58,13 +54,14 @@ def _open(stored: IO[bytes], path: str, columns: Columns | None) -> pa_csv.CSVSt
     )
     try:
         return pa_csv.open_csv(
-            _with_a_line(unzipped(stored, path)), pa_csv.ReadOptions(block_size=_BYTES), pa_csv.ParseOptions(newlines_in_values=True), convert
+            _with_a_line(source),
+            pa_csv.ReadOptions(block_size=_BYTES),
+            pa_csv.ParseOptions(newlines_in_values=True),
+            convert,
         )
     except pa.ArrowException:
         raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column names, and "
                          "have as many values in every line, in UTF-8") from None  # fmt: skip
-    except _BROKEN_GZIP:
-        raise InputError(f"{path} is not a whole gzip file: write or copy it again") from None
 
 
 def _with_a_line(source: IO[bytes]) -> IO[bytes]:

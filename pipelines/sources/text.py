@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterator
-from typing import IO
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import FileInfo, open_file
+from private_topk.pipelines.files import FileInfo, open_content
 
-__all__ = ["chunks", "unzipped", "whole_file"]
+__all__ = ["chunks", "whole_file"]
 
 _BYTES = 4 << 20
 _MOST = 64 << 20
@@ -24,21 +21,12 @@ def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
     yield 0, file.size
 
 
-def unzipped(stored: IO[bytes], path: str) -> IO[bytes]:
-    """What is in a file whose name ends with .gz, or the file as it is."""
-    return gzip.GzipFile(fileobj=stored) if path.lower().endswith(".gz") else stored
-
-
 def chunks(path: str, end: End) -> Iterator[bytes]:
     """The text in chunks of a few MiB that end where a record ends. Raises InputError for a broken gzip stream."""
-    with open_file(path) as stored:
-        source = unzipped(stored, path)
+    with open_content(path) as source:
         rest = b""
         while True:
-            try:
-                more = source.read(_BYTES)
-            except (EOFError, zlib.error, gzip.BadGzipFile):
-                raise InputError(f"{path} is not a whole gzip file: write or copy it again") from None
+            more = source.read(_BYTES)
             text = rest + more
             if not more:
                 if text.strip():

@@ -51,5 +51,6 @@ class _PublishDoFn(beam.DoFn):
         rankings = list(element[1])
         rows = format_of(self._output).encode(ranking_rows(rankings, self._facts["report"]))
         manifest = encode_manifest(self._facts, rankings, self._output)
-        publish([(self._output, rows), (manifest_path(self._output), manifest)])
+        # The ranking comes last: where it is, all is.
+        publish([(manifest_path(self._output), manifest), (self._output, rows)])
         yield self._output

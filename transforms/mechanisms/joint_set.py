@@ -63,6 +63,7 @@ class JointSet(Mechanism):
         losses = SetLosses(ranking.ascending, k)
         rate = Fraction(self.epsilon) / (4 if self.neighbours == "swap" else 2)
         best = winner([losses.everything()], rate, self.noise, draw)
+        losses.pad()
         return ranking.items(best.draw_ranks(draw))
 
     def zcdp(self, k: int) -> float | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
+from private_topk.pipelines.budget.commands import add_plan_command
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import add_mechanism_arguments, add_run_arguments
 
@@ -42,6 +44,8 @@ def guarded(command: Callable[[], object]) -> int:
     except InputError as error:
         print(f"private-topk: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("private-topk: interrupted; nothing was written", file=sys.stderr)
         return 1
@@ -67,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     select.add_argument("--release-id", metavar="TEXT", help="name of the draw, with --release-key")
     add_mechanism_arguments(select)
     _add(commands, "mechanisms", _mechanisms, "compare the mechanisms: guarantee, domain, answer, cost, source")
+    add_plan_command(commands, _add)
     sample = _add(commands, "sample", _sample, "write sample data: the plays of a music service")
     sample.add_argument("--folder", default="sample", help="where to write plays.avro and catalogue.txt")
     return parser

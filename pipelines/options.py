@@ -13,7 +13,7 @@ from typing import Any
 from private_topk.pipelines.errors import InputError
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 
-__all__ = ["add_mechanism_arguments", "add_run_arguments", "duration", "make_mechanism", "moment"]
+__all__ = ["add_count_arguments", "add_mechanism_arguments", "add_run_arguments", "duration", "make_mechanism", "moment"]
 
 _PARAMETERS: dict[str, tuple[Any, str]] = {
     "delta": (float, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users"),
@@ -37,6 +37,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
                       help="what a plain number in the time column counts, since 1970 UTC (default: s)")  # fmt: skip
     _add_domain(parser)
     add_mechanism_arguments(parser)
+    add_count_arguments(parser)
     _add_windows(parser)
     _add_release(parser)
     running = parser.add_argument_group("running")
@@ -61,6 +62,15 @@ def add_mechanism_arguments(parser: argparse.ArgumentParser) -> None:
                        "user is there at all (add-remove, default), or what a user who is known to be there did (swap)")  # fmt: skip
     group.add_argument("--max-items-per-user", type=int, metavar="M",
                        help="keep at most M items of every user and window, chosen by a hash")  # fmt: skip
+
+
+def add_count_arguments(parser: argparse.ArgumentParser) -> None:
+    """The budget for publishing noisy counts."""
+    group = parser.add_argument_group("noisy counts (optional)")
+    group.add_argument("--publish-counts", type=float, metavar="E", help="also publish noisy counts of the released items "
+                       "from a budget of its own: this epsilon is added to --epsilon")  # fmt: skip
+    group.add_argument("--publish-counts-delta", type=float, metavar="D",
+                       help="discrete Gaussian instead of discrete Laplace noise; added to --delta")  # fmt: skip
 
 
 def make_mechanism(arguments: argparse.Namespace) -> Mechanism:

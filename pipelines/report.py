@@ -15,7 +15,7 @@ from private_topk.pipelines.sources import Columns, check_files
 from private_topk.pipelines.sources.domain import read_domain
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
-from private_topk.transforms.release import Selection
+from private_topk.transforms.release import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
 
@@ -48,12 +48,24 @@ def make_report(arguments: argparse.Namespace) -> Report:
     time = arguments.time_column if period else None
     columns = Columns(arguments.user_column, arguments.item_column, time, arguments.time_unit)
     try:
-        selection = make_selection(arguments.k, mechanism, _domain(arguments), arguments.max_items_per_user)
+        counts = _count_budget(arguments)
+        selection = make_selection(arguments.k, mechanism, _domain(arguments), arguments.max_items_per_user, counts)
     except (TypeError, ValueError) as error:
         raise InputError(str(error)) from None
     files = tuple(match(arguments.input))
     check_files(files, columns)
     return Report(files, columns, selection, period, release, arguments.output, _shards(arguments.shards))
+
+
+def _count_budget(arguments: argparse.Namespace) -> CountBudget | None:
+    if arguments.publish_counts is None:
+        if arguments.publish_counts_delta is not None:
+            raise InputError("--publish-counts-delta needs --publish-counts: the epsilon of the noisy counts")
+        return None
+    try:
+        return CountBudget(arguments.publish_counts, arguments.publish_counts_delta or 0.0)
+    except ValueError as error:
+        raise InputError(f"--publish-counts, --publish-counts-delta: {error}") from None
 
 
 def _period(arguments: argparse.Namespace) -> Period | None:

@@ -36,6 +36,9 @@ def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:
         title += ": a set, in no order of rank"
     width = len(str(first["k"]))
     lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {row['item']}" for row in rows]
+    if first["noisy_count"] is not None:
+        widest = max(len(line) for line in lines)
+        lines = [f"{line:<{widest}}  about {row['noisy_count']:,}" for line, row in zip(lines, rows, strict=True)]
     return [title, *lines]
 
 

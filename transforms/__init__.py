@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from private_topk.transforms.domain import PublicDomain, UnknownDomain
     from private_topk.transforms.keys import Release, ReleaseKey
-    from private_topk.transforms.release import Ranking
+    from private_topk.transforms.release import CountBudget, Ranking
     from private_topk.transforms.top_k import PrivateTopK
     from private_topk.transforms.windows import Period, WindowBounds
 
 __all__ = [
+    "CountBudget",
     "Period",
     "PrivateTopK",
     "PublicDomain",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CountBudget": "release",
     "Period": "windows",
     "PrivateTopK": "top_k",
     "PublicDomain": "domain",

@@ -1,11 +1,13 @@
-"""The final stage: one element per window, a mechanism, a ranking. Everything before it is raw, its output is public."""
+"""The final stage: one element per window, a mechanism, a ranking. Raw before it, public after it."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -18,9 +20,14 @@ from private_topk.transforms.counts import largest
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from private_topk.transforms.mechanisms.discrete import publish_counts
+from private_topk.transforms.mechanisms.mechanism import check_parameter
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
 
-__all__ = ["Ranking", "ReleaseRanking", "Selection"]
+__all__ = ["CountBudget", "Ranking", "ReleaseRanking", "Selection"]
+
+Labelled = tuple[list[str], "list[int] | None"]
+"""The released items, and their noisy counts where those are published."""
 
 HEARTBEAT = (-1, b"")
 """The element that makes a window of the declared period fire although it has no rows."""
@@ -31,15 +38,42 @@ class Ranking:
     """The released top items of one window. Public.
 
     Args:
-        items: in rank order, or in domain order where the mechanism answers with a set.
+        items: in rank order; where the mechanism answers with a set, in the order of the domain, or of the labels'
+            bytes if the domain is unknown.
         k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee.
         answer: "sequence" or "set".
+        noisy_counts: of the items in their order, where a budget was set aside for them; may be negative.
     """
 
     window: WindowBounds
     items: tuple[str, ...]
     k: int
     answer: str
+    noisy_counts: tuple[int, ...] | None = None
+
+
+class Draws(NamedTuple):
+    """Indices into the counts, and their noisy counts where those are published."""
+
+    chosen: np.ndarray
+    noisy_counts: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class CountBudget:
+    """What publishing noisy counts of the released items costs, on top of the mechanism's own budget.
+
+    Args:
+        delta: 0 for discrete Laplace noise (pure), above 0 for discrete Gaussian noise.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_parameter("epsilon", self.epsilon)
+        if self.delta:
+            check_parameter("delta", self.delta)
 
 
 @dataclass(frozen=True)
@@ -50,6 +84,7 @@ class Selection:
     k: int
     domain: PublicDomain | UnknownDomain
     max_items_per_user: int | None = None
+    publish_counts: CountBudget | None = None
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -58,13 +93,42 @@ class Selection:
             **self.mechanism.parameters(),
             "k": self.k,
             "max_items_per_user": self.max_items_per_user,
+            "publish_counts": self.publish_counts and asdict(self.publish_counts),
             "domain": self.domain.describe(),
         }
 
-    def draw(self, counts: np.ndarray, digest: bytes, window: str, release: Release) -> np.ndarray:
-        """The indices released for these counts: the same for the same release, window, parameters and counts."""
+    def epsilon(self) -> float:
+        """The whole cost of one window, rounded up."""
+        return _sum_up(self.mechanism.epsilon, self.publish_counts.epsilon if self.publish_counts else 0.0)
+
+    def delta(self) -> float:
+        """The whole delta of one window, rounded up; 0 for a pure release."""
+        own = self.mechanism.parameter("delta", 0.0)
+        return _sum_up(own, self.publish_counts.delta if self.publish_counts else 0.0)
+
+    def draw(self, counts: np.ndarray, digest: bytes, window: str, release: Release) -> Draws:
+        """What is released for these counts: the same for the same release, window, parameters and counts."""
         bits = RandomBits.keyed(release_seed(release, window, self.parameters(), digest))
-        return self.mechanism(counts, self.k, bits)
+        chosen = self.mechanism(counts, self.k, bits)
+        budget = self.publish_counts
+        if budget is None:
+            return Draws(chosen, None)
+        noisy = publish_counts(
+            counts,
+            chosen,
+            bits,
+            budget.epsilon,
+            budget.delta or None,
+            self.max_items_per_user,
+            self.mechanism.parameter("neighbours", "add-remove"),
+        )
+        return Draws(chosen, noisy)
+
+
+def _sum_up(*shares: float) -> float:
+    exact = sum(Fraction(share) for share in shares)
+    total = float(exact)
+    return total if total >= exact else math.nextafter(total, math.inf)
 
 
 class ReleaseRanking(beam.PTransform):
@@ -106,30 +170,35 @@ class _ReleaseDoFn(beam.DoFn):
         streams = [stream for shard, stream in sorted(element[1]) if (shard, stream) != HEARTBEAT]
         bounds = self._bounds(window)
         public = isinstance(self._selection.domain, PublicDomain)
-        items = (self._ranked_codes if public else self._ranked_labels)(streams, bounds)
-        yield Ranking(bounds, items, self._selection.k, self._selection.mechanism.answer)
+        items, counts = (self._ranked_codes if public else self._ranked_labels)(streams, bounds)
+        noisy = None if counts is None else tuple(counts)
+        yield Ranking(bounds, tuple(items), self._selection.k, self._selection.mechanism.answer, noisy)
 
-    def _ranked_codes(self, streams: list[bytes], bounds: WindowBounds) -> tuple[str, ...]:
+    def _ranked_codes(self, streams: list[bytes], bounds: WindowBounds) -> Labelled:
         domain = self._selection.domain
         counts = np.zeros(domain.size, np.int64)
         for stream in streams:
             part = from_ipc([stream])
             counts[part["item"].to_numpy()] = part["count"].to_numpy()
-        chosen = self._draw(counts, hashlib.sha256(counts.astype("<i8").tobytes()), bounds)
-        return tuple(domain.index().labels.take(pa.array(chosen)).to_pylist())
+        chosen, noisy = self._draw(counts, hashlib.sha256(counts.astype("<i8").tobytes()), bounds)
+        labels = domain.index().labels.take(pa.array(chosen)).to_pylist()
+        return labels, None if noisy is None else noisy.tolist()
 
-    def _ranked_labels(self, streams: list[bytes], bounds: WindowBounds) -> tuple[str, ...]:
+    def _ranked_labels(self, streams: list[bytes], bounds: WindowBounds) -> Labelled:
         keep = self._selection.mechanism.kbar_for(self._selection.k) + 1
         table = largest(from_ipc(streams), keep) if streams else _EMPTY
-        if len(table) == 0:
-            return ()
         counts, labels = table["count"].to_numpy(), table["item"].to_pylist()
         digest = hashlib.sha256(counts.astype("<i8").tobytes())
         for label in labels:
             digest.update(len(label.encode()).to_bytes(8, "little") + label.encode())
-        return tuple(labels[i] for i in self._draw(counts, digest, bounds).tolist())
+        chosen, noisy = self._draw(counts, digest, bounds)
+        if self._selection.mechanism.answer == "set":
+            # The labels came in order of their counts, so a set must be put into a public order before it is written.
+            order = sorted(range(len(chosen)), key=lambda place: labels[chosen[place]].encode())
+            chosen, noisy = chosen[order], None if noisy is None else noisy[order]
+        return [labels[i] for i in chosen], None if noisy is None else noisy.tolist()
 
-    def _draw(self, counts: np.ndarray, digest: Any, bounds: WindowBounds) -> np.ndarray:  # noqa: ANN401 - a hash
+    def _draw(self, counts: np.ndarray, digest: Any, bounds: WindowBounds) -> Draws:  # noqa: ANN401 - a hash
         return self._selection.draw(counts, digest.digest(), bounds.label(), self._release)
 
     def _bounds(self, window: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window

@@ -15,7 +15,7 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
-from private_topk.transforms.release import HEARTBEAT, Ranking, ReleaseRanking, Selection
+from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
 from private_topk.transforms.windows import Period, microseconds
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
@@ -32,12 +32,14 @@ class PrivateTopK(beam.PTransform):
         mechanism: how to draw them, such as `Joint(epsilon=1.0)`: its epsilon and delta are the cost of every window.
         domain: the public list of items, as a `PublicDomain` or any iterable of labels; or `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
+        publish_counts: a budget of its own for noisy counts of the released items.
         release: key and id that make the draw repeatable; by default a new random one.
         period: the declared windows of event time: every one is published, empty or not. Without it the windows are
             those of the input, and a window that nobody was active in publishes nothing.
         shards: how many user shards; any power of two gives the same ranking.
 
-    Guarantee: within a window, `mechanism`'s, for one user's rows in that window. Rankings of several windows compose.
+    Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window.
+    Rankings of several windows compose.
 
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, or the input's windows may
@@ -50,12 +52,13 @@ class PrivateTopK(beam.PTransform):
         mechanism: Mechanism,
         domain: PublicDomain | UnknownDomain | Iterable[str | int],
         max_items_per_user: int | None = None,
+        publish_counts: CountBudget | None = None,
         release: Release | None = None,
         period: Period | None = None,
         shards: int = DEFAULT_SHARDS,
     ) -> None:
         super().__init__()
-        selection = make_selection(k, mechanism, domain, max_items_per_user)
+        selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
         self._period = period
         self._rank = RankBlocks(selection, release or Release.fresh(), period, shards)
 
@@ -101,6 +104,7 @@ def make_selection(
     mechanism: Mechanism,
     domain: PublicDomain | UnknownDomain | Iterable[str | int],
     max_items_per_user: int | None = None,
+    publish_counts: CountBudget | None = None,
 ) -> Selection:
     """A checked `Selection`. Raises ValueError or TypeError naming the argument, the rule and the remedy."""
     if not isinstance(mechanism, Mechanism):
@@ -127,7 +131,7 @@ def make_selection(
         raise ValueError(f"max_items_per_user must be the mechanism's own bound, got {max_items_per_user} and {bound}")
     if max_items_per_user is not None and (isinstance(max_items_per_user, bool) or max_items_per_user < 1):
         raise ValueError(f"max_items_per_user must be at least 1, got {max_items_per_user!r}")
-    return Selection(mechanism, int(k), domain, max_items_per_user)
+    return Selection(mechanism, int(k), domain, max_items_per_user, publish_counts)
 
 
 def declared_windows(period: Period) -> beam.WindowInto:

@@ -30,7 +30,7 @@ def _avro_type(name: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - an Avro s
     if pa.types.is_timestamp(kind):
         return ["null", {"type": "long", "logicalType": "timestamp-micros"}]
     plain = "string" if pa.types.is_string(kind) else "long"
-    return ["null", plain] if name == "rank" else plain
+    return ["null", plain] if name in ("rank", "noisy_count") else plain
 
 
 AVRO_SCHEMA = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -35,11 +36,13 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "k": selection.k,
         "max_items_per_user": selection.max_items_per_user,
         "privacy": {
-            "epsilon": parameters["epsilon"],
-            "delta": parameters.get("delta", 0),
+            "epsilon": selection.epsilon(),
+            "delta": selection.delta(),
+            "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},
+            "noisy_counts": selection.publish_counts and asdict(selection.publish_counts),
             "neighbours": parameters["neighbours"],
             "unit": "one user's rows within one window",
-            "guarantee": mechanism.about.guarantee,
+            "guarantee": "approximate" if selection.delta() else "pure",
         },
         "domain": selection.domain.describe(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},

@@ -9,6 +9,7 @@ from private_topk.transforms.mechanisms.fast_joint import FastJoint
 from private_topk.transforms.mechanisms.gamma import Gamma
 from private_topk.transforms.mechanisms.gaussian import Gaussian
 from private_topk.transforms.mechanisms.joint import Joint
+from private_topk.transforms.mechanisms.joint_set import JointSet
 from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
@@ -31,6 +32,7 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "Joint",
+    "JointSet",
     "Laplace",
     "LaplaceLimitDomain",
     "LimitDomain",
@@ -49,6 +51,7 @@ __all__ = [
 _ALL: tuple[type[Mechanism], ...] = (
     Joint,
     FastJoint,
+    JointSet,
     Canonical,
     Peeling,
     CdpPeeling,

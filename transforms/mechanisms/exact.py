@@ -17,7 +17,7 @@ from flint import arb, ctx, fmpq
 
 from private_topk.transforms.mechanisms.bits import Draw
 
-__all__ = ["Real", "accept", "ball", "floor", "greater", "precision", "uniform"]
+__all__ = ["Real", "ball", "floor", "greater", "precision", "uniform"]
 
 Real = Callable[[], arb]
 
@@ -64,22 +64,6 @@ def floor(value: Real) -> int:
         if whole is not None:
             return int(whole)
         bits *= 2
-
-
-def accept(draw: Draw, probability: Real) -> bool:
-    """True with exactly the given probability, decided by as many sequential bits of `draw` as it takes.
-
-    With 64 bits the decision stays open about once in 2**60; then both the bits and the precision grow.
-    """
-    bits, revealed, value = _START_PRECISION, 64, draw.bits(64)
-    while True:
-        with precision(bits):
-            scaled = probability() * arb(2) ** revealed
-            if scaled >= value + 1:
-                return True
-            if scaled <= value:
-                return False
-        value, revealed, bits = value << 64 | draw.bits(64), revealed + 64, bits * 2
 
 
 def uniform(draw: Draw, lane: int, index: int, known: Iterable[int] = ()) -> Real:

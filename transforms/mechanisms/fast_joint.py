@@ -45,7 +45,7 @@ class FastJoint(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="d log d + k log d log(k log d)",
+        cost="d log d + (20 to 300) k log d, whatever epsilon",
         source="Wu & Zhang 2024, Theorem 4.1",
         when="to repeat published results: joint costs the same here and is never less accurate",
     )
@@ -71,4 +71,4 @@ class FastJoint(Mechanism):
 
     def zcdp(self, k: int) -> float:
         """epsilon**2/8: an exponential mechanism (Cesar & Rogers 2021, Lemma 3.4)."""
-        return self.epsilon**2 / 8
+        return float(self.epsilon) ** 2 / 8

@@ -29,7 +29,9 @@ class Gamma(Mechanism):
 
     Such a vector is R * U with R the sum of d + 1 exponentials of scale 1 / epsilon and U uniform in [-1, 1]**d
     (Steinke & Ullman 2016, Theorem 4.1). One user moves no count by more than 1, whether added, removed or replaced,
-    so all noisy counts together are epsilon-DP under both relations, and their order is post-processing.
+    so all noisy counts together are epsilon-DP under both relations, and their order is post-processing. (For
+    the order alone, and users added or removed, half the radius would do: shifting all counts by 1/2 changes no order.
+    The theorem's radius is kept.)
     Cost: O(d), about 20 ns an item.
     """
 
@@ -48,7 +50,7 @@ class Gamma(Mechanism):
 
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
         d, epsilon = len(counts), Fraction(self.epsilon)
-        directions = draw.words(_DIRECTION, 0, d) * 2.0**-63
+        directions = draw.words(_DIRECTION, 0, d).astype(np.float64) * 2.0**-63
         radius, error = _radius_floats(d + 1, draw)
         scores, errors = add_counts(directions, counts, k, epsilon / Fraction(radius), 2.0**-50, error)
         # In units of the radius, and moved by 1: epsilon c / R + 1 + U, where 1 + U is twice a uniform in [0, 1].

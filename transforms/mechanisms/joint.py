@@ -49,7 +49,7 @@ class Joint(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="d log d + k log d log(k log d)",
+        cost="d log d + (20 to 300) k log d, whatever epsilon",
         source="Gillenwater et al. 2022, Equation 1; skew ours",
         when="the best pure sequence where the gaps between the top counts are large",
     )
@@ -76,7 +76,7 @@ class Joint(Mechanism):
 
     def zcdp(self, k: int) -> float:
         """epsilon**2/8 for the exponential mechanism (Cesar & Rogers 2021, Lemma 3.4), not for permute-and-flip."""
-        return self.epsilon**2 / (8 if self.noise == "gumbel" else 2)
+        return float(self.epsilon) ** 2 / (8 if self.noise == "gumbel" else 2)
 
 
 def _exact_skew(value: object) -> Fraction:

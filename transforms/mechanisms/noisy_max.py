@@ -85,7 +85,7 @@ def noisy_max(blocks: Blocks, draw: Draw, lane: int) -> int:
     The noise is that of `lane`: use a lane of its own for every call on one draw. Cost: O(number of blocks), and a
     constant number of items in expectation.
     """
-    reach = _first_reach(blocks, draw.words(lane, 0, len(blocks.sizes)) * 2.0**-64)
+    reach = _first_reach(blocks, draw.words(lane, 0, len(blocks.sizes)).astype(np.float64) * 2.0**-64)
     opened: dict[int, _Opened] = {}
     best: _Candidate | None = None
     while True:

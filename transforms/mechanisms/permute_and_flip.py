@@ -9,7 +9,7 @@ from typing import TypeVar
 from flint import arb
 
 from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import ball, greater, uniform
+from private_topk.transforms.mechanisms.exact import Real, ball, greater, uniform
 from private_topk.transforms.mechanisms.scaled import Scaled
 from private_topk.transforms.mechanisms.thresholds import Envelope, Staircase
 
@@ -39,7 +39,7 @@ def permute_and_flip(
         draw: where the bits come from.
     """
     envelope = Envelope(stairs)
-    waits = []
+    waits: list[Real] = []
 
     def elapsed() -> arb:
         """v: the sum of the exponential waits so far."""

@@ -217,6 +217,7 @@ def _least_to_cut(gaps: list[int], total: int) -> int:
 
 def _cuts(block: _Block, pieces: int) -> list[int]:
     """A block's ends, and the places between them that cut it into equal pieces."""
+    assert block.stop is not None, "the tail is never cut"
     width = block.stop - block.start
     pieces = min(pieces, width)
     return [block.start + width * i // pieces for i in range(pieces + 1)]

@@ -138,8 +138,8 @@ def up(folder: Path, port: int, task_managers: int) -> None:
         cluster.stop()
         sys.exit(str(error))
     state.write_text(json.dumps({name: [p.pid, _started(p.pid)] for name, p in cluster.processes.items()}))
-    print(f"Flink is up, logs in {folder}. Run on it with\n  private-topk run ... --runner "
-          f"flink --flink_master {cluster.address} --environment_type EXTERNAL --environment_config {pool}")  # fmt: skip
+    use = f"--flink_master {cluster.address} --environment_type EXTERNAL --environment_config {pool}"
+    print(f"Flink is up, logs in {folder}. Run on it with\n  private-topk run ... --runner flink {use}")
 
 
 def down(folder: Path) -> None:

@@ -34,7 +34,7 @@ def build(pipeline: beam.Pipeline, report: Report, runner: str) -> None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(report.period)
     rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
     facts = describe_release(report.selection, report.release, runner)
-    rankings | "Write" >> WriteRankings(report.output, facts)
+    rankings | "Write" >> WriteRankings(report.output, facts, report.release.key)
 
 
 def run(report: Report, launch: Launch) -> None:

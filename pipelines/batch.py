@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import apache_beam as beam
 
+from private_topk.pipelines.budget.charging import charged
 from private_topk.pipelines.errors import InputError, input_error_in
 from private_topk.pipelines.options import add_run_arguments
 from private_topk.pipelines.progress import PROGRESS
@@ -33,6 +34,7 @@ def build(pipeline: beam.Pipeline, report: Report, runner: str) -> None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(report.period)
     rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
     facts = describe_release(report.selection, report.release, runner)
+    facts["privacy"] = report.privacy.describe(facts["privacy"])
     rankings | "Write" >> WriteRankings(report.output, facts)
 
 
@@ -41,7 +43,7 @@ def run(report: Report, launch: Launch) -> None:
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     build(pipeline, report, launch.name)
     try:
-        with PROGRESS.shown():
+        with charged(report), PROGRESS.shown():
             pipeline.run().wait_until_finish()
     except Exception as error:
         found = input_error_in(error)

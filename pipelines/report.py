@@ -6,6 +6,8 @@ import argparse
 import os
 from dataclasses import dataclass
 
+from private_topk.pipelines.budget.charging import Account, read_account
+from private_topk.pipelines.budget.units import Privacy, share_out
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, exists, match
 from private_topk.pipelines.options import make_mechanism, require
@@ -33,6 +35,8 @@ class Report:
     release: Release
     output: str
     shards: int
+    privacy: Privacy = Privacy()
+    account: Account | None = None
 
 
 def make_report(arguments: argparse.Namespace) -> Report:
@@ -41,8 +45,10 @@ def make_report(arguments: argparse.Namespace) -> Report:
     Raises InputError with one sentence: what is wrong, by which rule, and what to do.
     """
     require(arguments, "input", "output", "mechanism", "k", "epsilon")
+    period, account = _period(arguments), read_account(arguments)
+    held = account.budget(arguments.privacy_unit).total if account else None
+    privacy, arguments = share_out(arguments, len(period) if period else 1, held)
     mechanism = make_mechanism(arguments)
-    period = _period(arguments)
     release = _release(arguments)
     _check_output(arguments.output, arguments.overwrite)
     time = arguments.time_column if period else None
@@ -54,7 +60,8 @@ def make_report(arguments: argparse.Namespace) -> Report:
         raise InputError(str(error)) from None
     files = tuple(match(arguments.input))
     check_files(files, columns)
-    return Report(files, columns, selection, period, release, arguments.output, _shards(arguments.shards))
+    shards = _shards(arguments.shards)
+    return Report(files, columns, selection, period, release, arguments.output, shards, privacy, account)
 
 
 def _count_budget(arguments: argparse.Namespace) -> CountBudget | None:

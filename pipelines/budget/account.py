@@ -68,7 +68,7 @@ class Charge(NamedTuple):
 class Spent:
     """What a set of releases costs one user.
 
-    epsilon and delta are added up; rho too, with `rest` the deltas of those that are zCDP only but for their delta.
+    The sums of what `Cost` names, each by itself.
     """
 
     epsilon: Fraction = Fraction(0)
@@ -84,7 +84,7 @@ class Spent:
             sum((n * cost.epsilon for n, cost in costs), Fraction(0)),
             sum((n * cost.delta for n, cost in costs), Fraction(0)),
             sum((n * cost.rho for n, cost in costs), Fraction(0)),
-            sum((n * cost.delta for n, cost in costs if not cost.plain), Fraction(0)),
+            sum((n * cost.rest for n, cost in costs), Fraction(0)),
         )
 
 

@@ -51,7 +51,7 @@ CHARGES = sql.Table(
     sql.Column("epsilon", sql.Text, nullable=False),
     sql.Column("delta", sql.Text, nullable=False),
     sql.Column("rho", sql.Text, nullable=False),
-    sql.Column("plain", sql.Boolean, nullable=False),
+    sql.Column("rest", sql.Text, nullable=False),
     sql.Column("charged", sql.String(40), nullable=False),
     sql.Column("finished", sql.String(40)),
     sql.Column("outcome", sql.String(20), nullable=False),

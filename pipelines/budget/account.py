@@ -54,7 +54,11 @@ class Windows(NamedTuple):
             return "all rows"
         start, end = (from_microseconds(at).isoformat(" ").removesuffix("+00:00") for at in (self.start, self.end))
         span = f"{start.removesuffix(' 00:00:00')} to {end.removesuffix(' 00:00:00')}"
-        return span if self.count == 1 else f"{self.count} windows of {timedelta(microseconds=self.size)}, {span}"
+        return span if self.count == 1 else f"{self.count} windows of {_length(self.size)}, {span}"
+
+
+def _length(size: int) -> str:
+    return str(timedelta(microseconds=size)).removesuffix(", 0:00:00")
 
 
 class Charge(NamedTuple):

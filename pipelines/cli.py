@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def guarded(command: Callable[[], object]) -> int:
     """Run a command; turn what it raises into a message and an exit status, showing no data."""
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
+    logged = logging.root.manager.disable
+    logging.disable(logging.ERROR)  # runners log what a worker raised, whose text may hold data
     try:
         command()
     except InputError as error:
@@ -53,6 +54,8 @@ def guarded(command: Callable[[], object]) -> int:
         for frame in traceback.extract_tb(error.__traceback__)[-4:]:
             print(f"  at {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
         return 1
+    finally:
+        logging.disable(logged)
     return 0
 
 

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
-__all__ = ["RUNNERS", "Launch", "prepare", "refuse_unknown"]
+__all__ = ["RUNNERS", "Launch", "cache_folder", "prepare", "refuse_unknown"]
 
-RUNNERS = {"direct": "private_topk.runners.direct"}
+RUNNERS = {
+    "direct": "private_topk.runners.direct",
+    "prism": "private_topk.runners.prism",
+    "portable": "private_topk.runners.portable",
+}
 """Every runner by its name on the command line, and its module."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A runner and its options, checked and ready."""
+    """A runner and its options, checked and ready.
+
+    Args:
+        remote: the workers are machines that see no local file and no environment variable of this one.
+    """
 
     name: str
     runner: PipelineRunner
     options: PipelineOptions
+    remote: bool = False
 
 
 def prepare(name: str, arguments: Sequence[str]) -> Launch:
@@ -52,3 +63,9 @@ def refuse_unknown(arguments: Sequence[str]) -> None:
     if unknown:
         raise ValueError(f"{unknown[0].partition('=')[0]} is no argument of private-topk or of Beam: see "
                          "`private-topk run --help`")  # fmt: skip
+
+
+def cache_folder() -> Path:
+    """Where fetched and built parts of other projects are kept: job servers, Prism, Flink."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "private-topk"

@@ -1,0 +1,76 @@
+"""Any Beam job service that is already up, by its address: the common ground of the portable runners."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from collections.abc import Sequence
+
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.runners.portability.portable_runner import PortableRunner
+
+from private_topk.runners import Launch, refuse_unknown
+
+__all__ = ["check_environment", "prepare", "reachable"]
+
+_ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
+
+
+def prepare(arguments: Sequence[str]) -> Launch:
+    """Workers run inside this process (LOOPBACK) unless --environment_type says otherwise."""
+    refuse_unknown(arguments)
+    options = PipelineOptions(list(arguments))
+    portable = options.view_as(PortableOptions)
+    if not portable.job_endpoint:
+        raise ValueError("--runner portable needs --job_endpoint HOST:PORT, the address of a Beam job service")
+    if portable.job_endpoint != "embed" and not reachable(portable.job_endpoint):
+        raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start the job service, or "
+                         "give its address as HOST:PORT")  # fmt: skip
+    check_environment(options, default="LOOPBACK")
+    return Launch("portable", PortableRunner(), options)
+
+
+def check_environment(options: PipelineOptions, default: str | None) -> None:
+    """Settle where the workers run. Raises ValueError if they cannot, with what is missing.
+
+    Beam's own default is DOCKER, which hangs for minutes where no container engine is.
+    """
+    portable = options.view_as(PortableOptions)
+    kind = portable.environment_type = (portable.environment_type or default or "").upper()
+    if kind not in _ENVIRONMENTS:
+        raise ValueError(f"--environment_type must be one of {', '.join(_ENVIRONMENTS)}, got "
+                         f"{kind or 'none'}: say where the Python workers of a cluster run")  # fmt: skip
+    if kind == "EXTERNAL":
+        pool = portable.environment_config or portable.lookup_environment_option("external_service_address")
+        if not pool or not reachable(pool):
+            raise ValueError(f"--environment_config {pool or 'is missing'}: EXTERNAL workers need the address of a "
+                             "worker pool that is up: start one beside every task manager with "
+                             "`python -m private_topk.runners.worker_pool --port 50000`")  # fmt: skip
+    elif kind == "PROCESS":
+        _check_process(portable)
+    elif kind == "DOCKER" and shutil.which("docker") is None:
+        raise ValueError("--environment_type DOCKER needs Docker on every task manager and here: install it, or use "
+                         "EXTERNAL with a worker pool")  # fmt: skip
+
+
+def reachable(address: str, patience: float = 3.0) -> bool:
+    """Whether something listens at HOST:PORT, with or without a scheme before it."""
+    host, _, port = address.rpartition("//")[2].rstrip("/").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), patience).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _check_process(portable: PortableOptions) -> None:
+    command = portable.lookup_environment_option("process_command")
+    if command is None and portable.environment_config:
+        try:
+            command = json.loads(portable.environment_config).get("command")
+        except (AttributeError, ValueError):
+            command = None
+    if not command:
+        raise ValueError("--environment_type PROCESS needs --environment_option process_command=PATH, the program "
+                         "that starts a Beam worker on a task manager")  # fmt: skip

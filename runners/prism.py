@@ -1,0 +1,52 @@
+"""Prism, Beam's portable runner in Go: one binary, no Java. Workers run inside this process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, PrismRunnerOptions
+from apache_beam.runners.portability.prism_runner import PrismRunner
+from apache_beam.version import __version__ as beam_version
+
+from private_topk.runners import Launch, cache_folder, refuse_unknown
+from private_topk.runners.portable import check_environment
+
+__all__ = ["MODULE", "build", "built_binary", "prepare"]
+
+MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
+
+
+def prepare(arguments: Sequence[str]) -> Launch:
+    """The binary given by --prism_location, or the one built before. Never the one that Beam would download."""
+    refuse_unknown(arguments)
+    options = PipelineOptions(list(arguments))
+    prism = options.view_as(PrismRunnerOptions)
+    binary = Path(prism.prism_location or built_binary())
+    if not (binary.is_file() and os.access(binary, os.X_OK)):
+        given = f"--prism_location {binary} is no program" if prism.prism_location else "Prism is not built yet"
+        raise ValueError(f"{given}: build it with `GOBIN={built_binary().parent} go install {MODULE}@v{beam_version}`, "
+                         "which needs Go, or give --prism_location PATH")  # fmt: skip
+    prism.prism_location = str(binary)
+    if not any(word.startswith("--prism_log_level") for word in arguments):
+        prism.prism_log_level = "error"
+    if not options.view_as(PortableOptions).job_endpoint:
+        check_environment(options, default="LOOPBACK")
+    return Launch("prism", PrismRunner(), options)
+
+
+def built_binary() -> Path:
+    """Where the binary of the installed Beam version stands or will stand."""
+    return cache_folder() / f"prism-{beam_version}" / "prism"
+
+
+def build() -> Path:
+    """Build the binary with Go's client, unless it stands already. Takes minutes. Raises OSError without Go."""
+    binary = built_binary()
+    if not binary.exists():
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "GOBIN": str(binary.parent)}
+        subprocess.run(["go", "install", f"{MODULE}@v{beam_version}"], env=environment, check=True)
+    return binary

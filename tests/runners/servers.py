@@ -1,0 +1,69 @@
+"""Servers for the tests: on loopback, one process each, ended by the process that was started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from private_topk.runners.portable import reachable
+
+MODULES = {
+    "job service": "apache_beam.runners.portability.local_job_service_main",
+    "worker pool": "private_topk.runners.worker_pool",
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def serving(command: Sequence[str], address: str, log: Path, patience: float = 60) -> Iterator[str]:
+    """Start a process and wait until its address answers; end it, and only it and its children, at the end."""
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        deadline = time.monotonic() + patience
+        while not reachable(address, 1):
+            assert process.poll() is None, f"{command[0]} ended at once:\n{log.read_text()[-2000:]}"
+            assert time.monotonic() < deadline, f"{address} does not answer:\n{log.read_text()[-2000:]}"
+            time.sleep(0.1)
+        yield address
+    finally:
+        end(process)
+
+
+def end(process: subprocess.Popen) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # its own session, started above
+        process.wait()
+
+
+@contextmanager
+def module_serving(name: str, folder: Path) -> Iterator[str]:
+    """A server of `MODULES` at a free port of this machine; gives its address."""
+    port = free_port()
+    command = [sys.executable, "-m", MODULES[name], "--port", str(port)]
+    with serving(command, f"localhost:{port}", folder / f"{name}.log") as address:
+        yield address
+
+
+def missing(reason: str) -> None:
+    """A component is not there: a failure in CI, elsewhere a skip that says so."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -1,0 +1,79 @@
+"""The portable road without Java: Beam's own job service, and Prism."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from private_topk.runners import prism
+from tests.runners.conftest import Published, Report
+from tests.runners.servers import free_port, missing, module_serving
+
+
+@pytest.fixture(scope="module")
+def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with module_serving("job service", tmp_path_factory.mktemp("servers")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def prism_binary() -> Path:
+    if not prism.built_binary().exists() and shutil.which("go") is None:
+        missing("Prism is built with Go's client: install Go")
+    return prism.build()
+
+
+def test_direct_workers_in_threads_publish_the_same(report: Report, direct: Published) -> None:
+    assert report.publish("direct", "--direct_num_workers=2") == direct
+
+
+def test_bundles_that_are_repeated_publish_the_same(report: Report, direct: Published) -> None:
+    assert report.publish("direct", "--direct_runner_bundle_repeat=2") == direct
+
+
+def test_loopback_workers_publish_the_same(report: Report, direct: Published, job_service: str) -> None:
+    assert report.publish("portable", "--job_endpoint", job_service) == direct
+
+
+def test_external_workers_publish_the_same(report: Report, direct: Published, job_service: str, tmp_path: Path) -> None:
+    with module_serving("worker pool", tmp_path) as pool:
+        workers = ["--environment_type", "EXTERNAL", "--environment_config", pool]
+        assert report.publish("portable", "--job_endpoint", job_service, *workers) == direct
+
+
+def test_prism_publishes_the_same(report: Report, direct: Published, prism_binary: Path) -> None:
+    assert report.publish("prism", "--prism_location", str(prism_binary)) == direct
+
+
+def test_prism_passes_on_what_is_wrong_with_the_input(report: Report, prism_binary: Path) -> None:
+    damaged = bytearray((report.folder / "plays.avro").read_bytes())
+    damaged[len(damaged) // 2 : len(damaged) // 2 + 64] = bytes(64)  # header and end stay whole: only workers see it
+    (report.folder / "damaged.avro").write_bytes(damaged)
+    run = ["--input", f"{report.folder}/damaged.avro", "--output", f"{report.folder}/of-damaged.avro"]
+    by_direct = report.attempt(*run)
+    by_prism = report.attempt("--runner", "prism", "--prism_location", str(prism_binary), *run)
+    assert by_prism.status == by_direct.status == 2
+    assert by_direct.message.count("\n") == 1 and "damaged.avro is" in by_direct.message
+    assert by_direct.message in by_prism.message
+    assert not list(report.folder.glob("of-damaged*"))
+
+
+def test_what_is_missing_is_named(
+    refusal_of: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "go install" in refusal_of("prism") and f"{tmp_path}/private-topk/prism-" in refusal_of("prism")
+    assert "/no/prism is no program" in refusal_of("prism", "--prism_location=/no/prism")
+    assert "--job_endpoint HOST:PORT" in refusal_of("portable")
+    nobody = f"localhost:{free_port()}"
+    assert f"{nobody}: nothing answers" in refusal_of("portable", f"--job_endpoint={nobody}")
+    here = ["portable", "--job_endpoint=embed"]
+    assert "worker_pool --port" in refusal_of(*here, "--environment_type=EXTERNAL")
+    assert nobody in refusal_of(*here, "--environment_type=EXTERNAL", f"--environment_config={nobody}")
+    assert "process_command=PATH" in refusal_of(*here, "--environment_type=PROCESS")
+    assert "must be one of LOOPBACK" in refusal_of(*here, "--environment_type=CLOUD")
+    assert "--no_such is no argument" in refusal_of(*here, "--no_such=1")
+    assert "direct, prism, portable" in refusal_of("spark")

@@ -42,14 +42,9 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[st
 
 def _parse(chunk: bytes, path: str, has_header: bool, names: list[str], wanted: list[int]) -> pl.DataFrame:
     try:
-        return pl.read_csv(
-            chunk,
-            has_header=False,
-            skip_rows=int(has_header),
-            columns=wanted,
-            schema_overrides={f"column_{n + 1}": pl.String for n in range(len(names))},
-            infer_schema=False,
-        ).rename({f"column_{n + 1}": names[n] for n in wanted})
+        # Names by a schema: the ones that polars makes up count from 1 in some versions and from 0 in others.
+        schema = dict.fromkeys(names, pl.String)
+        return pl.read_csv(chunk, has_header=False, skip_rows=int(has_header), columns=wanted, schema=schema)
     except pl.exceptions.NoDataError:
         return pl.DataFrame(schema={names[n]: pl.String for n in wanted})
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:

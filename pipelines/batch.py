@@ -13,6 +13,7 @@ from contextlib import redirect_stderr
 
 import apache_beam as beam
 
+from private_topk.pipelines.budget.charging import charged
 from private_topk.pipelines.errors import InputError, input_error_in
 from private_topk.pipelines.options import Parser, add_run_arguments
 from private_topk.pipelines.progress import PROGRESS
@@ -34,6 +35,7 @@ def build(pipeline: beam.Pipeline, report: Report, runner: str) -> None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(report.period)
     rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
     facts = describe_release(report.selection, report.release, runner)
+    facts["privacy"] = report.privacy.describe(facts["privacy"])
     rankings | "Write" >> WriteRankings(report.output, facts, report.release.key)
 
 
@@ -43,7 +45,7 @@ def run(report: Report, launch: Launch) -> None:
     build(pipeline, report, launch.name)
     try:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
-        with PROGRESS.shown(), redirect_stderr(io.StringIO()):
+        with charged(report), PROGRESS.shown(), redirect_stderr(io.StringIO()):
             pipeline.run().wait_until_finish()
     except Exception as error:
         found = input_error_in(error)

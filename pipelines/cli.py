@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from private_topk.pipelines.budget.commands import add_plan_command
+from private_topk.pipelines.budget.commands import add_budget_command, add_plan_command
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import Parser, add_mechanism_arguments, add_run_arguments
 
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     add_mechanism_arguments(select)
     _add(commands, "mechanisms", _mechanisms, "compare the mechanisms: guarantee, domain, answer, cost, source")
     add_plan_command(commands, _add)
+    add_budget_command(commands, _add)
     sample = _add(commands, "sample", _sample, "write sample data: the plays of a music service")
     sample.add_argument("--folder", default="sample", help="where to write plays.avro and catalogue.txt")
     return parser

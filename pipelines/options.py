@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any, NoReturn
 
+from private_topk.pipelines.budget.options import add_budget_arguments
 from private_topk.pipelines.errors import InputError
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 
@@ -62,6 +63,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     _add_domain(parser)
     add_mechanism_arguments(parser)
     add_count_arguments(parser)
+    add_budget_arguments(parser)
     _add_windows(parser)
     _add_release(parser)
     running = parser.add_argument_group("running")

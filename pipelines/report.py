@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from private_topk.pipelines.budget.charging import Account, read_account
+from private_topk.pipelines.budget.units import Privacy, share_out
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, exists, match
 from private_topk.pipelines.options import as_argument, make_mechanism, require
@@ -37,6 +39,8 @@ class Report:
     release: Release
     output: str
     shards: int
+    privacy: Privacy = Privacy()
+    account: Account | None = None
 
 
 def make_report(arguments: argparse.Namespace) -> Report:
@@ -45,8 +49,10 @@ def make_report(arguments: argparse.Namespace) -> Report:
     Raises InputError with one sentence: what is wrong, by which rule, and what to do.
     """
     require(arguments, "input", "output", "mechanism", "k", "epsilon")
+    period, account = _period(arguments), read_account(arguments)
+    held = account.budget(arguments.privacy_unit).total if account else None
+    privacy, arguments = share_out(arguments, len(period) if period else 1, held)
     mechanism = make_mechanism(arguments)
-    period = _period(arguments)
     release = _release(arguments)
     _check_output(arguments.output, arguments.overwrite)
     time = arguments.time_column if period else None
@@ -59,7 +65,8 @@ def make_report(arguments: argparse.Namespace) -> Report:
     files = tuple(match(arguments.input))
     _keep_apart(arguments.output, [*(file.path for file in files), *filter(None, [arguments.domain])])
     check_files(files, columns)
-    return Report(files, columns, selection, period, release, arguments.output, _shards(arguments.shards, files))
+    shards = _shards(arguments.shards, files)
+    return Report(files, columns, selection, period, release, arguments.output, shards, privacy, account)
 
 
 def _count_budget(arguments: argparse.Namespace) -> CountBudget | None:

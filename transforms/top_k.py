@@ -201,5 +201,5 @@ class _Heartbeats(beam.PTransform):
         return (
             beats
             | "Empty" >> beam.Map(lambda _: HEARTBEAT).with_output_types(tuple[int, bytes])
-            | _fire_once(self._windowing.windowfn)
+            | beam.WindowInto(self._windowing)
         )

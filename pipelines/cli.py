@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from private_topk.pipelines.budget.commands import add_budget_command, add_plan_command
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.options import add_mechanism_arguments, add_run_arguments
+from private_topk.pipelines.options import Parser, add_mechanism_arguments, add_run_arguments
 from private_topk.pipelines.scheduled.commands import add_report_command
 
 __all__ = ["guarded", "main"]
@@ -61,7 +61,7 @@ def guarded(command: Callable[[], object]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="private-topk", description=_DESCRIPTION)
+    parser = Parser(prog="private-topk", description=_DESCRIPTION, allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run = _add(commands, "run", _run, "publish a ranking from files", takes_beam_arguments=True)
     add_run_arguments(run)

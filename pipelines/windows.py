@@ -10,7 +10,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import partition
-from private_topk.transforms.top_k import declared_windows
+from private_topk.transforms.top_k import declared_windows, stamped
 from private_topk.transforms.windows import Period, microseconds
 
 __all__ = ["CutIntoWindows"]
@@ -44,4 +44,4 @@ class _SplitDoFn(beam.DoFn):
         for place, members in partition(numbers + 1, len(self._period) + 1):
             if place:
                 start = microseconds(self._period.window(place - 1).start)
-                yield TimestampedValue(rows.take(pa.array(members)), start / 1_000_000)
+                yield stamped(rows.take(pa.array(members)), start)

@@ -1,4 +1,4 @@
-"""Rows to blocks: the only place where single Python objects are handled, for pipelines that hold (user, item) pairs."""
+"""Rows to blocks: the only place where single Python objects are handled, for pipelines of (user, item) pairs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class _GatherDoFn(beam.DoFn):
         self._rows: dict[Any, list[tuple[str, str]]] = defaultdict(list)
 
     def process(
-        self, pair: tuple[Any, Any], window: Any = beam.DoFn.WindowParam  # noqa: ANN401, B008 - Beam's convention
+        self,
+        pair: tuple[Any, Any],
+        window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
     ) -> Iterator[pa.RecordBatch]:
         row = _labels(pair)
         if row is None:
@@ -94,5 +96,3 @@ def _labels(pair: tuple[Any, Any]) -> tuple[str, str] | None:
 def _block(rows: list[tuple[str, str]]) -> pa.RecordBatch:
     users, items = zip(*rows, strict=True)
     return make_block(pa.array(users), pa.array(items))[0]
-
-

@@ -137,5 +137,7 @@ class _CountDoFn(beam.DoFn):
 
     @staticmethod
     def _by_hash(labels: pa.Array, words: Codes, counts: Codes) -> Iterator[tuple[int, bytes]]:
-        for item_shard, rows in partition((words % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64), UNKNOWN_ITEM_SHARDS):
+        for item_shard, rows in partition(
+            (words % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64), UNKNOWN_ITEM_SHARDS
+        ):
             yield item_shard, to_ipc(item=labels.take(pa.array(rows)), count=counts[rows])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from numbers import Integral
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms import trigger, window
+from apache_beam.utils.timestamp import Duration, Timestamp
 
-from private_topk.transforms.blocks import MakeBlocks
+from private_topk.transforms.blocks import MakeBlocks, left_out
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
@@ -16,7 +19,7 @@ from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
-from private_topk.transforms.windows import Period, microseconds
+from private_topk.transforms.windows import MICROSECOND, Period, microseconds
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
 
@@ -65,8 +68,26 @@ class PrivateTopK(beam.PTransform):
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)
         if self._period is not None:
-            pairs = pairs | "Cut into the declared windows" >> declared_windows(self._period)
+            pairs = (
+                pairs
+                | "Keep the declared period" >> beam.ParDo(_InPeriodDoFn(self._period))
+                | "Cut into the declared windows" >> declared_windows(self._period)
+            )
         return pairs | MakeBlocks() | self._rank
+
+
+class _InPeriodDoFn(beam.DoFn):
+    """Rows outside the declared period would make windows of their own, or lengthen the last one."""
+
+    def __init__(self, period: Period) -> None:
+        self._start, self._end = microseconds(period.start), microseconds(period.end)
+        self._left_out = left_out("outside_the_period")
+
+    def process(self, pair: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:  # noqa: ANN401, B008
+        if self._start <= time.micros < self._end:
+            yield pair
+        else:
+            self._left_out.inc()
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -129,20 +150,33 @@ def make_selection(
         max_items_per_user = bound
     elif bound is not None and bound != max_items_per_user:
         raise ValueError(f"max_items_per_user must be the mechanism's own bound, got {max_items_per_user} and {bound}")
-    if max_items_per_user is not None and (isinstance(max_items_per_user, bool) or max_items_per_user < 1):
-        raise ValueError(f"max_items_per_user must be at least 1, got {max_items_per_user!r}")
+    if max_items_per_user is not None:
+        whole = isinstance(max_items_per_user, Integral) and not isinstance(max_items_per_user, bool)
+        if not whole or max_items_per_user < 1:
+            raise ValueError(f"max_items_per_user must be a whole number of at least 1, got {max_items_per_user!r}")
     return Selection(mechanism, int(k), domain, max_items_per_user, publish_counts)
 
 
 def declared_windows(period: Period) -> beam.WindowInto:
     """The windows of a declared period: one firing each, at the watermark, no lateness."""
-    size, start = period.step.total_seconds(), microseconds(period.start) / 1_000_000
-    return _fire_once(window.FixedWindows(size, offset=start % size))
+    size, start = period.step // MICROSECOND, microseconds(period.start)
+    return _fire_once(window.FixedWindows(Duration(micros=size), offset=Timestamp(micros=start % size)))
+
+
+def stamped(value: Any, micros: int) -> window.TimestampedValue:  # noqa: ANN401 - any element
+    """A value at an exact event time: seconds as a float would lose microseconds, and with them the window."""
+    return window.TimestampedValue(value, Timestamp(micros=micros))
 
 
 def _fire_once(windowfn: window.WindowFn) -> beam.WindowInto:
     discarding = trigger.AccumulationMode.DISCARDING
     return beam.WindowInto(windowfn, trigger=trigger.AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0)
+
+
+def _like(windowing: beam.Windowing) -> beam.WindowInto:
+    return beam.WindowInto(
+        windowing.windowfn, trigger=windowing.triggerfn, accumulation_mode=windowing.accumulation_mode
+    )
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:
@@ -152,6 +186,9 @@ def refuse_second_firings(rows: beam.PCollection) -> None:
     if not default or windowing.allowed_lateness != 0:
         raise ValueError("every window must fire exactly once, since each firing is a release: window the input with "
                          "the default trigger and allowed_lateness=0")  # fmt: skip
+    if not isinstance(windowing.windowfn, window.NonMergingWindowFn):
+        raise ValueError("windows that merge, such as sessions, are inferred from the data, which would tell of a user "
+                         "who is alone in one: use fixed windows")  # fmt: skip
     if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
         raise ValueError("an unbounded input must be windowed before PrivateTopK: its global window never ends")
 
@@ -168,11 +205,10 @@ class _Heartbeats(beam.PTransform):
             starts = [microseconds(bounds.start) for bounds in self._period.windows()]
         else:
             starts = [None] if isinstance(self._windowing.windowfn, window.GlobalWindows) else []
-        beats = pipeline | beam.Create(starts, reshuffle=False)
-        if self._period is not None:
-            beats |= "At its time" >> beam.Map(lambda at: window.TimestampedValue(at, at / 1_000_000))
+        beats = [HEARTBEAT if start is None else stamped(HEARTBEAT, start) for start in starts]
         return (
-            beats
-            | "Empty" >> beam.Map(lambda _: HEARTBEAT).with_output_types(tuple[int, bytes])
-            | _fire_once(self._windowing.windowfn)
+            pipeline
+            | beam.Impulse()
+            | "Empty" >> beam.FlatMap(lambda _: beats).with_output_types(tuple[int, bytes])
+            | "Into the same windows" >> _like(self._windowing)
         )

@@ -48,6 +48,8 @@ class Period:
         for name in ("start", "end"):
             if getattr(self, name).tzinfo is None:
                 raise ValueError(f"period {name} must have a time zone: add one, such as +00:00")
+            # In UTC, since a zone with summer time adds days of 23 and 25 hours.
+            object.__setattr__(self, name, getattr(self, name).astimezone(timezone.utc))
         if not self.start < self.end:
             raise ValueError(f"period must end after it starts, got {self.start} to {self.end}")
         if self.size is not None and self.size <= timedelta(0):
@@ -60,7 +62,8 @@ class Period:
 
     @property
     def step(self) -> timedelta:
-        return self.size or self.end - self.start
+        whole = self.end - self.start
+        return min(self.size or whole, whole)
 
     def windows(self) -> list[WindowBounds]:
         """Every window of the period, in order."""
@@ -68,7 +71,7 @@ class Period:
 
     def window(self, number: int) -> WindowBounds:
         start = self.start + number * self.step
-        return WindowBounds(start, min(start + self.step, self.end))
+        return WindowBounds(start, start + min(self.step, self.end - start))
 
     def number(self, times: Codes) -> Codes:
         """The number of the window of every event time (microseconds since 1970 UTC), -1 outside the period."""

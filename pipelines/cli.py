@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from private_topk.pipelines.budget.commands import add_budget_command, add_plan_command
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import Parser, add_mechanism_arguments, add_run_arguments
+from private_topk.pipelines.scheduled.commands import add_report_command
 
 __all__ = ["guarded", "main"]
 
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     _add(commands, "mechanisms", _mechanisms, "compare the mechanisms: guarantee, domain, answer, cost, source")
     add_plan_command(commands, _add)
     add_budget_command(commands, _add)
+    add_report_command(commands, _add)
     sample = _add(commands, "sample", _sample, "write sample data: the plays of a music service")
     sample.add_argument("--folder", default="sample", help="where to write plays.avro and catalogue.txt")
     return parser

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 
@@ -74,6 +73,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    from private_topk.pipelines.cli import guarded
+    from private_topk.pipelines.cli import guarded, leave
 
-    sys.exit(guarded(main))
+    leave(guarded(main))

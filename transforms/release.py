@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -110,7 +110,7 @@ class _ReleaseDoFn(beam.DoFn):
         yield Ranking(bounds, items, self._selection.k, self._selection.mechanism.answer)
 
     def _ranked_codes(self, streams: list[bytes], bounds: WindowBounds) -> tuple[str, ...]:
-        domain = cast(PublicDomain, self._selection.domain)
+        domain = self._selection.domain
         counts = np.zeros(domain.size, np.int64)
         for stream in streams:
             part = from_ipc([stream])

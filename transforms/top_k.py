@@ -192,9 +192,9 @@ class _Heartbeats(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         if self._period is not None:
-            starts = [self._period.start_of(number) for number in range(len(self._period))]
+            starts = [microseconds(bounds.start) for bounds in self._period.windows()]
         else:
-            starts = [0] if isinstance(self._windowing.windowfn, window.GlobalWindows) else []
+            starts = [None] if isinstance(self._windowing.windowfn, window.GlobalWindows) else []
         beats = pipeline | beam.Create(starts, reshuffle=False)
         if self._period is not None:
             beats |= "At its time" >> beam.Map(lambda at: stamped(at, at))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo
@@ -88,7 +89,10 @@ class ReadBlocks(beam.PTransform):
             pipeline
             | beam.Impulse()
             | "Name the pieces" >> beam.FlatMap(lambda _: pieces).with_output_types(tuple[int, Piece])
-            # A grouping spreads the pieces over the workers like a Reshuffle, with a tenth of its transforms.
+            # A grouping spreads the pieces over the workers like a Reshuffle, with a tenth of its transforms. They must
+            # leave it at the earliest time: rows stamped before their piece would be late, and dropped without a word.
+            | "Before all time"
+            >> beam.WindowInto(GlobalWindows(), timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST)
             | "Spread the pieces" >> beam.GroupByKey()
             # (number, [Piece])  ->  block of up to 100,000 rows
             | "Read the pieces" >> beam.ParDo(_ReadDoFn(self._columns))

@@ -126,6 +126,15 @@ def test_every_window_fires_once(submitted: Submitted) -> None:
             assert not windowing.trigger.after_end_of_window.HasField("late_firings")
 
 
+def test_pieces_come_before_all_rows(submitted: Submitted) -> None:
+    """A piece that left its grouping at the end of time would make every row it holds late."""
+    parts = submitted.pipeline.components
+    (spread,) = (found for found in submitted.transforms(GROUP_BY_KEY) if found.unique_name.startswith("Read/"))
+    (given,) = spread.inputs.values()
+    windowing = parts.windowing_strategies[parts.pcollections[given].windowing_strategy_id]
+    assert windowing.output_time == beam_runner_api_pb2.OutputTime.EARLIEST_IN_PANE
+
+
 def test_the_singleton_stage_hints_at_a_large_machine(submitted: Submitted) -> None:
     environments = submitted.pipeline.components.environments
     hinted = {

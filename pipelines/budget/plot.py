@@ -27,7 +27,7 @@ def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.set_ylabel("of the budget used")
     axes.set_xlabel("charged (UTC)")
-    axes.legend(loc="upper left", frameon=False)
+    figure.legend(loc="outside upper left", frameon=False, ncols=2)
     figure.autofmt_xdate()
     try:
         figure.savefig(path)

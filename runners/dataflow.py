@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import (
@@ -37,10 +39,17 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
     Beam tells its service runner by the name of this class.
     """
 
-    def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, *rest: object, **named: object) -> object:
+    def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, *rest: Any, **named: Any) -> Any:  # noqa: ANN401
         if pipeline is not None:
             pipeline.visit(_HintAtMachines())
-        return super().run_pipeline(pipeline, options, *rest, **named)
+        result = super().run_pipeline(pipeline, options, *rest, **named)
+        if getattr(result, "has_job", False):
+            google = options.view_as(GoogleCloudOptions)
+            place = f"{google.region}/{result.job_id()}?project={google.project}"
+            # In Beam's own words, which schedulers such as Airflow look for.
+            print(f"Created job with id: [{result.job_id()}]\nhttps://console.cloud.google.com/dataflow/jobs/{place}",
+                  file=sys.__stderr__, flush=True)  # fmt: skip
+        return result
 
 
 class _HintAtMachines(PipelineVisitor):

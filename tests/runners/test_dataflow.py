@@ -22,6 +22,7 @@ from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import module_serving
 
+ROOT = Path(__file__).resolve().parents[2]
 KEY = "gcp-secret:projects/a-project/secrets/release-key/versions/1"
 GROUP_BY_KEY = common_urns.primitives.GROUP_BY_KEY.urn
 PAR_DO = common_urns.primitives.PAR_DO.urn
@@ -125,6 +126,15 @@ def test_every_window_fires_once(submitted: Submitted) -> None:
             assert not windowing.trigger.after_end_of_window.HasField("late_firings")
 
 
+def test_pieces_come_before_all_rows(submitted: Submitted) -> None:
+    """A piece that left its grouping at the end of time would make every row it holds late."""
+    parts = submitted.pipeline.components
+    (spread,) = (found for found in submitted.transforms(GROUP_BY_KEY) if found.unique_name.startswith("Read/"))
+    (given,) = spread.inputs.values()
+    windowing = parts.windowing_strategies[parts.pcollections[given].windowing_strategy_id]
+    assert windowing.output_time == beam_runner_api_pb2.OutputTime.EARLIEST_IN_PANE
+
+
 def test_the_singleton_stage_hints_at_a_large_machine(submitted: Submitted) -> None:
     environments = submitted.pipeline.components.environments
     hinted = {
@@ -214,6 +224,32 @@ def test_a_classic_template_is_written_and_nothing_runs(cloud: Cloud, report: Re
     assert status == 0, message
     assert not cloud.service.jobs
     assert staged(cloud, json.loads(template.read_text())).job["environment"]["version"]["job_type"] == "FNAPI_BATCH"
+
+
+def test_the_flex_templates_program_hands_over_the_same_job(
+    cloud: Cloud, report: Report, submitted: Submitted, tmp_path: Path
+) -> None:
+    """As its launcher starts it: parameters with underscores, an image in which the package is, a place to write to."""
+    words = report.arguments(*arguments(cloud))[3:]
+    pairs = zip(words[::2], words[1::2], strict=True)
+    parameters = [f"--{name[2:].replace('-', '_')}={value}" for name, value in pairs if name != "--runner"]
+    image, template = "europe-docker.example/private-topk:0.1.0", tmp_path / "flex.json"
+    service = [
+        "--overwrite=true",
+        "--runner=DataflowRunner",
+        f"--template_location={template}",
+        f"--sdk_container_image={image}",
+    ]
+    program = [sys.executable, str(ROOT / "deploy/dataflow/main.py"), *parameters, *service]
+    done = subprocess.run(program, capture_output=True, text=True, env=cloud.environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    job = json.loads(template.read_text())
+    (pool,) = job["environment"]["workerPools"]
+    assert not pool.get("packages")
+    assert {found["containerImage"] for found in pool["sdkHarnessContainerImages"]} == {image}
+    place = job["environment"]["sdkPipelineOptions"]["options"]["pipelineUrl"].removeprefix(f"gs://{BUCKET}/")
+    pipeline = beam_runner_api_pb2.Pipeline.FromString(cloud.bucket.get(place))
+    assert set(pipeline.components.transforms) == set(submitted.pipeline.components.transforms)
 
 
 @pytest.mark.parametrize(

@@ -73,12 +73,16 @@ def request_of(report: Report) -> Request:
     from private_topk.pipelines.budget.ledger import Request
 
     release = report.release
+    try:
+        key_id, input_name = release.key.key_id(), fingerprint(report.files, report.columns, release.key)
+    except ValueError as error:
+        raise InputError(f"--ledger needs the release key where the run is launched: {error}") from None
     return Request(
         dataset=report.account.dataset,
         unit=report.privacy.unit,
         report=release.id,
-        key_id=release.key.key_id(),
-        fingerprint=fingerprint(report.files, report.columns, release.key),
+        key_id=key_id,
+        fingerprint=input_name,
         parameters=report.selection.parameters(),
         windows=Windows.of(report.period),
         cost=cost_of(report.selection),

@@ -128,7 +128,9 @@ def test_a_killed_run_leaves_its_charge_and_resumes_for_nothing(
 def test_a_failed_run_says_how_to_resume(place: Path, capsys: pytest.CaptureFixture) -> None:
     url = "sqlite:///budget.db"
     create(url, "--epsilon", "1")
-    (place / "rows.csv").write_text('user,item,time\na,item 1,2026-01-06\nb,item 1\nc,"item 1,2026-01-06\n')
+    # Only the beginning is looked at before the run; this goes wrong behind it.
+    with open(place / "rows.csv", "a") as sink:
+        sink.write("someone,item 1,2026-01-06T12:00:00Z\n" * 150_000 + "one,two,three,four,five\n")
     assert main(arguments("a", *with_ledger(url, "--epsilon", "1"))) in (1, 2)
     assert "To resume at no cost, run again with the same arguments, --release-id a" in capsys.readouterr().err
     assert [entry.outcome for entry in Ledger(url).read()[1]] == ["failed"]

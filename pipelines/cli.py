@@ -103,9 +103,11 @@ def _run(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
     from private_topk.pipelines import batch
     from private_topk.pipelines.show import show_output
 
+    batch.reach_files(beam_arguments)
     report = batch.make_report(arguments)
-    batch.run(report, batch.launch(arguments.runner, beam_arguments))
-    if not arguments.quiet:
+    launch = batch.launch(arguments.runner, beam_arguments)
+    batch.run(report, launch)
+    if not (arguments.quiet or launch.deferred):
         show_output(report.output)
 
 

@@ -173,12 +173,6 @@ def _fire_once(windowfn: window.WindowFn) -> beam.WindowInto:
     return beam.WindowInto(windowfn, trigger=trigger.AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0)
 
 
-def _like(windowing: beam.Windowing) -> beam.WindowInto:
-    return beam.WindowInto(
-        windowing.windowfn, trigger=windowing.triggerfn, accumulation_mode=windowing.accumulation_mode
-    )
-
-
 def refuse_second_firings(rows: beam.PCollection) -> None:
     """Raise unless every window of `rows` fires exactly once: each firing is a release of its own."""
     windowing = rows.windowing
@@ -210,5 +204,5 @@ class _Heartbeats(beam.PTransform):
             pipeline
             | beam.Impulse()
             | "Empty" >> beam.FlatMap(lambda _: beats).with_output_types(tuple[int, bytes])
-            | "Into the same windows" >> _like(self._windowing)
+            | "Into the same windows" >> beam.WindowInto(self._windowing)
         )

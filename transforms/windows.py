@@ -50,10 +50,14 @@ class Period:
                 raise ValueError(f"period {name} must have a time zone: add one, such as +00:00")
             # In UTC, since a zone with summer time adds days of 23 and 25 hours.
             object.__setattr__(self, name, getattr(self, name).astimezone(timezone.utc))
+            if getattr(self, name).microsecond % 1000:
+                raise ValueError(f"period {name} must be a whole millisecond, which is as fine as Beam's windows are")
         if not self.start < self.end:
             raise ValueError(f"period must end after it starts, got {self.start} to {self.end}")
         if self.size is not None and self.size <= timedelta(0):
             raise ValueError(f"window must be longer than nothing, got {self.size}")
+        if self.size is not None and self.size % timedelta(milliseconds=1):
+            raise ValueError(f"window must be whole milliseconds, which is as fine as Beam's windows are, got {self.size}")
         if len(self) > 100_000:
             raise ValueError(f"period must have at most 100,000 windows, got {len(self):,}: choose a longer window")
 

@@ -46,9 +46,9 @@ class Report:
             *extra,
         ]  # fmt: skip
 
-    def attempt(self, *extra: str, timeout: float = 150) -> Failed:
+    def attempt(self, *extra: str, timeout: float = 150, environment: dict[str, str] | None = None) -> Failed:
         command = [sys.executable, "-m", "private_topk.pipelines.cli", *self.arguments(*extra)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
         return Failed(done.returncode, done.stderr)
 
     def publish(self, runner: str, *extra: str, timeout: float = 150) -> Published:

@@ -149,7 +149,7 @@ def _found(split: Split, total: Total, windows: int, held: bool) -> dict[str, Sh
 def _as_held(total: Total, held: Total) -> Total:
     """The total with delta parted as the ledger parts its own, so that equal totals give equal limits."""
     delta = min(total.delta, held.delta)
-    parted = held.release_delta / held.delta if held.delta else Fraction(0)
+    parted = (held.release_delta or Fraction(0)) / held.delta if held.delta else Fraction(0)
     return Total(total.epsilon, delta, delta * parted)
 
 

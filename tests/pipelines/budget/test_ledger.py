@@ -117,7 +117,7 @@ def test_sliding_windows_add_up_where_they_overlap(url: str) -> None:
     sliding = Windows(weeks(1).start, weeks(8).end, week, day, 50)
     with pytest.raises(InputError, match=r"0 spent \+ 1.625 asked"):  # a week overlaps 6 before, itself and 6 after
         ledger.charge(request("daily", 0.125, sliding))
-    assert float(ledger.charge(request("weekly", 0.125, sliding._replace(step=week, count=8))).used) < 0.1
+    assert float(ledger.charge(request("weekly", 0.125, sliding._replace(step=week, number=8))).used) < 0.1
 
 
 def test_a_user_budget_pays_for_every_window_even_of_other_units(url: str) -> None:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 
@@ -94,6 +93,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    from private_topk.pipelines.cli import guarded
+    from private_topk.pipelines.cli import guarded, leave
 
-    sys.exit(guarded(main))
+    leave(guarded(main))

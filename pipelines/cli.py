@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from private_topk.pipelines.budget.commands import add_budget_command, add_plan_command
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import Parser, add_mechanism_arguments, add_run_arguments
 from private_topk.pipelines.scheduled.commands import add_report_command
 
-__all__ = ["guarded", "main"]
+__all__ = ["console", "guarded", "leave", "main"]
 
 _DESCRIPTION = """Publish differentially private top-k rankings: the k most bought, played or searched items, such that
 no single user's data shows."""
@@ -26,6 +28,25 @@ _RUN_EXAMPLE = """example:
 
 Arguments that are not listed here go to Beam, such as --direct_num_workers=4.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed (nothing written)."""
+
+
+def console() -> NoReturn:
+    """The installed command."""
+    leave(main())
+
+
+def leave(status: int) -> NoReturn:
+    """End the process with a status, without taking the interpreter down piece by piece.
+
+    Arrow's threads may just be letting go of a file of ours; while Python takes itself down, that aborts the process.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:  # as in `private-topk mechanisms | head`
+            pass
+    os._exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -130,4 +151,4 @@ def _sample(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

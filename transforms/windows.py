@@ -57,7 +57,9 @@ class Period:
         if self.size is not None and self.size <= timedelta(0):
             raise ValueError(f"window must be longer than nothing, got {self.size}")
         if self.size is not None and self.size % timedelta(milliseconds=1):
-            raise ValueError(f"window must be whole milliseconds, which is as fine as Beam's windows are, got {self.size}")
+            raise ValueError(
+                f"window must be whole milliseconds, which is as fine as Beam's windows are, got {self.size}"
+            )
         if len(self) > 100_000:
             raise ValueError(f"period must have at most 100,000 windows, got {len(self):,}: choose a longer window")
 

@@ -106,9 +106,12 @@ def command(*arguments: object) -> Done:
 
 
 def options(**values: object) -> list[str]:
-    """max_items_per_user=3 is --max-items-per-user=3; True gives the bare flag, None leaves it out."""
+    """max_items_per_user=3 is --max-items-per-user=3; True gives the bare flag, None leaves it out.
+
+    Beam spells its options with underscores: give them as "direct num_workers".
+    """
     words = []
     for name, value in values.items():
-        flag = "--" + name.rstrip("_").replace("_", "-")
+        flag = "--" + (name.replace(" ", "_") if " " in name else name.rstrip("_").replace("_", "-"))
         words += [] if value is None else [flag] if value is True else [f"{flag}={value}"]
     return words

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms.window import IntervalWindow
 
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.columnar import from_ipc
@@ -30,7 +31,7 @@ class _Note(beam.DoFn):
         self._path = path
 
     def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> None:  # noqa: ANN401, B008
-        start = None if not hasattr(window, "start") else window.start.micros
+        start = window.start.micros if isinstance(window, IntervalWindow) else None
         with open(self._path, "a", encoding="utf-8") as sink:
             sink.write(json.dumps([start, element]) + "\n")
 

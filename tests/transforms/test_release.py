@@ -53,7 +53,7 @@ def test_shards_may_come_in_any_order() -> None:
 def test_parameters_are_all_that_the_answer_depends_on() -> None:
     assert SELECTION.parameters() == {
         "mechanism": "joint", "epsilon": 1.0, "skew": "1/2", "noise": "gumbel", "neighbours": "add-remove",
-        "k": 2, "max_items_per_user": 5, "domain": SELECTION.domain.describe(),
+        "k": 2, "max_items_per_user": 5, "publish_counts": None, "domain": SELECTION.domain.describe(),
     }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
     assert 3 < counts.min() + counts.max() and len(set(counts.tolist())) > 20, "too small to mean anything"
     selection = Selection(JOINT, 10, PublicDomain.of(ITEMS))
     digest = hashlib.sha256(counts.astype("<i8").tobytes()).digest()
-    chosen = selection.draw(counts, digest, "all", RELEASE)
+    chosen = selection.draw(counts, digest, "all", RELEASE).chosen
     assert rankings(pairs) == [["all", [ITEMS[i] for i in chosen], 10, "sequence"]]
 
 

@@ -1,15 +1,15 @@
 """PrivateTopK for Beam YAML: rows in, rows out, parameters as plain values.
 
-    providers:
-      - type: python
-        transforms:
-          PrivateTopK: private_topk.transforms.beam_yaml.RankRows
+providers:
+  - type: python
+    transforms:
+      PrivateTopK: private_topk.transforms.beam_yaml.RankRows
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import apache_beam as beam
 
@@ -58,7 +58,7 @@ class RankRows(beam.PTransform):
         self._user, self._item = user, item
         self._rank = PrivateTopK(
             k,
-            MECHANISMS[mechanism](epsilon=epsilon, **parameters or {}),
+            MECHANISMS[mechanism](**{"epsilon": epsilon, **(parameters or {})}),
             UnknownDomain() if domain is None else domain,
             max_items_per_user=max_items_per_user,
             release=release,
@@ -75,9 +75,8 @@ class RankRows(beam.PTransform):
         )
 
 
-_RankedRow = beam.typehints.row_type.RowTypeConstraint.from_fields(
-    [("window", str), ("rank", Optional[int]), ("item", str)]
-)
+_FIELDS: list[tuple[str, Any]] = [("window", str), ("rank", int | None), ("item", str)]
+_RankedRow = beam.typehints.row_type.RowTypeConstraint.from_fields(_FIELDS)
 
 
 def _rows(ranking: Ranking) -> Iterator[beam.Row]:

@@ -86,6 +86,8 @@ class TestOneDraw:
         assert published(folder, "parts/*") == first
         write(folder / "fine.avro", to_avro(rows, sync_interval=50, codec="deflate"))
         assert published(folder, "fine.avro", shards=1024) == first
+        bounded = published(folder, "whole.avro", max_items_per_user=40)
+        assert bounded != first and bounded == published(folder, "parts/*", max_items_per_user=40, shards=2)
 
     @pytest.mark.parametrize(
         "more",

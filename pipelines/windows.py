@@ -11,7 +11,7 @@ from apache_beam.transforms.window import TimestampedValue
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import partition
 from private_topk.transforms.top_k import declared_windows, stamped
-from private_topk.transforms.windows import Period, microseconds
+from private_topk.transforms.windows import Period
 
 __all__ = ["CutIntoWindows"]
 
@@ -43,5 +43,4 @@ class _SplitDoFn(beam.DoFn):
             self._left_out.inc(outside)
         for place, members in partition(numbers + 1, len(self._period) + 1):
             if place:
-                start = microseconds(self._period.window(place - 1).start)
-                yield stamped(rows.take(pa.array(members)), start)
+                yield stamped(rows.take(pa.array(members)), self._period.start_of(place - 1))

@@ -75,7 +75,7 @@ class _GatherDoFn(beam.DoFn):
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window, rows in self._rows.items():
-            yield WindowedValue(_block(rows), window.max_timestamp(), [window])
+            yield WindowedValue(_block(rows), window.max_timestamp(), (window,))
         self._rows.clear()
 
 

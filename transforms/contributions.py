@@ -11,6 +11,7 @@ import pyarrow as pa
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import (
     Codes,
+    Words,
     count_pairs,
     from_ipc,
     hash_labels,
@@ -120,7 +121,7 @@ class _CountDoFn(beam.DoFn):
             present, counts = self._count(users, codes, words, len(labels))
             yield from self._by_hash(labels.take(pa.array(present)), words[present], counts)
 
-    def _count(self, users: Codes, codes: Codes, words: Codes | None, size: int) -> tuple[Codes, Codes]:
+    def _count(self, users: Words, codes: Codes, words: Words | None, size: int) -> tuple[Codes, Codes]:
         ranks, codes, by_rank = sorted_pairs(users, codes)
         if self._limit is not None:
             if words is None:
@@ -136,7 +137,7 @@ class _CountDoFn(beam.DoFn):
             yield item_shard, to_ipc(item=codes[rows].astype(np.uint32), count=counts[rows])
 
     @staticmethod
-    def _by_hash(labels: pa.Array, words: Codes, counts: Codes) -> Iterator[tuple[int, bytes]]:
+    def _by_hash(labels: pa.Array, words: Words, counts: Codes) -> Iterator[tuple[int, bytes]]:
         for item_shard, rows in partition(
             (words % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64), UNKNOWN_ITEM_SHARDS
         ):

@@ -76,8 +76,13 @@ class Period:
         return [self.window(number) for number in range(len(self))]
 
     def window(self, number: int) -> WindowBounds:
+        """The bounds of a window by its number."""
         start = self.start + number * self.step
         return WindowBounds(start, start + min(self.step, self.end - start))
+
+    def start_of(self, number: int) -> int:
+        """Where a window starts, in microseconds since 1970 UTC."""
+        return microseconds(self.start + number * self.step)
 
     def number(self, times: Codes) -> Codes:
         """The number of the window of every event time (microseconds since 1970 UTC), -1 outside the period."""

@@ -99,7 +99,7 @@ class Ledger:
             connection.execute(BUDGETS.insert().values(
                 dataset=budget.dataset, unit=budget.unit, neighbours=budget.neighbours, created=self._now(),
                 epsilon=str(budget.total.epsilon), delta=str(budget.total.delta),
-                release_delta=str(budget.total.release_delta),
+                release_delta=str(budget.kept),
             ))  # fmt: skip
 
     def budget(self, dataset: str, unit: str) -> Budget:
@@ -209,6 +209,6 @@ def _row(request: Request) -> dict[str, Any]:
 
 
 def _request(row: Any) -> Request:  # noqa: ANN401 - a database row
-    cost = Cost(*(Fraction(text) for text in (row.epsilon, row.delta, row.rho, row.rest)))
+    cost = Cost(Fraction(row.epsilon), Fraction(row.delta), Fraction(row.rho), Fraction(row.rest))
     names = (row.dataset, row.unit, row.report, row.key_id, row.fingerprint)
     return Request(*names, json.loads(row.parameters), Windows(*json.loads(row.windows)), cost)

@@ -73,7 +73,7 @@ def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
             f"  sum of {name:<8}{number(value):>10} of {number(limit):<10}{float(value / limit):>8.1%}{counts}"
         )
     if spent.delta:
-        lines.append(f"  sum of delta   {number(spent.delta):>10} of {number(total.release_delta)} kept for releases")
+        lines.append(f"  sum of delta   {number(spent.delta):>10} of {number(budget.kept)} kept for releases")
     if budget.unit == "user-window":
         lines.append("  of the window that has spent most, with all that overlap it")
     return lines

@@ -14,6 +14,7 @@ CALENDAR = ("day", "week", "month")
 """Lengths that have a name."""
 
 _DAY = timedelta(days=1)
+_NAMED: dict[str, timedelta | str] = {"day": _DAY, "week": 7 * _DAY}
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Schedule:
         return f"{local:%Y-%m-%d}" if local.time() == time() else f"{local:%Y-%m-%dT%H%M%S}"
 
     def _start(self, number: int) -> datetime:
-        every = {"day": _DAY, "week": 7 * _DAY}.get(self.every, self.every)
+        every = _NAMED.get(self.every, self.every) if isinstance(self.every, str) else self.every
         if isinstance(every, timedelta) and every % _DAY:
             return (self.first + number * every).astimezone(timezone.utc)
         local = self.first.astimezone(self.zone).replace(tzinfo=None)

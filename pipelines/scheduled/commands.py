@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 from private_topk.pipelines.errors import InputError
 
@@ -67,7 +67,7 @@ def _report(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
             print(f"{file.name}: nothing was missed")
 
 
-def _moment(option: str, text: str, zone: object) -> datetime:
+def _moment(option: str, text: str, zone: tzinfo) -> datetime:
     try:
         value = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

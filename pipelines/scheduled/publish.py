@@ -129,7 +129,8 @@ class ScheduledReport:
             return True
         from private_topk.pipelines.budget.ledger import Ledger
 
-        key_id = self._explained(ReleaseKey.parse(self._resolved("release_key", self._file.text("release_key"))).key_id)
+        key = self._resolved("release_key", self._file.text("release_key") or "")
+        key_id = self._explained(lambda: ReleaseKey.parse(key).key_id(), "release_key")
         ledger = Ledger(self._resolved("ledger.url", url))
         return any(entry.outcome == "released" for entry in ledger.find(name, key_id))
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from private_topk.pipelines.budget.options import UNITS
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import duration
 from private_topk.pipelines.scheduled.calendar import CALENDAR, Schedule
 from private_topk.pipelines.scheduled.document import Document
@@ -171,7 +171,7 @@ def read_report(path: str) -> Scheduled:
     """Read and check a report file. Raises InputError that names file and line, the rule and the value."""
     document = Document(path)
     document.refuse_unknown(FIELDS)
-    values = {name: _checked(document, name, rule) for name, rule in FIELDS.items()}
+    values: dict[str, Any] = {name: _checked(document, name, rule) for name, rule in FIELDS.items()}
     zone = values["window.time_zone"] or ZoneInfo("UTC")
     first = values["window.first"]
     first = first if first.tzinfo else first.replace(tzinfo=zone)
@@ -193,11 +193,10 @@ def _checked(document: Document, name: str, rule: Rule) -> object:
     many = name == "runner.options"
     if isinstance(field.value, list) != many:
         raise document.error(name, f"{name} must be {'a list' if many else 'a single value'}")
-    try:
-        for value in field.value if many else [field.value]:
+    checked: object = None
+    for value in field.value if isinstance(field.value, list) else [field.value]:
+        try:
             checked = rule.check(value)
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise document.error(name, f"{name} {error}, got {value}") from None
-    return field.value if many else checked
+        except ValueError as error:
+            raise document.error(name, f"{name} {error}, got {value}") from None
+    return checked

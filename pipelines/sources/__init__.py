@@ -72,7 +72,8 @@ def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
     found = []
     for file in files:
         ranges = list(format_of(file.path).pieces(file, size))
-        found += [Piece(file.path, *limits, file.size / max(total, 1) / len(ranges)) for limits in ranges]
+        share = file.size / max(total, 1) / max(len(ranges), 1)
+        found += [Piece(file.path, start, stop, share) for start, stop in ranges]
     return found
 
 

@@ -61,7 +61,9 @@ def test_blocks_of_any_size_and_order_give_the_same_counts() -> None:
     for size, turn in [(1, 1), (37, -1), (5000, 1)]:
         rows = pairs[::turn]
         cut = [rows[at : at + size] for at in range(0, len(rows), size)]
-        found = outcome(lambda p: count_inside(DOMAINS["public"], p | beam.Create(cut), KEY, blocks=_AsBlocks()))
+        found = outcome(
+            lambda p, cut=cut: count_inside(DOMAINS["public"], p | beam.Create(cut), KEY, blocks=_AsBlocks())
+        )
         assert {item: count for _, (item, count) in found} == true
 
 

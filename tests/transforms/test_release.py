@@ -44,9 +44,8 @@ def test_shards_may_come_in_any_order() -> None:
     release = Release.fresh()
     parts = [shard(0, [0], [3]), shard(1, [1, 2], [4, 5]), HEARTBEAT, HEARTBEAT]
     pane = PaneInfo(True, True, PaneInfoTiming.ON_TIME, 0, 0)
-    answers = [
-        next(_ReleaseDoFn(SELECTION, release, None).process((0, parts[::step]), GlobalWindow(), pane)) for step in (1, -1)
-    ]  # fmt: skip
+    draw = _ReleaseDoFn(SELECTION, release, None)
+    answers = [next(draw.process((0, parts[::step]), GlobalWindow(), pane)) for step in (1, -1)]
     assert answers[0] == answers[1] and answers[0].window == WindowBounds()
 
 

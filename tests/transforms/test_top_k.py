@@ -1,7 +1,8 @@
-"""`rows | PrivateTopK(...)`: the plain call's answer, one draw for one release, declared windows, and what is refused."""
+"""`rows | PrivateTopK(...)`: the plain call's answer, one draw for a release, declared windows, what is refused."""
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -56,8 +57,6 @@ def rankings(pairs: Pairs, *beam_options: str, **arguments: Any) -> list[list[An
 
 
 def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
-    import hashlib
-
     pairs = random_pairs(1)
     held = set_counts(pairs)
     counts = np.array([held.get(item, 0) for item in ITEMS])

@@ -115,3 +115,13 @@ def test_every_argument_of_run_has_a_field_or_is_set_by_the_schedule() -> None:
     options = {option for action in parser._actions for option in action.option_strings}
     by_schedule = {"--from", "--to", "--window", "--horizon", "--release-id", "--overwrite"}
     assert options == {rule.option for rule in FIELDS.values() if rule.option} | by_schedule
+
+
+def test_the_file_in_the_documentation_is_well_described(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "reports.md").read_text()
+    (tmp_path / "weekly.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0])
+    report = read_report(str(tmp_path / "weekly.yaml"))
+    unmentioned = {
+        name for name in FIELDS if name not in report.document.fields and name.rpartition(".")[2] not in text
+    }
+    assert not unmentioned, "every field is described"

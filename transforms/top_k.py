@@ -18,6 +18,7 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
 from private_topk.transforms.windows import MICROSECOND, Period, microseconds
 
@@ -104,13 +105,11 @@ class RankBlocks(beam.PTransform):
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         refuse_second_firings(blocks)
         selection, key = self._selection, self._release.key
-        unknown = isinstance(selection.domain, UnknownDomain)
-        keep = selection.mechanism.kbar_for(selection.k) + 1 if unknown else None
         totals = (
             blocks
             | "Shard by user" >> ShardByUser(selection.domain, key, self._shards)
             | "Bound contributions" >> CountContributions(selection.domain, key, selection.max_items_per_user)
-            | "Count items" >> AddUp(selection.domain, keep)
+            | "Count items" >> AddUp(selection.domain, selection.head())
         )
         heartbeats = blocks.pipeline | "Name every window" >> _Heartbeats(self._period, blocks.windowing)
         return (
@@ -141,10 +140,10 @@ def make_selection(
             "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
             "limit-domain with a delta"
         )
-    if isinstance(domain, PublicDomain):
-        check_k(k, domain.size, about.domain)
-    else:
-        check_k(k, 0, "unknown")
+    size = domain.size if isinstance(domain, PublicDomain) else 0
+    k = check_k(k, size, about.domain)
+    if isinstance(mechanism, UnknownDomainMechanism):
+        mechanism.kbar_for(k)
     bound = mechanism.parameter("max_items_per_user")
     if max_items_per_user is None:
         max_items_per_user = bound
@@ -154,7 +153,7 @@ def make_selection(
         whole = isinstance(max_items_per_user, Integral) and not isinstance(max_items_per_user, bool)
         if not whole or max_items_per_user < 1:
             raise ValueError(f"max_items_per_user must be a whole number of at least 1, got {max_items_per_user!r}")
-    return Selection(mechanism, int(k), domain, max_items_per_user, publish_counts)
+    return Selection(mechanism, k, domain, max_items_per_user, publish_counts)
 
 
 def declared_windows(period: Period) -> beam.WindowInto:

@@ -118,15 +118,16 @@ def check_counts(counts: ArrayLike, domain: str = "public") -> Indices:
     return array.astype(np.int64, copy=False)
 
 
-def check_k(k: int, d: int, domain: str = "public") -> int:
+def check_k(k: object, d: int, domain: str = "public") -> int:
     """k as an int, or a clear error."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"k must be an integer, got {type(k).__name__}")
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
-    if domain == "public" and k > d:
-        raise ValueError(f"k must be at most the number of items, got k = {k} and {d} items")
-    return int(k)
+    whole = int(k)
+    if whole < 1:
+        raise ValueError(f"k must be at least 1, got {whole}")
+    if domain == "public" and whole > d:
+        raise ValueError(f"k must be at most the number of items, got k = {whole} and {d} items")
+    return whole
 
 
 def check_parameter(name: str, value: object) -> None:
@@ -137,12 +138,12 @@ def check_parameter(name: str, value: object) -> None:
 
 
 def _positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
 def _probability(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
 
 

@@ -72,9 +72,8 @@ class CountBudget:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        check_parameter("epsilon", self.epsilon)
-        if self.delta:
-            check_parameter("delta", self.delta)
+        object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
 
 
 @dataclass(frozen=True)

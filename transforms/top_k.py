@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from numbers import Integral
 from typing import Any
 
 import apache_beam as beam
@@ -17,7 +16,7 @@ from private_topk.transforms.counts import AddUp
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.mechanism import check_k
+from private_topk.transforms.mechanisms.mechanism import check_k, check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
 from private_topk.transforms.windows import MICROSECOND, Period, microseconds
@@ -149,11 +148,8 @@ def make_selection(
         max_items_per_user = bound
     elif bound is not None and bound != max_items_per_user:
         raise ValueError(f"max_items_per_user must be the mechanism's own bound, got {max_items_per_user} and {bound}")
-    if max_items_per_user is not None:
-        whole = isinstance(max_items_per_user, Integral) and not isinstance(max_items_per_user, bool)
-        if not whole or max_items_per_user < 1:
-            raise ValueError(f"max_items_per_user must be a whole number of at least 1, got {max_items_per_user!r}")
-    return Selection(mechanism, k, domain, max_items_per_user, publish_counts)
+    limit = check_parameter("max_items_per_user", max_items_per_user)
+    return Selection(mechanism, k, domain, limit, publish_counts)
 
 
 def declared_windows(period: Period) -> beam.WindowInto:

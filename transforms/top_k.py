@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import pyarrow as pa
@@ -11,12 +11,13 @@ from apache_beam.transforms import trigger, window
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
+from private_topk.transforms.cut import CutIntoWindows, enter_cells, fire_once, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
-from private_topk.transforms.windows import Period, microseconds
+from private_topk.transforms.windows import Period
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
 
@@ -64,9 +65,10 @@ class PrivateTopK(beam.PTransform):
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)
-        if self._period is not None:
-            pairs = pairs | "Cut into the declared windows" >> declared_windows(self._period)
-        return pairs | MakeBlocks() | self._rank
+        if self._period is None:
+            return pairs | MakeBlocks() | self._rank
+        blocks = pairs | MakeBlocks(with_times=True)
+        return blocks | "Cut into the declared windows" >> CutIntoWindows(self._period) | self._rank
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -134,17 +136,6 @@ def make_selection(
     return Selection(mechanism, int(k), domain, max_items_per_user, publish_counts)
 
 
-def declared_windows(period: Period) -> beam.WindowInto:
-    """The windows of a declared period: one firing each, at the watermark, no lateness."""
-    size, start = period.step.total_seconds(), microseconds(period.start) / 1_000_000
-    return _fire_once(window.FixedWindows(size, offset=start % size))
-
-
-def _fire_once(windowfn: window.WindowFn) -> beam.WindowInto:
-    discarding = trigger.AccumulationMode.DISCARDING
-    return beam.WindowInto(windowfn, trigger=trigger.AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0)
-
-
 def refuse_second_firings(rows: beam.PCollection) -> None:
     """Raise unless every window of `rows` fires exactly once: each firing is a release of its own."""
     windowing = rows.windowing
@@ -164,15 +155,18 @@ class _Heartbeats(beam.PTransform):
         self._period, self._windowing = period, windowing
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        if self._period is not None:
-            starts = [microseconds(bounds.start) for bounds in self._period.windows()]
-        else:
+        if self._period is None:
             starts = [None] if isinstance(self._windowing.windowfn, window.GlobalWindows) else []
-        beats = pipeline | beam.Create(starts, reshuffle=False)
-        if self._period is not None:
-            beats |= "At its time" >> beam.Map(lambda at: window.TimestampedValue(at, at / 1_000_000))
-        return (
-            beats
-            | "Empty" >> beam.Map(lambda _: HEARTBEAT).with_output_types(tuple[int, bytes])
-            | _fire_once(self._windowing.windowfn)
-        )
+            beats, windows = pipeline | beam.Create(starts, reshuffle=False), fire_once(self._windowing.windowfn)
+        else:
+            numbers = pipeline | beam.Create(range(len(self._period)), reshuffle=False)
+            beats, windows = numbers | "At its time" >> beam.ParDo(_BeatDoFn(self._period)), enter_cells(self._period)
+        return beats | "Empty" >> beam.Map(lambda _: HEARTBEAT).with_output_types(tuple[int, bytes]) | windows
+
+
+class _BeatDoFn(beam.DoFn):
+    def __init__(self, period: Period) -> None:
+        self._period = period
+
+    def process(self, number: int) -> Iterator[window.TimestampedValue]:
+        yield window.TimestampedValue(number, last_moment(self._period, number))

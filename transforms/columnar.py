@@ -79,10 +79,12 @@ def hash_labels(labels: pa.Array, seed: int) -> Words:
     words = np.ndarray((size + 8,), "<u8", padded, 0, (1,))  # the eight bytes from every position on
     starts, lengths = offsets[:-1] - first, np.diff(offsets)
     state = mix(lengths.astype(np.uint64) ^ np.uint64(seed))
+    shortest = int(lengths.min())
     for position in range(0, int(lengths.max()), 8):
-        word = words[np.minimum(starts + position, size)]
-        word &= _MASKS[np.clip(lengths - position, 0, 8)]
-        state = mix(state ^ word)
+        # A label that has ended is left alone: how long others in its block are must not show in its hash.
+        rows = slice(None) if position < shortest else np.flatnonzero(lengths > position)
+        word = words[starts[rows] + position] & _MASKS[np.minimum(lengths[rows] - position, 8)]
+        state[rows] = mix(state[rows] ^ word)
     return state
 
 
@@ -101,6 +103,8 @@ def partition(keys: Codes, size: int) -> Iterator[tuple[int, Codes]]:
     """Every key in [0, size) that occurs, with the positions of its rows in their order."""
     narrow = keys.astype(np.uint16) if size <= 1 << 16 else keys  # numpy sorts 16-bit keys by radix
     order = np.argsort(narrow, kind="stable")
+    if len(order) == 0:
+        return
     ends = np.cumsum(np.bincount(keys, minlength=size)) if size <= 1 << 16 else None
     if ends is None:
         present, starts = np.unique(keys[order], return_index=True)

@@ -8,6 +8,8 @@ from setuptools import find_packages, setup
 ROOMS = ("pipelines", "transforms", "runners")
 
 setup(
-    packages=[f"private_topk.{name}" for room in ROOMS for name in (room, *(f"{room}.{sub}" for sub in find_packages(room)))],
+    packages=[
+        f"private_topk.{name}" for room in ROOMS for name in (room, *(f"{room}.{sub}" for sub in find_packages(room)))
+    ],
     package_dir={f"private_topk.{room}": room for room in ROOMS},
 )

@@ -6,14 +6,16 @@
 
 from __future__ import annotations
 
-import argparse
+import io
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 
 import apache_beam as beam
 
+from private_topk.pipelines.budget.charging import charged
 from private_topk.pipelines.errors import InputError, input_error_in
-from private_topk.pipelines.options import add_run_arguments
+from private_topk.pipelines.options import Parser, add_run_arguments
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.report import Report, make_report
 from private_topk.pipelines.sinks import WriteRankings
@@ -33,7 +35,8 @@ def build(pipeline: beam.Pipeline, report: Report, runner: str) -> None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(report.period)
     rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
     facts = describe_release(report.selection, report.release, runner)
-    rankings | "Write" >> WriteRankings(report.output, facts)
+    facts["privacy"] = report.privacy.describe(facts["privacy"])
+    rankings | "Write" >> WriteRankings(report.output, facts, report.release.key)
 
 
 def run(report: Report, launch: Launch) -> None:
@@ -41,7 +44,8 @@ def run(report: Report, launch: Launch) -> None:
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     build(pipeline, report, launch.name)
     try:
-        with PROGRESS.shown():
+        # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
+        with charged(report), PROGRESS.shown(), redirect_stderr(io.StringIO()):
             pipeline.run().wait_until_finish()
     except Exception as error:
         found = input_error_in(error)
@@ -52,16 +56,20 @@ def run(report: Report, launch: Launch) -> None:
 
 def launch(runner: str, beam_arguments: Sequence[str]) -> Launch:
     """The runner, checked and ready. Raises InputError with what it lacks."""
+    said = io.StringIO()
     try:
-        return prepare(runner, beam_arguments)
+        with redirect_stderr(said):  # Beam's own parser prints all of its options before what is wrong
+            return prepare(runner, beam_arguments)
     except ValueError as error:
         raise InputError(str(error)) from None
+    except SystemExit:
+        reason = said.getvalue().strip().rpartition("\n")[2].partition("error: ")[2]
+        raise InputError(f"Beam's options cannot be read: {reason}") from None
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse, check, run. Raises InputError before any work starts."""
-    parser = argparse.ArgumentParser(prog="python -m private_topk.pipelines.batch", description=__doc__,
-                                     allow_abbrev=False)  # fmt: skip
+    parser = Parser(prog="python -m private_topk.pipelines.batch", description=__doc__, allow_abbrev=False)
     add_run_arguments(parser)
     arguments, beam_arguments = parser.parse_known_args(argv)
     run(make_report(arguments), launch(arguments.runner, beam_arguments))

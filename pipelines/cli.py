@@ -9,9 +9,9 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from private_topk.pipelines.budget.commands import add_plan_command
+from private_topk.pipelines.budget.commands import add_budget_command, add_plan_command
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.options import add_mechanism_arguments, add_run_arguments
+from private_topk.pipelines.options import Parser, add_mechanism_arguments, add_run_arguments
 
 __all__ = ["guarded", "main"]
 
@@ -60,7 +60,7 @@ def guarded(command: Callable[[], object]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="private-topk", description=_DESCRIPTION)
+    parser = Parser(prog="private-topk", description=_DESCRIPTION, allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run = _add(commands, "run", _run, "publish a ranking from files", takes_beam_arguments=True)
     add_run_arguments(run)
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     add_mechanism_arguments(select)
     _add(commands, "mechanisms", _mechanisms, "compare the mechanisms: guarantee, domain, answer, cost, source")
     add_plan_command(commands, _add)
+    add_budget_command(commands, _add)
     sample = _add(commands, "sample", _sample, "write sample data: the plays of a music service")
     sample.add_argument("--folder", default="sample", help="where to write plays.avro and catalogue.txt")
     return parser

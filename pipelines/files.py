@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import IO, NamedTuple
 
 from apache_beam.io.filesystem import CompressionTypes
@@ -11,7 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.errors import InputError
 
-__all__ = ["FileInfo", "exists", "match", "open_file", "publish"]
+__all__ = ["FileInfo", "exists", "is_gzip", "match", "open_content", "open_file", "publish"]
 
 
 class FileInfo(NamedTuple):
@@ -35,9 +38,30 @@ def match(pattern: str) -> list[FileInfo]:
 
 def open_file(path: str) -> IO[bytes]:
     """The bytes of a file as they are stored."""
-    if "://" not in path:
-        return open(path, "rb")
-    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    try:
+        if "://" not in path:
+            return open(path, "rb")
+        return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+
+
+def is_gzip(path: str) -> bool:
+    return path.lower().endswith(".gz")
+
+
+@contextmanager
+def open_content(path: str) -> Iterator[IO[bytes]]:
+    """What a file holds, unzipped where its name ends with .gz. Raises InputError if that stream is broken."""
+    with open_file(path) as stored:
+        if not is_gzip(path):
+            yield stored
+            return
+        try:
+            with gzip.GzipFile(fileobj=stored) as content:
+                yield content
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise InputError(f"{path} is not a whole gzip file: write or copy it again") from None
 
 
 def exists(path: str) -> bool:

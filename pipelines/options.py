@@ -8,17 +8,42 @@ from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
+from private_topk.pipelines.budget.options import add_budget_arguments
 from private_topk.pipelines.errors import InputError
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 
-__all__ = ["add_count_arguments", "add_mechanism_arguments", "add_run_arguments", "duration", "make_mechanism", "moment"]
+__all__ = [
+    "Parser",
+    "add_count_arguments",
+    "add_mechanism_arguments",
+    "add_run_arguments",
+    "as_argument",
+    "duration",
+    "make_mechanism",
+    "moment",
+]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence, without a page of usage above it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"private-topk: {message}; `{self.prog} --help` lists the arguments\n")
+
+
+def _fraction(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise argparse.ArgumentTypeError(f"must be a number such as 0.6 or 3/5, got {text!r}") from None
+
 
 _PARAMETERS: dict[str, tuple[Any, str]] = {
     "delta": (float, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users"),
-    "skew": (Fraction, "joint: from 1/2 (the published mechanism) to 1; trades order for membership"),
-    "gamma": (Fraction, "canonical: from 0 to 1, 1/2 by default"),
+    "skew": (_fraction, "joint: from 1/2 (the published mechanism) to 1; trades order for membership"),
+    "gamma": (_fraction, "canonical: from 0 to 1, 1/2 by default"),
     "noise": (str, "gumbel, exponential, laplace, logistic or half-logistic, where the mechanism offers a choice"),
     "beta": (float, "fast-joint: failure probability at which the loss is cut off"),
     "kbar": (int, "unknown domain: how many of the largest items are looked at, at least k"),
@@ -29,7 +54,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """All arguments of a batch report. Whether required ones are there is checked later, so that Beam may parse too."""
     rows = parser.add_argument_group("input")
-    rows.add_argument("--input", metavar="GLOB", help="files of rows: .avro, .parquet, .csv, .jsonl, the last two also .gz")
+    rows.add_argument("--input", metavar="GLOB", help="files of rows: .avro, .parquet, .csv or .jsonl, each also .gz")
     rows.add_argument("--user-column", default="user", metavar="NAME", help="who (default: user)")
     rows.add_argument("--item-column", default="item", metavar="NAME", help="what is ranked (default: item)")
     rows.add_argument("--time-column", default="time", metavar="NAME", help="event time, for --window (default: time)")
@@ -38,6 +63,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     _add_domain(parser)
     add_mechanism_arguments(parser)
     add_count_arguments(parser)
+    add_budget_arguments(parser)
     _add_windows(parser)
     _add_release(parser)
     running = parser.add_argument_group("running")
@@ -45,8 +71,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
                          "goes beside it")  # fmt: skip
     running.add_argument("--overwrite", action="store_true", help="replace an existing output")
     running.add_argument("--runner", default="direct", metavar="NAME", help="direct (default), or any Beam runner")
-    running.add_argument("--shards", type=int, default=64, metavar="N",
-                         help="user shards, a power of two; any number gives the same ranking (default: 64)")  # fmt: skip
+    running.add_argument("--shards", type=int, metavar="N",
+                         help="user shards, a power of two; any gives the same ranking (default: by size)")  # fmt: skip
 
 
 def add_mechanism_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,11 +81,13 @@ def add_mechanism_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--mechanism", metavar="NAME", help=f"one of {', '.join(MECHANISMS)}; "
                        "`private-topk mechanisms` compares them")  # fmt: skip
     group.add_argument("--k", type=int, metavar="K", help="how many items to publish")
-    group.add_argument("--epsilon", type=float, metavar="E", help="privacy budget of each window; smaller is more private")
+    group.add_argument(
+        "--epsilon", type=float, metavar="E", help="privacy budget of each window; smaller is more private"
+    )
     for name, (kind, text) in _PARAMETERS.items():
         group.add_argument(f"--{name}", type=kind, metavar=name[0].upper(), help=text)
-    group.add_argument("--neighbours", choices=("add-remove", "swap"), default=None, help="what is protected: that a "
-                       "user is there at all (add-remove, default), or what a user who is known to be there did (swap)")  # fmt: skip
+    group.add_argument("--neighbours", choices=("add-remove", "swap"), default=None, help="what is protected: that "
+                       "a user is there at all (add-remove, default), or what a known user did (swap)")  # fmt: skip
     group.add_argument("--max-items-per-user", type=int, metavar="M",
                        help="keep at most M items of every user and window, chosen by a hash")  # fmt: skip
 
@@ -93,7 +121,14 @@ def make_mechanism(arguments: argparse.Namespace) -> Mechanism:
         missing = ", ".join(f"--{name.replace('_', '-')}" for name in re.findall(r"'(\w+)'", str(error)))
         raise InputError(f"{arguments.mechanism} needs {missing}") from None
     except ValueError as error:
-        raise InputError(f"--{str(error).replace('_', '-', 2)}") from None
+        raise InputError(as_argument(str(error))) from None
+
+
+def as_argument(message: str) -> str:
+    """A message on a Python argument as one on the command line's: `max_items_per_user` is --max-items-per-user."""
+    name, _, rule = message.partition(" ")
+    known = {"k", "epsilon", "neighbours", "max_items_per_user", *_PARAMETERS}
+    return f"--{name.replace('_', '-')} {rule}" if name in known else message
 
 
 def require(arguments: argparse.Namespace, *names: str) -> None:
@@ -128,21 +163,29 @@ def _add_domain(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("domain (one of the two)")
     group.add_argument("--domain", metavar="FILE", help="the public list of items: one per line, or a column of a "
                        "CSV, JSON lines, Parquet or Avro file")  # fmt: skip
-    group.add_argument("--domain-column", metavar="NAME", help="the column of the domain file (default: the item column)")
+    group.add_argument(
+        "--domain-column", metavar="NAME", help="the column of the domain file (default: the item column)"
+    )
     group.add_argument("--unknown-domain", action="store_true", help="no list: which items exist is private too; "
                        "needs an unknown-domain mechanism and a delta")  # fmt: skip
 
 
 def _add_windows(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("windows (all of --from, --to and perhaps --window, or none)")
-    group.add_argument("--window", type=duration, metavar="LENGTH", help="one ranking for every such length, as in 7d or 12h")
-    group.add_argument("--from", type=moment, dest="period_from", metavar="TIME", help="start of the declared period, included")
-    group.add_argument("--to", type=moment, dest="period_to", metavar="TIME", help="end of the declared period, excluded")
+    group.add_argument(
+        "--window", type=duration, metavar="LENGTH", help="one ranking for every such length, as in 7d or 12h"
+    )
+    group.add_argument(
+        "--from", type=moment, dest="period_from", metavar="TIME", help="start of the declared period, included"
+    )
+    group.add_argument(
+        "--to", type=moment, dest="period_to", metavar="TIME", help="end of the declared period, excluded"
+    )
 
 
 def _add_release(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("repeatable releases")
-    group.add_argument("--release-key", metavar="REF", help="file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V; "
-                       "without it a new random key is made")  # fmt: skip
+    group.add_argument("--release-key", metavar="REF", help="file:PATH, env:NAME or "
+                       "gcp-secret:projects/P/secrets/S/versions/V; without it a new random key is made")  # fmt: skip
     group.add_argument("--release-id", metavar="TEXT", help="name of the release, from public knowledge only, such as "
                        "report and period; the same key, id and data repeat the same ranking")  # fmt: skip

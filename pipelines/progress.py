@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 __all__ = ["PROGRESS"]
 
@@ -27,11 +28,12 @@ class _Progress:
     def shown(self) -> Iterator[None]:
         """Show the share on the terminal, from the third second on. Nothing where stderr is no terminal."""
         self._share = 0.0
-        if not sys.stderr.isatty():
+        terminal = sys.stderr
+        if not terminal.isatty():
             yield
             return
         done = threading.Event()
-        ticker = threading.Thread(target=self._tick, args=(done,), daemon=True)
+        ticker = threading.Thread(target=self._tick, args=(done, terminal), daemon=True)
         ticker.start()
         try:
             yield
@@ -39,15 +41,15 @@ class _Progress:
             done.set()
             ticker.join()
 
-    def _tick(self, done: threading.Event) -> None:
+    def _tick(self, done: threading.Event, terminal: TextIO) -> None:
         if done.wait(_PATIENCE):
             return
         while not done.wait(0.2):
             share = min(self._share, 1.0)
             stage = "reading" if share < 0.999 else "counting and ranking"
             bar = "#" * round(30 * share)
-            print(f"\r{stage:<22}[{bar:<30}] {share:4.0%}", end="", file=sys.stderr, flush=True)
-        print("\r" + " " * 62 + "\r", end="", file=sys.stderr, flush=True)
+            print(f"\r{stage:<22}[{bar:<30}] {share:4.0%}", end="", file=terminal, flush=True)
+        print("\r" + " " * 62 + "\r", end="", file=terminal, flush=True)
 
 
 PROGRESS = _Progress()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from private_topk.pipelines.budget.charging import Account, read_account
+from private_topk.pipelines.budget.units import Privacy, share_out
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, exists, match
-from private_topk.pipelines.options import make_mechanism, require
+from private_topk.pipelines.options import as_argument, make_mechanism, require
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.sources import Columns, check_files
@@ -20,6 +24,8 @@ from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
 
 __all__ = ["Report", "make_report"]
+
+_BYTES_PER_SHARD = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ class Report:
     release: Release
     output: str
     shards: int
+    privacy: Privacy = Privacy()
+    account: Account | None = None
 
 
 def make_report(arguments: argparse.Namespace) -> Report:
@@ -41,8 +49,10 @@ def make_report(arguments: argparse.Namespace) -> Report:
     Raises InputError with one sentence: what is wrong, by which rule, and what to do.
     """
     require(arguments, "input", "output", "mechanism", "k", "epsilon")
+    period, account = _period(arguments), read_account(arguments)
+    held = account.budget(arguments.privacy_unit).total if account else None
+    privacy, arguments = share_out(arguments, len(period) if period else 1, held)
     mechanism = make_mechanism(arguments)
-    period = _period(arguments)
     release = _release(arguments)
     _check_output(arguments.output, arguments.overwrite)
     time = arguments.time_column if period else None
@@ -51,10 +61,12 @@ def make_report(arguments: argparse.Namespace) -> Report:
         counts = _count_budget(arguments)
         selection = make_selection(arguments.k, mechanism, _domain(arguments), arguments.max_items_per_user, counts)
     except (TypeError, ValueError) as error:
-        raise InputError(str(error)) from None
+        raise InputError(as_argument(str(error))) from None
     files = tuple(match(arguments.input))
+    _keep_apart(arguments.output, [*(file.path for file in files), *filter(None, [arguments.domain])])
     check_files(files, columns)
-    return Report(files, columns, selection, period, release, arguments.output, _shards(arguments.shards))
+    shards = _shards(arguments.shards, files)
+    return Report(files, columns, selection, period, release, arguments.output, shards, privacy, account)
 
 
 def _count_budget(arguments: argparse.Namespace) -> CountBudget | None:
@@ -110,21 +122,37 @@ def _check_output(output: str, overwrite: bool) -> None:
     for path in (output, manifest_path(output)):
         if not overwrite and exists(path):
             raise InputError(f"--output: {path} exists and is kept: give another path, or --overwrite")
+        if os.path.isdir(path):
+            raise InputError(f"--output: {path} is a folder: give another path")
     if "://" in output:
         return
-    folder, attempt = os.path.dirname(output) or ".", f"{output}.incomplete"
+    folder = os.path.dirname(os.path.abspath(output))
     try:
-        os.makedirs(folder, exist_ok=True)
-        if os.path.isdir(output):
-            raise IsADirectoryError(21, "it is a folder")
-        with open(attempt, "wb"):
-            pass
-        os.remove(attempt)
+        if os.path.isdir(folder):
+            with open(f"{output}.incomplete", "wb"):
+                pass
+            os.remove(f"{output}.incomplete")
+        else:  # made when there is something to write, so that a refused report leaves nothing behind
+            while not os.path.lexists(folder):
+                folder = os.path.dirname(folder)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
     except OSError as error:
         raise InputError(f"--output {output} cannot be written: {error.strerror}") from None
 
 
-def _shards(shards: int) -> int:
+def _keep_apart(output: str, inputs: list[str]) -> None:
+    written = {os.path.realpath(output), os.path.realpath(manifest_path(output))}
+    for path in inputs:
+        if os.path.realpath(path) in written:
+            raise InputError(f"--output {output} would replace {path}, which is read: give another path")
+
+
+def _shards(shards: int | None, files: Sequence[FileInfo]) -> int:
+    """As asked for; otherwise about 4 MiB of stored input a shard, so that a shard fits any worker's memory."""
+    if shards is None:
+        stored = sum(file.size for file in files)
+        return min(max(16, 1 << (stored // _BYTES_PER_SHARD).bit_length()), 1 << 14)
     if shards not in {1 << n for n in range(17)}:
         raise InputError(f"--shards must be a power of two from 1 to 65536, got {shards}")
     return shards

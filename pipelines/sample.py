@@ -75,7 +75,9 @@ def _catalogue() -> list[str]:
     """Tracks from the most to the least popular. Steps without a common divisor walk through all the names."""
     titles = [f"{mood} {thing}" for mood in _MOODS for thing in _THINGS]
     artists = [name.replace("_", " ") for name in _ARTISTS]
-    return [f"{titles[n * 377 % len(titles)]} - {artists[(n * 7 + n // 20) % len(artists)]}" for n in range(len(titles))]
+    return [
+        f"{titles[n * 377 % len(titles)]} - {artists[(n * 7 + n // 20) % len(artists)]}" for n in range(len(titles))
+    ]
 
 
 def _plays(draw: Draw, tracks: int) -> _Plays:
@@ -109,4 +111,3 @@ def _pick(draw: Draw, lane: int, weights: np.ndarray, size: int) -> np.ndarray:
     # One product of floats, correctly rounded everywhere, so the same plays come out on every machine.
     points = (draw.words(lane, 0, size) >> np.uint64(12)).astype(np.float64) / 2.0**52
     return np.searchsorted(ends, (points * float(ends[-1])).astype(np.int64), side="right")
-

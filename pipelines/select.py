@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import hashlib
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import make_mechanism, require
 from private_topk.transforms.keys import Release, ReleaseKey, release_seed
 from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.mechanism import check_counts
 
 __all__ = ["select"]
 
@@ -27,7 +29,12 @@ def select(arguments: argparse.Namespace) -> None:
     require(arguments, "counts", "mechanism", "k", "epsilon")
     mechanism = make_mechanism(arguments)
     counts = read_counts(arguments.counts)
-    bits = _bits(arguments, {"mechanism": mechanism.about.name, **mechanism.parameters(), "k": arguments.k}, counts.values)
+    try:
+        check_counts(counts.values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"--counts {arguments.counts}: {error}") from None
+    parameters = {"mechanism": mechanism.about.name, **mechanism.parameters(), "k": arguments.k}
+    bits = _bits(arguments, parameters, counts.values)
     try:
         chosen = mechanism(counts.values, arguments.k, bits)
     except (TypeError, ValueError) as error:
@@ -47,12 +54,14 @@ def read_counts(path: str) -> Counts:
         return _from_npy(path) if path.lower().endswith(".npy") else _from_csv(path)
     except OSError as error:
         raise InputError(f"--counts {path} cannot be read: {error.strerror or 'not a readable file'}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise InputError(f"--counts {path} is not a CSV file that can be read, in UTF-8") from None
 
 
 def _from_npy(path: str) -> Counts:
     try:
         values = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError):
+    except (ValueError, EOFError, SyntaxError, MemoryError):
         raise InputError(f"--counts {path} is not a whole .npy file of numbers") from None
     if not isinstance(values, np.ndarray):
         values.close()
@@ -68,7 +77,7 @@ def _from_csv(path: str) -> Counts:
         raise InputError(f"--counts {path} is empty")
     header = None if len(rows[0]) == 1 and _is_whole(rows[0][0]) else rows[0]
     if header is not None and "count" not in header:
-        raise InputError(f"--counts {path} must have a column named count: its columns are {', '.join(header)}")
+        raise InputError(f"--counts {path} must have a column named count in its first line")  # which may be data
     at = header.index("count") if header else 0
     body = rows[1:] if header else rows
     if any(len(row) != len(rows[0]) or not _is_whole(row[at]) for row in body):
@@ -82,7 +91,7 @@ def _from_csv(path: str) -> Counts:
 
 
 def _is_whole(text: str) -> bool:
-    return text.strip().lstrip("-").isdecimal()
+    return re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", text) is not None
 
 
 def _bits(arguments: argparse.Namespace, parameters: dict[str, object], values: np.ndarray) -> RandomBits:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import textwrap
 from itertools import groupby
 from typing import Any
@@ -19,6 +21,16 @@ def show_output(output: str) -> None:
     """Print a published ranking file, one table per window."""
     with open_file(output) as source:
         rows = format_of(output).decode(source.read())
+    if hasattr(sys.stdout, "reconfigure"):  # a terminal without the letters of a title still shows the rest
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        _show(rows, output)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as in `private-topk run ... | head`: the ranking is published all the same
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show(rows: list[dict[str, Any]], output: str) -> None:
     for window, members in groupby(rows, key=lambda row: (row["window_start"], row["window_end"])):
         print("\n".join(_table(window, list(members))))
         print()
@@ -35,11 +47,15 @@ def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:
     if first["rank"] is None:
         title += ": a set, in no order of rank"
     width = len(str(first["k"]))
-    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {row['item']}" for row in rows]
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {_printable(row['item'])}" for row in rows]
     if first["noisy_count"] is not None:
         widest = max(len(line) for line in lines)
         lines = [f"{line:<{widest}}  about {row['noisy_count']:,}" for line, row in zip(lines, rows, strict=True)]
     return [title, *lines]
+
+
+def _printable(item: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in item)
 
 
 def show_mechanisms() -> None:

@@ -17,6 +17,7 @@ __all__ = ["RUNNERS", "Launch", "cache_folder", "prepare", "refuse_unknown"]
 
 RUNNERS = {
     "direct": "private_topk.runners.direct",
+    "flink": "private_topk.runners.flink",
     "prism": "private_topk.runners.prism",
     "portable": "private_topk.runners.portable",
 }

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from private_topk.runners import Launch, refuse_unknown
+from private_topk.runners.network import reachable
 
-__all__ = ["check_environment", "prepare", "reachable"]
+__all__ = ["check_environment", "prepare"]
 
 _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
 
@@ -52,16 +52,6 @@ def check_environment(options: PipelineOptions, default: str | None) -> None:
     elif kind == "DOCKER" and shutil.which("docker") is None:
         raise ValueError("--environment_type DOCKER needs Docker on every task manager and here: install it, or use "
                          "EXTERNAL with a worker pool")  # fmt: skip
-
-
-def reachable(address: str, patience: float = 3.0) -> bool:
-    """Whether something listens at HOST:PORT, with or without a scheme before it."""
-    host, _, port = address.rpartition("//")[2].rstrip("/").rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), patience).close()
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _check_process(portable: PortableOptions) -> None:

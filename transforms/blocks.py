@@ -1,4 +1,4 @@
-"""Rows to blocks: the only place where single Python objects are handled, for pipelines that hold (user, item) pairs."""
+"""Rows to blocks: the only place where single Python objects are handled, for pipelines of (user, item) pairs."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def as_labels(values: pa.Array) -> pa.Array:
         values = values.dictionary_decode()
     if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
         raise TypeError("users and items must be strings or integers, got bytes")
-    if not (pa.types.is_integer(values.type) or _is_string(values.type)):
+    if not (pa.types.is_integer(values.type) or pa.types.is_null(values.type) or _is_string(values.type)):
         raise TypeError(f"users and items must be strings or integers, got {values.type}")
     return values.cast(pa.large_string())
 

@@ -32,13 +32,16 @@ UNKNOWN_ITEM_SHARDS = 16
 """Unknown domain: an item shard is a residue of the item's hash."""
 
 
-class _Pairs(NamedTuple):
-    """Distinct pairs (n,) of a user's word and an item's code; labels and words by code in an unknown domain."""
+class _Bounded(NamedTuple):
+    """What is left of a shard's pairs: (n,) ranks of users and codes of items; the user words by rank; in an unknown
+    domain also the labels and their words by code.
+    """
 
-    users: Words
+    ranks: Codes
     codes: Codes
-    labels: pa.Array | None = None
-    words: Words | None = None
+    users: Words
+    labels: pa.Array | None
+    words: Words | None
 
 
 class Counter:
@@ -57,37 +60,34 @@ class Counter:
         """The bounded distinct pairs as one stream, and how many they are. Done early or late, often or once, it makes
         no difference to `counts`.
         """
-        users, codes, labels, _ = self._bound(streams)
-        if labels is None:
-            return to_ipc(user=users, item=codes.astype(np.min_scalar_type(self._domain.size - 1))), len(users)
-        return to_ipc(user=users, item=labels.take(pa.array(codes))), len(users)
+        ranks, codes, users, labels, _ = self._bound(streams)
+        narrow = codes.astype(np.min_scalar_type(self._domain.size - 1)) if labels is None else None
+        return to_ipc(user=users[ranks], item=narrow if labels is None else labels.take(pa.array(codes))), len(codes)
 
     def counts(self, streams: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """(item shard, IPC of {item: code or string, count: int64}), the item's users of this shard."""
-        _, codes, labels, words = self._bound(streams)
+        _, codes, _, labels, words = self._bound(streams)
         if labels is None:
             yield from _by_range(*count_pairs(codes, self._domain.size))
         else:
             present, counts = count_pairs(codes, len(labels))
             yield from _by_hash(labels.take(pa.array(present)), words[present], counts)
 
-    def _bound(self, streams: Iterable[bytes]) -> _Pairs:
+    def _bound(self, streams: Iterable[bytes]) -> _Bounded:
         table = from_ipc(streams)
-        users = table["user"].to_numpy()
+        users, labels, words = table["user"].to_numpy(), None, None
         if isinstance(self._domain, PublicDomain):
-            return self._distinct(_Pairs(users, table["item"].to_numpy().astype(np.int64)))
-        dictionary = table["item"].combine_chunks().dictionary_encode()
-        words = hash_labels(dictionary.dictionary, int.from_bytes(self._key.derive("item hash")[:8], "big"))
-        codes = dictionary.indices.to_numpy().astype(np.int64)
-        return self._distinct(_Pairs(users, codes, dictionary.dictionary, words))
-
-    def _distinct(self, pairs: _Pairs) -> _Pairs:
-        ranks, codes, by_rank = sorted_pairs(pairs.users, pairs.codes)
+            codes = table["item"].to_numpy().astype(np.int64)
+        else:
+            dictionary = table["item"].combine_chunks().dictionary_encode()
+            codes, labels = dictionary.indices.to_numpy().astype(np.int64), dictionary.dictionary
+            words = hash_labels(labels, int.from_bytes(self._key.derive("item hash")[:8], "big"))
+        ranks, codes, by_rank = sorted_pairs(users, codes)
         if self._limit is not None:
-            words = mix(np.arange(self._domain.size, dtype=np.uint64)) if pairs.words is None else pairs.words
-            kept = kept_pairs(ranks, codes, by_rank, words, self._limit)
+            items = mix(np.arange(self._domain.size, dtype=np.uint64)) if words is None else words
+            kept = kept_pairs(ranks, codes, by_rank, items, self._limit)
             ranks, codes = ranks[kept], codes[kept]
-        return pairs._replace(users=by_rank[ranks], codes=codes)
+        return _Bounded(ranks, codes, by_rank, labels, words)
 
 
 def _by_range(codes: Codes, counts: Codes) -> Iterator[tuple[int, bytes]]:

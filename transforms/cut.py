@@ -66,7 +66,7 @@ class _SplitDoFn(beam.DoFn):
         for place, members in partition(places, len(keys)):
             windows = self._cells[int(keys[place]) // width : int(keys[place]) % width]
             if windows:
-                yield WindowedValue(rows.take(pa.array(members)), windows[0].max_timestamp(), windows)
+                yield WindowedValue(rows.take(pa.array(members)), windows[0].max_timestamp(), tuple(windows))
 
 
 def cells(period: Period) -> list[IntervalWindow]:

@@ -18,7 +18,7 @@ __all__ = ["DomainIndex", "PublicDomain", "UnknownDomain"]
 
 @dataclass(frozen=True)
 class UnknownDomain:
-    """The items are not known beforehand. Only (epsilon, delta) mechanisms that hide which items exist can rank them."""
+    """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them."""
 
     def describe(self) -> dict[str, object]:
         return {"kind": "unknown"}

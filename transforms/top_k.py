@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from numbers import Integral
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -11,7 +13,7 @@ from apache_beam.transforms import trigger, window
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
-from private_topk.transforms.cut import CutIntoWindows, enter_cells, fire_once, last_moment
+from private_topk.transforms.cut import CutIntoWindows, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
@@ -131,9 +133,17 @@ def make_selection(
         max_items_per_user = bound
     elif bound is not None and bound != max_items_per_user:
         raise ValueError(f"max_items_per_user must be the mechanism's own bound, got {max_items_per_user} and {bound}")
-    if max_items_per_user is not None and (isinstance(max_items_per_user, bool) or max_items_per_user < 1):
-        raise ValueError(f"max_items_per_user must be at least 1, got {max_items_per_user!r}")
+    if max_items_per_user is not None:
+        whole = isinstance(max_items_per_user, Integral) and not isinstance(max_items_per_user, bool)
+        if not whole or max_items_per_user < 1:
+            raise ValueError(f"max_items_per_user must be a whole number of at least 1, got {max_items_per_user!r}")
     return Selection(mechanism, int(k), domain, max_items_per_user, publish_counts)
+
+
+def _like(windowing: beam.Windowing) -> beam.WindowInto:
+    return beam.WindowInto(
+        windowing.windowfn, trigger=windowing.triggerfn, accumulation_mode=windowing.accumulation_mode
+    )
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:
@@ -143,6 +153,9 @@ def refuse_second_firings(rows: beam.PCollection) -> None:
     if not default or windowing.allowed_lateness != 0:
         raise ValueError("every window must fire exactly once, since each firing is a release: window the input with "
                          "the default trigger and allowed_lateness=0")  # fmt: skip
+    if not isinstance(windowing.windowfn, window.NonMergingWindowFn):
+        raise ValueError("windows that merge, such as sessions, are inferred from the data, which would tell of a user "
+                         "who is alone in one: use fixed windows")  # fmt: skip
     if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
         raise ValueError("an unbounded input must be windowed before PrivateTopK: its global window never ends")
 
@@ -155,18 +168,17 @@ class _Heartbeats(beam.PTransform):
         self._period, self._windowing = period, windowing
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        if self._period is None:
-            starts = [None] if isinstance(self._windowing.windowfn, window.GlobalWindows) else []
-            beats, windows = pipeline | beam.Create(starts, reshuffle=False), fire_once(self._windowing.windowfn)
-        else:
-            numbers = pipeline | beam.Create(range(len(self._period)), reshuffle=False)
-            beats, windows = numbers | "At its time" >> beam.ParDo(_BeatDoFn(self._period)), enter_cells(self._period)
-        return beats | "Empty" >> beam.Map(lambda _: HEARTBEAT).with_output_types(tuple[int, bytes]) | windows
+        everything = isinstance(self._windowing.windowfn, window.GlobalWindows)
+        return (
+            pipeline
+            | beam.Impulse()
+            | "Empty" >> beam.FlatMap(_beats, self._period, everything).with_output_types(tuple[int, bytes])
+            | "Into the same windows" >> _like(self._windowing)
+        )
 
 
-class _BeatDoFn(beam.DoFn):
-    def __init__(self, period: Period) -> None:
-        self._period = period
-
-    def process(self, number: int) -> Iterator[window.TimestampedValue]:
-        yield window.TimestampedValue(number, last_moment(self._period, number))
+def _beats(_: bytes, period: Period | None, everything: bool) -> Iterator[Any]:
+    if period is None:
+        yield from [HEARTBEAT] * everything
+    else:
+        yield from (window.TimestampedValue(HEARTBEAT, last_moment(period, number)) for number in range(len(period)))

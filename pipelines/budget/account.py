@@ -54,7 +54,11 @@ class Windows(NamedTuple):
             return "all rows"
         start, end = (from_microseconds(at).isoformat(" ").removesuffix("+00:00") for at in (self.start, self.end))
         span = f"{start.removesuffix(' 00:00:00')} to {end.removesuffix(' 00:00:00')}"
-        return span if self.count == 1 else f"{self.count} windows of {timedelta(microseconds=self.size)}, {span}"
+        return span if self.count == 1 else f"{self.count} windows of {_length(self.size)}, {span}"
+
+
+def _length(size: int) -> str:
+    return str(timedelta(microseconds=size)).removesuffix(", 0:00:00")
 
 
 class Charge(NamedTuple):
@@ -68,7 +72,7 @@ class Charge(NamedTuple):
 class Spent:
     """What a set of releases costs one user.
 
-    epsilon and delta are added up; rho too, with `rest` the deltas of those that are zCDP only but for their delta.
+    The sums of what `Cost` names, each by itself.
     """
 
     epsilon: Fraction = Fraction(0)
@@ -84,7 +88,7 @@ class Spent:
             sum((n * cost.epsilon for n, cost in costs), Fraction(0)),
             sum((n * cost.delta for n, cost in costs), Fraction(0)),
             sum((n * cost.rho for n, cost in costs), Fraction(0)),
-            sum((n * cost.delta for n, cost in costs if not cost.plain), Fraction(0)),
+            sum((n * cost.rest for n, cost in costs), Fraction(0)),
         )
 
 

@@ -19,7 +19,7 @@ from private_topk.transforms.mechanisms.accounting import at_most, bounded_range
 from private_topk.transforms.mechanisms.exact import Real, ball, floor
 
 __all__ = [
-    "ACCOUNTINGS", "Cost", "Make", "Share", "Total", "best_share", "optimal_delta", "rho_within", "rounded_down",
+    "ACCOUNTINGS", "Cost", "Price", "Share", "Total", "best_share", "optimal_delta", "rho_within", "rounded_down",
     "share_under", "shares", "windows_reached",
 ]  # fmt: skip
 
@@ -29,8 +29,8 @@ ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp")
 MAX_WINDOWS_OF_OPTIMAL = 1000
 _SCALE = 1 << 100  # rho_within answers in multiples of its inverse
 
-Make = Callable[[Fraction, Fraction], Mechanism]
-"""A mechanism for an epsilon and a delta; a pure one takes no notice of the delta."""
+Price = Callable[[Fraction, Fraction], "Cost"]
+"""What one window costs that may spend an epsilon and a delta; a pure one takes no notice of the delta."""
 
 
 @dataclass(frozen=True)
@@ -50,45 +50,57 @@ class Total:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one release costs a user who is in it: (epsilon, delta)-DP, and delta-approximately rho-zCDP.
+    """What one release costs a user who is in it: (epsilon, delta)-DP, and rho-zCDP but for a probability of `rest`.
 
-    `plain` says that the release is rho-zCDP without its delta (Gaussian noise, peeling), `ranged` that it is an
-    exponential mechanism and so epsilon-bounded-range.
+    `rest` is 0 where the zCDP needs no delta (pure releases, Gaussian noise, peeling). `ranged` says that the release
+    is an exponential mechanism, and so epsilon-bounded-range.
     """
 
     epsilon: Fraction
     delta: Fraction
     rho: Fraction
-    plain: bool
-    ranged: bool
+    rest: Fraction = Fraction(0)
+    ranged: bool = False
 
     @classmethod
     def of(cls, mechanism: Mechanism, k: int) -> Cost:
-        """The cost of one draw of k items.
-
-        An (epsilon, delta)-DP release for which nothing better is proved is delta-approximately epsilon**2/2-zCDP
-        (Bun & Steinke 2016, Proposition 3.3 and Lemma 8.8).
-        """
+        """The cost of one draw of k items."""
         epsilon = Fraction(mechanism.parameter("epsilon"))
         delta = Fraction(mechanism.parameter("delta", 0))
         proved = replace(mechanism, epsilon=epsilon).zcdp(k)
-        if isinstance(proved, float):  # the last bit may have been rounded down
+        if proved is None:
+            return cls.of_any(epsilon, delta)
+        exponential = epsilon**2 / 8
+        if delta == 0 and abs(Fraction(proved) - exponential) < exponential / 10**12:
+            return cls(epsilon, delta, exponential, ranged=True)
+        if isinstance(proved, float):  # its last bits may have been rounded down
             proved = Fraction(proved) * Fraction(2**50 + 1, 2**50)
-        rho = epsilon**2 / 2 if proved is None else Fraction(proved)
-        return cls(epsilon, delta, rho, proved is not None, delta == 0 and rho == epsilon**2 / 8)
+        return cls(epsilon, delta, Fraction(proved))
+
+    @classmethod
+    def of_any(cls, epsilon: Fraction, delta: Fraction) -> Cost:
+        """The cost of a release of which nothing else is known: epsilon**2/2-zCDP, but for a probability of delta.
+
+        Bun & Steinke 2016, Proposition 3.3 and Lemma 8.8.
+        """
+        return cls(epsilon, delta, epsilon**2 / 2, delta)
+
+    def __add__(self, other: Cost) -> Cost:
+        sums = (getattr(self, name) + getattr(other, name) for name in ("epsilon", "delta", "rho", "rest"))
+        return Cost(*sums)
 
 
 @dataclass(frozen=True)
 class Share:
-    """What each of n releases may spend, and the accounting that allows it."""
+    """What each of n releases may spend, a float as a fraction, and the accounting that allows it."""
 
     accounting: str
-    epsilon: float
-    delta: float
+    epsilon: Fraction
+    delta: Fraction
     cost: Cost
 
 
-def shares(make: Make, k: int, total: Total, windows: int) -> dict[str, Share]:
+def shares(price: Price, total: Total, windows: int) -> dict[str, Share]:
     """The largest share under every accounting that applies; for one release, the total itself. Cost: 10 to 100 ms.
 
     basic: epsilons and deltas add up (Dwork & Roth 2014, Theorem 3.16).
@@ -98,7 +110,7 @@ def shares(make: Make, k: int, total: Total, windows: int) -> dict[str, Share]:
     """
     found = {}
     for accounting in ACCOUNTINGS if windows > 1 else ACCOUNTINGS[:1]:
-        share = share_under(accounting, make, k, total, windows)
+        share = share_under(accounting, price, total, windows)
         if share is not None:
             found[accounting] = share
     return found
@@ -109,10 +121,10 @@ def best_share(found: dict[str, Share]) -> Share:
     return max(found.values(), key=lambda share: share.cost.rho)
 
 
-def share_under(accounting: str, make: Make, k: int, total: Total, windows: int) -> Share | None:
+def share_under(accounting: str, price: Price, total: Total, windows: int) -> Share | None:
     """The largest share under one accounting, or None where it does not apply."""
-    probe = Cost.of(make(total.epsilon, total.delta), k)
-    own = accounting == "zcdp" and probe.plain and probe.delta > 0  # its delta costs nothing under zCDP
+    probe = price(total.epsilon, total.delta)
+    own = accounting == "zcdp" and probe.delta > 0 and not probe.rest  # its delta costs nothing under zCDP
     release = total.release_delta
     if release is None:
         release = total.delta if accounting == "basic" else Fraction(0) if own or not probe.delta else total.delta / 2
@@ -122,7 +134,7 @@ def share_under(accounting: str, make: Make, k: int, total: Total, windows: int)
     delta = rounded_down(rest if own else release / windows)
 
     def cost(epsilon: Fraction) -> Cost:
-        return Cost.of(make(epsilon, delta), k)
+        return price(epsilon, delta)
 
     within = _within(accounting, cost, probe, total.epsilon, rest, windows)
     if within is None:
@@ -131,8 +143,7 @@ def share_under(accounting: str, make: Make, k: int, total: Total, windows: int)
     if not within(start):
         return None
     epsilon = largest(within, start)
-    spent = cost(epsilon)
-    return Share(accounting, float(epsilon), float(spent.delta), spent)
+    return Share(accounting, epsilon, delta if probe.delta else Fraction(0), cost(epsilon))
 
 
 def _within(

@@ -98,8 +98,8 @@ class Ledger:
                                  "since releases were promised under it")  # fmt: skip
             connection.execute(BUDGETS.insert().values(
                 dataset=budget.dataset, unit=budget.unit, neighbours=budget.neighbours, created=self._now(),
-                epsilon=_text(budget.total.epsilon), delta=_text(budget.total.delta),
-                release_delta=_text(budget.total.release_delta),
+                epsilon=str(budget.total.epsilon), delta=str(budget.total.delta),
+                release_delta=str(budget.total.release_delta),
             ))  # fmt: skip
 
     def budget(self, dataset: str, unit: str) -> Budget:
@@ -198,16 +198,11 @@ def _row(request: Request) -> dict[str, Any]:
         "parameters": request.text(),
         "mechanism": str(request.parameters["mechanism"]),
         "windows": json.dumps(list(request.windows)),
-        **{name: _text(getattr(cost, name)) for name in ("epsilon", "delta", "rho")},
-        "plain": cost.plain,
+        **{name: str(getattr(cost, name)) for name in ("epsilon", "delta", "rho", "rest")},
     }
 
 
 def _request(row: Any) -> Request:  # noqa: ANN401 - a database row
-    cost = Cost(*(Fraction(text) for text in (row.epsilon, row.delta, row.rho)), row.plain, False)
+    cost = Cost(*(Fraction(text) for text in (row.epsilon, row.delta, row.rho, row.rest)))
     names = (row.dataset, row.unit, row.report, row.key_id, row.fingerprint)
     return Request(*names, json.loads(row.parameters), Windows(*json.loads(row.windows)), cost)
-
-
-def _text(value: Fraction) -> str:
-    return str(value)

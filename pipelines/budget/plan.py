@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from fractions import Fraction
 
-from private_topk.pipelines.budget.composition import ACCOUNTINGS, Cost, Total, best_share, shares
+from private_topk.pipelines.budget.composition import ACCOUNTINGS, best_share, shares
 from private_topk.pipelines.budget.reference import installed, reference_shares
-from private_topk.pipelines.budget.units import mechanism_maker
+from private_topk.pipelines.budget.units import Split, Window
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import require
 
@@ -27,10 +27,9 @@ def plan(arguments: argparse.Namespace) -> None:
     if arguments.windows < 1:
         raise InputError(f"--windows must be at least 1, got {arguments.windows}")
     arguments.k = arguments.k or 10
-    total = Total(Fraction(arguments.epsilon), Fraction(arguments.delta or 0))
-    make = mechanism_maker(arguments)
-    make(total.epsilon, total.delta)  # refuses what breaks a rule, before any arithmetic
-    found = shares(make, arguments.k, total, arguments.windows)
+    split = Split(arguments, Window(arguments.epsilon, arguments.delta, None, None))
+    total = split.total
+    found = shares(split.price, total, arguments.windows)
     best = best_share(found)
     given = f"--epsilon {arguments.epsilon:g}" + (f" --delta {arguments.delta:g}" if arguments.delta else "")
     print(f"{arguments.mechanism}, k = {arguments.k}: epsilon {arguments.epsilon:g}, delta {float(total.delta):g} in "
@@ -43,17 +42,14 @@ def plan(arguments: argparse.Namespace) -> None:
         else:
             print(f"  {name:<20}{'-':>22}   ({_WHY_NOT[name]})")
 
-    def cost(epsilon: float) -> Cost:
-        return Cost.of(make(Fraction(epsilon), total.delta), arguments.k)
-
     if installed():
-        for name, share in reference_shares(cost, total, arguments.windows).items():
+        for name, share in reference_shares(split.price, total, arguments.windows).items():
             _print_row(name, share, 0, basic, False)
     else:
         print("  dp-accounting               not installed: pip install 'private-topk[accounting]' to compare")
     print(f"\nTightest: {best.accounting}. In a run: --privacy-unit user --horizon {arguments.windows} {given}")
 
 
-def _print_row(name: str, epsilon: float, delta: float, basic: float, best: bool) -> None:
+def _print_row(name: str, epsilon: Fraction | float, delta: Fraction | float, basic: Fraction, best: bool) -> None:
     mark = "  <- tightest" if best else ""
-    print(f"  {name:<20}{epsilon:>22.10g}{delta:>20.3g}{epsilon / basic:>9.2f}{mark}")
+    print(f"  {name:<20}{float(epsilon):>22.10g}{float(delta):>20.3g}{float(epsilon / basic):>9.2f}{mark}")

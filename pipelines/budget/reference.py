@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
-from private_topk.pipelines.budget.composition import Cost, Total
+from private_topk.pipelines.budget.composition import Cost, Price, Total
 
 __all__ = ["installed", "reference_shares"]
 
@@ -21,20 +22,21 @@ def installed() -> bool:
     return True
 
 
-def reference_shares(cost: Callable[[float], Cost], total: Total, windows: int) -> dict[str, float]:
+def reference_shares(price: Price, total: Total, windows: int) -> dict[str, float]:
     """The share that dp-accounting allows: by Renyi divergences of zCDP, and by the privacy loss distribution.
 
     Both take pure releases only, since the split of delta among approximate ones is ours. Cost: a second or two.
     """
-    if not total.delta or cost(float(total.epsilon)).delta:
+    if not total.delta or price(total.epsilon, total.delta).delta:
         return {}
-    spent = {"RDP": _by_rdp, "PLD": _by_pld}
-    return {
-        f"dp-accounting {name}": _bisect(
-            lambda share, f=f: f(cost(share), total, windows), float(total.epsilon), windows
-        )
-        for name, f in spent.items()
-    }
+    found = {}
+    for name, spent in (("RDP", _by_rdp), ("PLD", _by_pld)):
+
+        def epsilon(share: Fraction, spent: Callable[..., float] = spent) -> float:
+            return spent(price(share, total.delta), total, windows)
+
+        found[f"dp-accounting {name}"] = _bisect(epsilon, total.epsilon, windows)
+    return found
 
 
 def _by_rdp(cost: Cost, total: Total, windows: int) -> float:
@@ -57,9 +59,9 @@ def _by_pld(cost: Cost, total: Total, windows: int) -> float:
     return one.self_compose(windows).get_epsilon_for_delta(float(total.delta))
 
 
-def _bisect(spent: Callable[[float], float], epsilon: float, windows: int) -> float:
-    low, high = epsilon / windows / 2, epsilon
+def _bisect(spent: Callable[[Fraction], float], epsilon: Fraction, windows: int) -> float:
+    low, high = float(epsilon / windows / 2), float(epsilon)
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if spent(middle) <= epsilon else (low, middle)
+        low, high = (middle, high) if spent(Fraction(middle)) <= epsilon else (low, middle)
     return low

@@ -17,6 +17,7 @@ except ImportError:
 __all__ = ["BUDGETS", "CHARGES", "Database"]
 
 _VERSION = 1
+_ATTEMPTS = 3
 _PATIENCE = 120  # seconds to wait for others' charges; each takes some milliseconds
 
 _META = sql.MetaData()
@@ -51,7 +52,7 @@ CHARGES = sql.Table(
     sql.Column("epsilon", sql.Text, nullable=False),
     sql.Column("delta", sql.Text, nullable=False),
     sql.Column("rho", sql.Text, nullable=False),
-    sql.Column("plain", sql.Boolean, nullable=False),
+    sql.Column("rest", sql.Text, nullable=False),
     sql.Column("charged", sql.String(40), nullable=False),
     sql.Column("finished", sql.String(40)),
     sql.Column("outcome", sql.String(20), nullable=False),
@@ -83,16 +84,16 @@ class Database:
 
     def make(self) -> None:
         """Make the tables where they are missing."""
-        for attempt in (1, 2):  # another `create` may be making them at this moment
+        for attempt in range(_ATTEMPTS):  # another `create` may be making them at this moment
             try:
-                with self._transaction() as connection:
+                with self._engine.begin() as connection:
                     _META.create_all(connection)
                     if connection.scalar(sql.select(_LEDGER.c.version)) is None:
                         connection.execute(_LEDGER.insert().values(version=_VERSION))
                 return
-            except InputError:
-                if attempt == 2:
-                    raise
+            except (sql.exc.IntegrityError, sql.exc.ProgrammingError, sql.exc.OperationalError) as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise self._unusable(error) from None
 
     @contextmanager
     def alone(self) -> Iterator[Any]:
@@ -112,7 +113,9 @@ class Database:
         try:
             with self._engine.begin() as connection:
                 yield connection
-        except sql.exc.OperationalError as error:
-            raise InputError(
-                f"--ledger {self.name} cannot be used: {str(error.orig).strip().splitlines()[0]}"
-            ) from None
+        except sql.exc.DBAPIError as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: sql.exc.DBAPIError) -> InputError:
+        reason = str(error.orig).strip().partition("\n")[0]
+        return InputError(f"--ledger {self.name} cannot be used: {reason}")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from private_topk.pipelines.budget.composition import Cost, Make, Total, best_share, share_under, shares
+from private_topk.pipelines.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
 from private_topk.pipelines.budget.options import UNITS
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import make_mechanism, require
-from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
+from private_topk.transforms.mechanisms import MECHANISMS
 
-__all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "make_privacy", "mechanism_maker"]
+if TYPE_CHECKING:
+    from private_topk.transforms.release import Selection
+
+__all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "Window", "cost_of", "share_out"]
 
 LEDGER_ACCOUNTINGS = ("basic", "zcdp")
 """The accountings by which a ledger adds up, and so the only ones that may split a budget it holds."""
@@ -21,51 +24,55 @@ LEDGER_ACCOUNTINGS = ("basic", "zcdp")
 
 @dataclass(frozen=True)
 class Privacy:
-    """What is protected, and how well.
+    """What is protected across windows.
 
     Args:
         unit: a key of `UNITS`.
-        mechanism: as it is run in every window: its budget is the share.
         windows: how many windows the total is split over.
         total: of all windows together, or None where every window has its own budget.
         accounting: which composition proves the total, or None.
     """
 
-    unit: str
-    mechanism: Mechanism
+    unit: str = "user-window"
     windows: int = 1
     total: Total | None = None
     accounting: str | None = None
 
-    def describe(self) -> dict[str, Any]:
-        """The entry of the manifest: unit, total and share."""
-        own = self.mechanism.parameters()
-        share = {"epsilon": own["epsilon"], "delta": own.get("delta", 0)}
-        about = {"neighbours": own["neighbours"], "unit": UNITS[self.unit]}
+    def describe(self, window: dict[str, Any]) -> dict[str, Any]:
+        """The manifest's entry, from that of a single window: unit, total and share."""
         if self.total is None:
-            return {**share, **about, "guarantee": self.mechanism.about.guarantee}
-        pure = self.accounting == "basic" and share["delta"] == 0
+            return {**window, "unit": UNITS[self.unit]}
+        pure = self.accounting == "basic" and not window["delta"]
+        share = {name: window[name] for name in ("epsilon", "delta", "ranking", "noisy_counts")}
         return {
             "epsilon": float(self.total.epsilon),
-            "delta": 0 if pure else float(self.total.delta),
-            **about,
-            "guarantee": "pure" if pure else "approximate",
+            "delta": 0.0 if pure else float(self.total.delta),
+            "neighbours": window["neighbours"],
+            "unit": UNITS[self.unit],
             "windows": self.windows,
             "accounting": self.accounting,
-            "share": share,
+            "share_of_a_window": share,
+            "guarantee": "pure" if pure else "approximate",
         }
 
-    def cost(self, k: int) -> Cost:
-        """What one window costs a user who is in it."""
-        return Cost.of(self.mechanism, k)
+
+class Window(NamedTuple):
+    """The budget arguments of a single window, as they would be given for it alone."""
+
+    epsilon: float
+    delta: float | None
+    publish_counts: float | None
+    publish_counts_delta: float | None
 
 
-def make_privacy(arguments: argparse.Namespace, windows: int, held: Total | None = None) -> Privacy:
-    """The unit and the mechanism that the arguments describe.
+def share_out(
+    arguments: argparse.Namespace, windows: int, held: Total | None = None
+) -> tuple[Privacy, argparse.Namespace]:
+    """The privacy unit that the arguments ask for, and the arguments with the budget of a single window.
 
     Args:
         windows: how many windows the run publishes.
-        held: the budget that a ledger holds, so that the shares of all its runs add up to it exactly.
+        held: the budget in a ledger, so that the shares of all runs add up to it exactly.
 
     Raises:
         InputError: a parameter is missing, breaks its rule or does not apply.
@@ -73,35 +80,67 @@ def make_privacy(arguments: argparse.Namespace, windows: int, held: Total | None
     if arguments.privacy_unit == "user-window":
         if arguments.horizon is not None:
             raise InputError("--horizon needs --privacy-unit user: with user-window every window has its own budget")
-        return Privacy("user-window", make_mechanism(arguments))
-    require(arguments, "mechanism", "k", "epsilon")
+        return Privacy(), arguments
     reached = windows if arguments.horizon is None else arguments.horizon
     if reached < windows:
         raise InputError(f"--horizon must be at least the {windows} windows of this run, got {reached}")
-    make = mechanism_maker(arguments)
-    total = _total(arguments, make)
-    if held is None:
-        found = shares(make, arguments.k, total, reached)
-    else:
-        total = _as_held(total, held)
-        names = LEDGER_ACCOUNTINGS if reached > 1 else LEDGER_ACCOUNTINGS[:1]
-        found = {name: share_under(name, make, arguments.k, total, reached) for name in names}
-        found = {name: share for name, share in found.items() if share is not None}
-    share = best_share(found)
-    return Privacy("user", make(Fraction(share.epsilon), Fraction(share.delta)), reached, total, share.accounting)
+    split = Split(arguments, Window(*(getattr(arguments, name) for name in Window._fields)))
+    total = split.total if held is None else _as_held(split.total, held)
+    share = best_share(_found(split, total, reached, held is not None))
+    window = split.window(share.epsilon, share.delta)
+    return Privacy("user", reached, total, share.accounting), _with(arguments, window)
 
 
-def mechanism_maker(arguments: argparse.Namespace) -> Make:
-    """The mechanism that the arguments describe, for any epsilon and delta."""
-    approximate = arguments.mechanism not in MECHANISMS or "delta" in {
-        field.name for field in fields(MECHANISMS[arguments.mechanism])
-    }
+class Split:
+    """How a total is parted between ranking and noisy counts: by the same ratio in every window.
 
-    def make(epsilon: Fraction, delta: Fraction) -> Mechanism:
-        budget = {"epsilon": float(epsilon), "delta": float(delta) if approximate else None}
-        return make_mechanism(argparse.Namespace(**{**vars(arguments), **budget}))
+    Raises:
+        InputError: at construction, for whatever is wrong with the arguments of the mechanism.
+    """
 
-    return make
+    def __init__(self, arguments: argparse.Namespace, given: Window) -> None:
+        require(arguments, "mechanism", "k", "epsilon")
+        kind = MECHANISMS.get(arguments.mechanism)
+        approximate = kind is not None and "delta" in {field.name for field in fields(kind)}
+        # Without a delta of its own, a mechanism's delta is for composing only.
+        make_mechanism(arguments if approximate else _with(arguments, given._replace(delta=None)))
+        self._arguments = arguments
+        epsilons = [Fraction(given.epsilon), Fraction(given.publish_counts or 0)]
+        deltas = [Fraction(given.delta or 0), Fraction(given.publish_counts_delta or 0)]
+        self.total = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
+        if not self.total.delta < 1:
+            raise InputError(f"--delta must lie strictly between 0 and 1, got {given.delta}")
+        releases = [deltas[0] if approximate else Fraction(0), deltas[1]]
+        self._epsilons = [part / self.total.epsilon for part in epsilons]
+        self._deltas = [part / sum(releases) if part else Fraction(0) for part in releases]
+
+    def window(self, epsilon: Fraction, delta: Fraction) -> Window:
+        """The budget arguments of a window that may spend an epsilon and a delta."""
+        parts = [rounded_down(part * epsilon) for part in self._epsilons]
+        slips = [rounded_down(part * delta) for part in self._deltas]
+        ranking, counts, ranking_delta, counts_delta = (float(part) or None for part in (*parts, *slips))
+        return Window(ranking or 0.0, ranking_delta, counts, counts_delta)
+
+    def price(self, epsilon: Fraction, delta: Fraction) -> Cost:
+        """What such a window costs."""
+        window = self.window(epsilon, delta)
+        cost = Cost.of(make_mechanism(_with(self._arguments, window)), self._arguments.k)
+        if window.publish_counts is None:
+            return cost
+        return cost + Cost.of_any(Fraction(window.publish_counts), Fraction(window.publish_counts_delta or 0))
+
+
+def cost_of(selection: Selection) -> Cost:
+    """What one window of a report costs a user who is in it."""
+    cost, counts = Cost.of(selection.mechanism, selection.k), selection.publish_counts
+    return cost if counts is None else cost + Cost.of_any(Fraction(counts.epsilon), Fraction(counts.delta))
+
+
+def _found(split: Split, total: Total, windows: int, held: bool) -> dict[str, Share]:
+    if not held or windows == 1:
+        return shares(split.price, total, windows)
+    found = {name: share_under(name, split.price, total, windows) for name in LEDGER_ACCOUNTINGS}
+    return {name: share for name, share in found.items() if share is not None}
 
 
 def _as_held(total: Total, held: Total) -> Total:
@@ -111,11 +150,5 @@ def _as_held(total: Total, held: Total) -> Total:
     return Total(total.epsilon, delta, delta * parted)
 
 
-def _total(arguments: argparse.Namespace, make: Make) -> Total:
-    delta = Fraction(arguments.delta or 0)
-    if not 0 <= delta < 1:
-        raise InputError(f"--delta must lie strictly between 0 and 1, got {arguments.delta}")
-    probe = make(arguments.epsilon, delta or Fraction(1, 2))  # checks every other parameter
-    if probe.parameter("delta") and not delta:
-        raise InputError(f"{arguments.mechanism} needs --delta")
-    return Total(Fraction(arguments.epsilon), delta)
+def _with(arguments: argparse.Namespace, window: Window) -> argparse.Namespace:
+    return argparse.Namespace(**{**vars(arguments), **window._asdict()})

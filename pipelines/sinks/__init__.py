@@ -12,6 +12,7 @@ from private_topk.pipelines.files import publish
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest, manifest_path
 from private_topk.pipelines.sinks.rows import ranking_rows
+from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.release import Ranking
 
 __all__ = ["WriteRankings"]
@@ -25,12 +26,13 @@ class WriteRankings(beam.PTransform):
     Args:
         output: the file; its ending names the format.
         facts: the manifest as known at the launch.
+        key: the release key, which the manifest names; read where the file is written.
     """
 
-    def __init__(self, output: str, facts: dict[str, Any]) -> None:
+    def __init__(self, output: str, facts: dict[str, Any], key: ReleaseKey) -> None:
         super().__init__()
         format_of(output)
-        self._output, self._facts = output, facts
+        self._fn = _PublishDoFn(output, facts, key)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return (
@@ -39,17 +41,19 @@ class WriteRankings(beam.PTransform):
             | "One file" >> beam.WithKeys(0).with_output_types(tuple[int, Ranking])
             | "Await every window" >> beam.GroupByKey()
             # (0, [Ranking])  ->  path
-            | "Publish" >> beam.ParDo(_PublishDoFn(self._output, self._facts)).with_output_types(str)
+            | "Publish" >> beam.ParDo(self._fn).with_output_types(str)
         )
 
 
 class _PublishDoFn(beam.DoFn):
-    def __init__(self, output: str, facts: dict[str, Any]) -> None:
-        self._output, self._facts = output, facts
+    def __init__(self, output: str, facts: dict[str, Any], key: ReleaseKey) -> None:
+        self._output, self._facts, self._key = output, facts, key
 
     def process(self, element: tuple[int, Iterable[Ranking]]) -> Iterator[str]:
         rankings = list(element[1])
         rows = format_of(self._output).encode(ranking_rows(rankings, self._facts["report"]))
-        manifest = encode_manifest(self._facts, rankings, self._output)
-        publish([(self._output, rows), (manifest_path(self._output), manifest)])
+        facts = {**self._facts, "key_id": self._key.key_id()}
+        manifest = encode_manifest(facts, rankings, self._output)
+        # The ranking comes last: where it is, all is.
+        publish([(manifest_path(self._output), manifest), (self._output, rows)])
         yield self._output

@@ -58,7 +58,7 @@ def _to_json_lines(rows: Rows) -> bytes:
 
 
 def _from_json_lines(content: bytes) -> Rows:
-    rows = [json.loads(line) for line in content.decode().splitlines()]
+    rows = [json.loads(line) for line in content.decode().split("\n") if line]
     for row in rows:
         for name in ("window_start", "window_end"):
             row[name] = row[name] and datetime.fromisoformat(row[name].replace("Z", "+00:00"))
@@ -77,7 +77,8 @@ def _to_csv(rows: Rows) -> bytes:
 def _from_csv(content: bytes) -> Rows:
     types = {name: kind for name, (kind, _) in FIELDS.items()}
     options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
-    return pa_csv.read_csv(io.BytesIO(content), convert_options=options).to_pylist()
+    parse = pa_csv.ParseOptions(newlines_in_values=True)
+    return pa_csv.read_csv(io.BytesIO(content), parse_options=parse, convert_options=options).to_pylist()
 
 
 def _to_parquet(rows: Rows) -> bytes:

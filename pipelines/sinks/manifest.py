@@ -23,12 +23,12 @@ def manifest_path(output: str) -> str:
 
 
 def describe_release(selection: Selection, release: Release, runner: str) -> dict[str, Any]:
-    """All of the manifest that is known before the job starts."""
+    """All of the manifest that is known before the job starts: the key is named where it is read."""
     mechanism = selection.mechanism
     parameters = mechanism.parameters()
     return {
         "report": release.id,
-        "key_id": release.key.key_id(),
+        "key_id": None,
         "runner": runner,
         "mechanism": mechanism.about.name,
         "answer": mechanism.answer,

@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import IO, Any, NamedTuple
+from uuid import UUID
 
 import fastavro
 import polars as pl
 import pyarrow as pa
+from fastavro.read import BLOCK_READERS
+from fastavro.schema import SchemaParseException, UnknownType, expand_schema
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import FileInfo, open_file
+from private_topk.pipelines.files import FileInfo, is_gzip, open_content
 from private_topk.pipelines.sources.columns import Columns
 
 __all__ = ["check", "pieces", "read"]
@@ -28,32 +32,42 @@ _HEADER = fastavro.parse_schema({
 })  # fmt: skip
 _LABEL_TYPES = {"string", "int", "long", "enum"}
 _TIME_TYPES = {"string", "int", "long", "float", "double"}
+_TIME_LOGICAL = {f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")}
+_NO_LABEL = _TIME_LOGICAL | {"date", "time-millis", "time-micros", "decimal", "duration"}
+_NOT_FAST = {"decimal", "duration", "timestamp-nanos", "local-timestamp-nanos"}
 _FAST_CODECS = {"null", "deflate", "snappy"}
-_FAST_TYPES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string", "enum", "fixed"}
+_FAST_TYPES = {"boolean", "int", "long", "float", "double", "bytes", "string"}
 _ROWS = 100_000
 _BYTES = 2 << 20
+_READ_AT_ONCE = 16 << 20
+_WHOLE = 1 << 62
 _MOST_HEADER = 16 << 20
 
 
 class _Header(NamedTuple):
-    schema: dict[str, Any]
+    fields: list[dict[str, Any]]
     codec: str
     sync: bytes
     raw: bytes
 
+    @property
+    def is_fast(self) -> bool:
+        return self.codec in _FAST_CODECS and all(_is_plain(field["type"]) for field in self.fields)
+
 
 def check(file: FileInfo, columns: Columns) -> None:
     """Raise InputError unless the file is whole Avro and has the columns, of types that can be read."""
-    with open_file(file.path) as source:
+    with open_content(file.path) as source:
         header = _header(source, file.path)
-        source.seek(max(file.size - 16, 0))
-        if source.read(16) != header.sync:
-            raise InputError(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
-    fields = {field["name"]: field["type"] for field in header.schema.get("fields", [])}
+        if not is_gzip(file.path):
+            source.seek(max(file.size - 16, 0))
+            if source.read(16) != header.sync:
+                raise InputError(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
+    fields = {field["name"]: field["type"] for field in header.fields}
     for name in columns.names():
         if name not in fields:
             raise InputError(f"{file.path} has no column {name!r}: its columns are {', '.join(sorted(fields))}")
-        allowed = _TIME_TYPES if name == columns.time else _LABEL_TYPES
+        allowed = _TIME_TYPES | _TIME_LOGICAL | {"date"} if name == columns.time else _LABEL_TYPES
         found = _branches(fields[name])
         if not found <= allowed | {"null"}:
             raise InputError(f"{file.path}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
@@ -62,21 +76,39 @@ def check(file: FileInfo, columns: Columns) -> None:
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
     """Byte ranges of about `size`; a block belongs to the range in which the sync marker before it starts."""
+    if is_gzip(file.path):
+        yield 0, _WHOLE
+        return
     for start in range(0, max(file.size, 1), size):
         yield start, min(start + size, file.size)
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[str, pa.Array]]:
     """The columns of the blocks of one byte range, about 100,000 rows at a time."""
-    with open_file(path) as source:
+    with open_content(path) as source:
         header = _header(source, path)
-        decode = _decode_fast if _is_fast(header) else _decode_any
+        nanos = {field["name"] for field in header.fields if any("nanos" in kind for kind in _branches(field["type"]))}
         for blocks in _groups(source, header, path, start, stop):
-            try:
-                yield from decode(header.raw + blocks, columns)
-            except (pl.exceptions.PolarsError, ValueError, EOFError, IndexError) as error:
-                raise InputError(f"{path} is damaged: a block between bytes {start} and {stop} cannot be decoded "
-                                 f"({type(error).__name__}). Write or copy it again") from None  # fmt: skip
+            for table in _decode(header, blocks, columns, path):
+                if columns.time in nanos and pa.types.is_integer(table[columns.time].type):
+                    table[columns.time] = table[columns.time].cast(pa.timestamp("ns"))
+                yield table
+
+
+def _decode(header: _Header, blocks: bytes, columns: Columns, path: str) -> Iterator[dict[str, pa.Array]]:
+    """Rows of whole blocks: by polars where it knows the types, otherwise, or if it gives up, record by record."""
+    if header.is_fast:
+        try:
+            frame = pl.read_avro(io.BytesIO(header.raw + blocks), columns=columns.names())
+        except (Exception, pl.exceptions.PanicException):  # the slower decoder has the last word
+            pass
+        else:
+            yield from _tables(frame, columns)
+            return
+    try:
+        yield from _decode_any(header.raw + blocks, columns)
+    except Exception:  # whatever a decoder makes of broken bytes
+        raise InputError(f"{path} is damaged: a block cannot be decoded. Write or copy it again") from None
 
 
 def _header(source: IO[bytes], path: str) -> _Header:
@@ -95,52 +127,119 @@ def _header(source: IO[bytes], path: str) -> _Header:
     if fields["magic"] != b"Obj\x01":
         raise InputError(f"{path} is not an Avro file: it does not start with the Avro magic bytes")
     try:
-        schema = json.loads(fields["meta"]["avro.schema"])
+        schema = expand_schema(json.loads(fields["meta"]["avro.schema"]))
+        codec = fields["meta"].get("avro.codec", b"null").decode()
+        columns = schema["fields"]
+    except (KeyError, ValueError, TypeError, SchemaParseException, UnknownType):
+        raise InputError(f"{path} is not an Avro file of records: its schema is missing or broken") from None
+    header = _Header(columns, codec, fields["sync"], start[: stream.tell()])
+    if not header.is_fast and not _can_unpack(codec):
+        raise InputError(f"{path} is compressed with {codec!r}, which cannot be read here: write it with deflate")
+    return header
+
+
+def _can_unpack(codec: str) -> bool:
+    """Whether fastavro has the codec: for one whose library is missing it has a function that raises ValueError."""
+    try:
+        BLOCK_READERS[codec](io.BytesIO(b""))
     except (KeyError, ValueError):
-        raise InputError(f"{path} is not an Avro file that can be read: its schema is missing or broken") from None
-    codec = fields["meta"].get("avro.codec", b"null").decode()
-    return _Header(schema, codec, fields["sync"], start[: stream.tell()])
+        return False
+    except Exception:  # there is nothing to unpack
+        return True
+    return True
 
 
 def _groups(source: IO[bytes], header: _Header, path: str, start: int, stop: int) -> Iterator[bytes]:
     """Runs of whole blocks as they are stored, by row count and size, found without decoding them."""
-    end = len(header.raw)
-    position = end if start < end else _after_sync(source, header.sync, start, stop)
+    position = _first_block(source, header, path, start, stop)
     if position is None:
         return
     source.seek(position)
-    window = source.read(max(stop - position, 0) + _BYTES)
-    at = first = rows = 0
+    window = source.read(min(max(stop - position, 0) + _BYTES, _READ_AT_ONCE))
+    at = rows = 0
     while position + at - 16 < stop:
-        while (frame := _frame(window, at, header.sync)) is None:
-            more = source.read(_BYTES)
+        frame = _frame(window, at)
+        while frame is None or frame[1] > len(window):
+            more = _read(source, frame[1] - len(window) if frame else _BYTES)
             if not more:
-                if at == len(window):
-                    break
-                raise InputError(f"{path} is truncated or damaged after byte {position + at}: write or copy it again")
+                break
             window += more
-        if frame is None:
+            frame = _frame(window, at)
+        if frame is None and at == len(window):
             break
-        count, at = frame
-        rows += count
-        if rows >= _ROWS or at - first >= _BYTES:
-            yield window[first:at]
-            first, rows = at, 0
-    if first < at:
-        yield window[first:at]
+        if frame is None or frame[0] < 0 or window[frame[1] - 16 : frame[1]] != header.sync:
+            raise _damaged(path)
+        rows += frame[0]
+        at = frame[1]
+        if rows >= _ROWS or at >= _BYTES:
+            yield window[:at]
+            position, window = position + at, window[at:]
+            at = rows = 0
+    if at:
+        yield window[:at]
 
 
-def _frame(window: bytes, at: int, sync: bytes) -> tuple[int, int] | None:
-    """Row count and end of the block at `at`, or None while it is not wholly in the window."""
+def _first_block(source: IO[bytes], header: _Header, path: str, start: int, stop: int) -> int | None:
+    """Where the first block begins whose sync marker starts in [start, stop); None if there is none.
+
+    Data may hold the bytes of the marker by chance, so what follows one must be a whole block; if it is not, the
+    blocks are walked through from the start of the file, which also finds true damage.
+    """
+    position = len(header.raw)
+    if start <= position - 16:
+        return position
+    source.seek(start)
+    found = source.read(stop - start + 15).find(header.sync)  # a marker that starts in the range may end beyond it
+    if found < 0:
+        return None
+    candidate = start + found + 16
+    if _next_block(source, header, candidate) is not None:
+        return candidate
+    while position - 16 < start:
+        following = _next_block(source, header, position)
+        if following is None:
+            raise _damaged(path)
+        if following == position:
+            return None
+        position = following
+    return position if position - 16 < stop else None
+
+
+def _next_block(source: IO[bytes], header: _Header, position: int) -> int | None:
+    """Where the block at `position` ends, `position` itself at the end of the file, None if it is no whole block."""
+    source.seek(position)
+    start = source.read(20)
+    if not start:
+        return position
+    frame = _frame(start, 0)
+    if frame is None or frame[0] < 0:
+        return None
+    source.seek(position + frame[1] - 16)
+    return position + frame[1] if source.read(16) == header.sync else None
+
+
+def _damaged(path: str) -> InputError:
+    return InputError(f"{path} is truncated or damaged: a block does not end with the file's sync marker. Write or "
+                      "copy it again")  # fmt: skip
+
+
+def _frame(window: bytes, at: int) -> tuple[int, int] | None:
+    """Row count and end of the block at `at` (perhaps behind the window), or None while its head is incomplete."""
     try:
         count, at = _long(window, at)
         size, at = _long(window, at)
     except IndexError:
         return None
-    end = at + size + 16
-    if size < 0 or count < 0 or (end <= len(window) and window[end - 16 : end] != sync):
-        raise InputError("an Avro block does not end with the file's sync marker: the file is damaged")
-    return (count, end) if end <= len(window) else None
+    return (count, at + size + 16) if size >= 0 else (-1, at)
+
+
+def _read(source: IO[bytes], size: int) -> bytes:
+    """`size` bytes or what is left of the file: never more memory than the file has, whatever a broken size says."""
+    parts = []
+    while size > 0 and (part := source.read(min(size, 64 << 20))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
@@ -153,15 +252,7 @@ def _long(data: bytes, at: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), at
 
 
-def _after_sync(source: IO[bytes], sync: bytes, start: int, stop: int) -> int | None:
-    source.seek(start)
-    data = source.read(stop - start + 15)  # a marker that starts in the range may end beyond it
-    found = data.find(sync)
-    return None if found < 0 else start + found + 16
-
-
-def _decode_fast(file: bytes, columns: Columns) -> Iterator[dict[str, pa.Array]]:
-    frame = pl.read_avro(io.BytesIO(file), columns=columns.names())
+def _tables(frame: pl.DataFrame, columns: Columns) -> Iterator[dict[str, pa.Array]]:
     oldest = pl.CompatLevel.oldest()
     for part in frame.iter_slices(_ROWS):
         yield {name: part[name].to_arrow(compat_level=oldest) for name in columns.names()}
@@ -169,32 +260,33 @@ def _decode_fast(file: bytes, columns: Columns) -> Iterator[dict[str, pa.Array]]
 
 def _decode_any(file: bytes, columns: Columns) -> Iterator[dict[str, pa.Array]]:
     records = iter(fastavro.reader(io.BytesIO(file)))
-    while rows := [record for record, _ in zip(records, range(_ROWS), strict=False)]:
+    while rows := list(islice(records, _ROWS)):
         yield {name: _array([row[name] for row in rows]) for name in columns.names()}
 
 
 def _array(values: list[Any]) -> pa.Array:
+    values = [str(value) if isinstance(value, UUID) else value for value in values]
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # a union of text and numbers
         return pa.array([None if value is None else str(value) for value in values])
 
 
-def _is_fast(header: _Header) -> bool:
-    return header.codec in _FAST_CODECS and all(_is_plain(f["type"]) for f in header.schema.get("fields", []))
-
-
-def _is_plain(kind: Any) -> bool:  # noqa: ANN401 - a parsed Avro schema
-    """Whether polars decodes the type: primitives, named or not, perhaps with null."""
+def _is_plain(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
+    """Whether polars decodes the type: primitives, enums, and primitives with null."""
     if isinstance(kind, list):
         rest = [branch for branch in kind if branch != "null"]
-        return len(kind) == 2 and len(rest) == 1 and _is_plain(rest[0])
+        return len(kind) == 2 and len(rest) == 1 and _is_plain(rest[0]) and "enum" not in _branches(kind)
     if isinstance(kind, dict):
-        return kind.get("logicalType") not in ("decimal", "duration") and _is_plain(kind["type"])
+        return kind["type"] == "enum" or (kind.get("logicalType") not in _NOT_FAST and _is_plain(kind["type"]))
     return kind in _FAST_TYPES
 
 
-def _branches(kind: Any) -> set[str]:  # noqa: ANN401 - a parsed Avro schema
+def _branches(kind: Any) -> set[str]:  # noqa: ANN401 - an Avro schema
+    """The types of a union, each by its logical name where that changes what the values are."""
     if isinstance(kind, list):
         return set().union(*(_branches(branch) for branch in kind))
-    return _branches(kind["type"]) if isinstance(kind, dict) else {kind}
+    if not isinstance(kind, dict):
+        return {kind}
+    logical = kind.get("logicalType")
+    return {logical} if logical in _NO_LABEL else _branches(kind["type"])

@@ -14,6 +14,7 @@ from private_topk.transforms.columnar import as_labels, make_block
 __all__ = ["Columns", "block_of", "check_types", "to_microseconds"]
 
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_FARTHEST = 3_155_760_000_000_000_000  # microseconds in 100,000 years, well inside int64
 
 
 @dataclass(frozen=True)
@@ -40,28 +41,49 @@ def block_of(table: dict[str, pa.Array], columns: Columns) -> tuple[pa.RecordBat
 
 
 def to_microseconds(times: pa.Array, unit: str) -> pa.Array:
-    """Event times as microseconds since 1970 UTC, int64; null where a value is no time.
+    """Event times as microseconds since 1970 UTC, int64; null where a value is no time or farther than 100,000 years.
 
     Raises TypeError for a type that cannot be a time.
     """
     if isinstance(times, pa.ChunkedArray):
         times = times.combine_chunks()
+    if pa.types.is_dictionary(times.type):
+        times = times.dictionary_decode()
     kind = times.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return times.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
-    if pa.types.is_integer(kind):
-        return pc.multiply(times.cast(pa.int64()), _UNITS[unit])
-    if pa.types.is_floating(kind):
-        finite = pc.if_else(pc.is_finite(times), times, None)
-        return pc.round(pc.multiply(finite, float(_UNITS[unit]))).cast(pa.int64(), safe=False)
+    if pa.types.is_timestamp(kind):
+        if kind.unit == "ns":
+            return times.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
+        return _scaled(times.cast(pa.int64()), _UNITS[kind.unit])
+    if pa.types.is_date32(kind):
+        return _scaled(times.cast(pa.int32()).cast(pa.int64()), 86_400_000_000)
+    if pa.types.is_date64(kind):
+        return _scaled(times.cast(pa.int64()), _UNITS["ms"])
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return _scaled(times, _UNITS[unit])
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return _from_text(times)
+        return _from_text(times, unit)
     if pa.types.is_null(kind):
         return times.cast(pa.int64())
     raise TypeError(f"event times must be timestamps, dates, numbers or ISO 8601 texts, got {kind}")
 
 
-def _from_text(times: pa.Array) -> pa.Array:
+def _scaled(values: pa.Array, factor: int) -> pa.Array:
+    """values * factor as int64, null where the product would be out of range: it must never wrap into a window."""
+    if pa.types.is_float16(values.type):
+        values = values.cast(pa.float32())
+    if pa.types.is_floating(values.type):
+        product = pc.round(pc.multiply(values.cast(pa.float64()), float(factor)))
+        near = pc.less(pc.abs(product), float(_FARTHEST))  # false for NaN
+        return pc.if_else(near, product, None).cast(pa.int64())
+    if values.type.bit_width == 64:
+        most = _FARTHEST // factor
+        least = 0 if pa.types.is_unsigned_integer(values.type) else -most - 1
+        near = [pc.less(values, pa.scalar(most, values.type)), pc.greater_equal(values, pa.scalar(least, values.type))]
+        values = pc.if_else(pc.and_(*near), values, pa.scalar(None, values.type))
+    return pc.multiply(values.cast(pa.int64()), factor)
+
+
+def _from_text(times: pa.Array, unit: str) -> pa.Array:
     texts = times.cast(pa.string())
     for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
         try:  # whole columns of one well-formed kind, the usual case
@@ -69,11 +91,16 @@ def _from_text(times: pa.Array) -> pa.Array:
         except pa.ArrowInvalid:
             continue
     column = pl.Series("time", texts)
-    zoned = column.str.to_datetime("%+", time_unit="us", time_zone="UTC", strict=False)
+    found = column.str.to_datetime("%+", time_unit="us", time_zone="UTC", strict=False)
     for form in ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"):
-        zoned = zoned.fill_null(column.str.to_datetime(form, time_unit="us", time_zone="UTC", strict=False))
+        found = found.fill_null(column.str.to_datetime(form, time_unit="us", time_zone="UTC", strict=False))
     dates = column.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us", "UTC"))
-    return zoned.fill_null(dates).to_physical().to_arrow().cast(pa.int64())
+    found = found.fill_null(dates).to_physical()
+    for number in (pl.Int64, pl.Float64):
+        if found.null_count() > column.null_count():
+            numbers = _scaled(column.cast(number, strict=False).to_arrow(), _UNITS[unit])
+            found = found.fill_null(pl.Series("time", numbers))
+    return found.to_arrow().cast(pa.int64())
 
 
 def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> None:

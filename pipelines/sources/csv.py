@@ -2,75 +2,72 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from typing import IO
 
-import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import FileInfo
-from private_topk.pipelines.sources.columns import Columns, check_types
-from private_topk.pipelines.sources.text import chunks, whole_file
+from private_topk.pipelines.files import FileInfo, open_content
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.text import whole_file
 
 __all__ = ["check", "pieces", "read"]
 
-_ROWS = 100_000
+_BYTES = 4 << 20
 
 pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> None:
     """Raise InputError unless the header line names the columns."""
-    for chunk in chunks(file.path, _end_of_records):
-        names = _header(chunk, file.path)
-        check_types(file.path, dict.fromkeys(names, pa.string()), columns)
-        return
-    raise InputError(f"{file.path} is empty: a CSV file must start with a line of column names")
+    with open_content(file.path) as source:
+        found = _open(source, file.path, None).schema.names
+    for name in columns.names():
+        if found.count(name) != 1:  # what stands in the first line may be data, so it is not shown
+            raise InputError(f"{file.path}: exactly one column must be named {name!r} in the first line, got "
+                             f"{found.count(name)} of {len(found)}: name the columns there, or say with --user-column, "
+                             "--item-column and --time-column what they are called")  # fmt: skip
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[str, pa.Array]]:
-    """The columns of the whole file, up to about 100,000 rows at a time."""
-    names: list[str] | None = None
-    for chunk in chunks(path, _end_of_records):
-        has_header = names is None
-        names = names or _header(chunk, path)
-        wanted = [names.index(name) for name in columns.names()]
-        frame = _parse(chunk, path, has_header, names, wanted)
-        for part in frame.iter_slices(_ROWS):
-            yield {name: part[name].to_arrow(compat_level=pl.CompatLevel.oldest()) for name in columns.names()}
+    """The columns of the whole file, a few MiB of text at a time."""
+    with open_content(path) as source:
+        try:
+            for batch in _open(source, path, columns):
+                yield {name: batch[name] for name in columns.names()}
+        except pa.ArrowException as error:
+            raise InputError(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
+                             "line has the columns of the header, in UTF-8, with closed quotes") from None  # fmt: skip
 
 
-def _parse(chunk: bytes, path: str, has_header: bool, names: list[str], wanted: list[int]) -> pl.DataFrame:
+def _open(source: IO[bytes], path: str, columns: Columns | None) -> pa_csv.CSVStreamingReader:
+    names = columns.names() if columns else []
+    convert = pa_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        include_columns=names or None,
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=True,
+        null_values=[""],
+    )
     try:
-        return pl.read_csv(
-            chunk,
-            has_header=False,
-            skip_rows=int(has_header),
-            columns=wanted,
-            schema_overrides={f"column_{n + 1}": pl.String for n in range(len(names))},
-            infer_schema=False,
-        ).rename({f"column_{n + 1}": names[n] for n in wanted})
-    except pl.exceptions.NoDataError:
-        return pl.DataFrame(schema={names[n]: pl.String for n in wanted})
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every line "
-                         "has the columns of the header, in UTF-8") from None  # fmt: skip
+        return pa_csv.open_csv(
+            _with_a_line(source),
+            pa_csv.ReadOptions(block_size=_BYTES),
+            pa_csv.ParseOptions(newlines_in_values=True),
+            convert,
+        )
+    except pa.ArrowException:
+        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column names, and "
+                         "have as many values in every line, in UTF-8") from None  # fmt: skip
 
 
-def _header(chunk: bytes, path: str) -> list[str]:
-    try:
-        names = pl.read_csv(chunk, n_rows=0, infer_schema=False).columns
-    except (pl.exceptions.PolarsError, UnicodeDecodeError):
-        raise InputError(f"{path} is not a CSV file: it must start with a line of column names, in UTF-8") from None
-    if names and names[0].startswith("\ufeff"):
-        names[0] = names[0][1:]
-    return names
-
-
-def _end_of_records(text: bytes) -> int:
-    """Behind the last line end that is outside quotes: where the number of quotes so far is even."""
-    end = len(text)
-    while (end := text.rfind(b"\n", 0, end)) >= 0:
-        if text.count(b'"', 0, end) % 2 == 0:
-            return end + 1
-    return 0
+def _with_a_line(source: IO[bytes]) -> IO[bytes]:
+    """The file, with a line end behind a header that stands alone: without one, Arrow takes it for an empty file."""
+    start = source.read(_BYTES)
+    if len(start) < _BYTES and start.strip() and b"\n" not in start:
+        return io.BytesIO(start + b"\n")
+    source.seek(0)
+    return source

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import FileInfo, match, open_file
+from private_topk.pipelines.files import FileInfo, match, open_content
 from private_topk.pipelines.sources import FORMATS, format_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms.columnar import as_labels
@@ -62,7 +62,7 @@ def _found(path: str) -> list[FileInfo]:
 
 
 def _lines(path: str) -> pa.Array:
-    with open_file(path) as source:
+    with open_content(path) as source:
         content = source.read()
     try:
         text = content.decode("utf-8-sig")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -27,12 +28,13 @@ def check(file: FileInfo, columns: Columns) -> None:
     for chunk in chunks(file.path, _end_of_line):
         lines = [line for line in chunk.split(b"\n", _LOOKED_AT)[:_LOOKED_AT] if line.strip()]
         rows = [_object(line, file.path) for line in lines]
-        names = sorted(set().union(*rows)) if rows else []
+        names = set().union(*rows)
         for name in columns.names():
-            if rows and name not in names:
-                raise InputError(f"{file.path} has no column {name!r}: its columns are {', '.join(names)}")
+            if rows and name not in names:  # the keys it has may be data, so they are not shown
+                raise InputError(f"{file.path}: none of the first lines has {name!r}: say with --user-column, "
+                                 "--item-column and --time-column what they are called")  # fmt: skip
             for row in rows:
-                _check_value(row.get(name), name, file.path)
+                _check_value(row.get(name), name, file.path, int | float if name == columns.time else int)
         return
 
 
@@ -41,34 +43,26 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[st
     schema = dict.fromkeys(columns.names(), pl.String)
     for chunk in chunks(path, _end_of_line):
         try:
-            frame = pl.read_ndjson(chunk, schema=schema)
+            frame = pl.read_ndjson(chunk.removeprefix(codecs.BOM_UTF8), schema=schema)
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{path} is not a JSON lines file that can be read ({type(error).__name__}): every line "
                              "must be one JSON object") from None  # fmt: skip
         for part in frame.iter_slices(_ROWS):
-            yield {name: _times_or_labels(part[name], name == columns.time) for name in columns.names()}
-
-
-def _times_or_labels(column: pl.Series, is_time: bool) -> pa.Array:
-    if is_time:  # numbers arrive as their text
-        numbers = column.cast(pl.Int64, strict=False)
-        if numbers.null_count() == column.null_count():
-            column = numbers
-    return column.to_arrow(compat_level=pl.CompatLevel.oldest())
+            yield {name: part[name].to_arrow(compat_level=pl.CompatLevel.oldest()) for name in columns.names()}
 
 
 def _object(line: bytes, path: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise InputError(f"{path} is not a JSON lines file: every line must be one JSON object")
     return value
 
 
-def _check_value(value: object, name: str, path: str) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+def _check_value(value: object, name: str, path: str, numbers: Any) -> None:  # noqa: ANN401 - a type or union
+    if value is not None and (isinstance(value, bool) or not isinstance(value, str | numbers)):
         raise InputError(f"{path}: column {name!r} must hold strings or integers, got {type(value).__name__}")
 
 

@@ -1,18 +1,16 @@
-"""Text files by chunks of whole records, plain or gzip: what CSV and JSON lines share."""
+"""Text files, plain or gzip: what CSV and JSON lines share."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterator
-from typing import IO
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import FileInfo, open_file
+from private_topk.pipelines.files import FileInfo, open_content
 
 __all__ = ["chunks", "whole_file"]
 
 _BYTES = 4 << 20
+_MOST = 64 << 20
 
 End = Callable[[bytes], int]
 """Where the last whole record of some text ends: the length of the whole records."""
@@ -25,14 +23,10 @@ def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
 
 def chunks(path: str, end: End) -> Iterator[bytes]:
     """The text in chunks of a few MiB that end where a record ends. Raises InputError for a broken gzip stream."""
-    with open_file(path) as stored:
-        source: IO[bytes] = gzip.GzipFile(fileobj=stored) if path.endswith(".gz") else stored
+    with open_content(path) as source:
         rest = b""
         while True:
-            try:
-                more = source.read(_BYTES)
-            except (EOFError, zlib.error, gzip.BadGzipFile):
-                raise InputError(f"{path} is not a whole gzip file: write or copy it again") from None
+            more = source.read(_BYTES)
             text = rest + more
             if not more:
                 if text.strip():
@@ -42,3 +36,5 @@ def chunks(path: str, end: End) -> Iterator[bytes]:
             if cut:
                 yield text[:cut]
             rest = text[cut:]
+            if len(rest) > _MOST:
+                raise InputError(f"{path} has a line of more than {_MOST >> 20} MiB: write one record a line")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.runners.portable import reachable
+from private_topk.runners.network import reachable
 
 MODULES = {
     "job service": "apache_beam.runners.portability.local_job_service_main",

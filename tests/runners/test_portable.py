@@ -76,4 +76,4 @@ def test_what_is_missing_is_named(
     assert "process_command=PATH" in refusal_of(*here, "--environment_type=PROCESS")
     assert "must be one of LOOPBACK" in refusal_of(*here, "--environment_type=CLOUD")
     assert "--no_such is no argument" in refusal_of(*here, "--no_such=1")
-    assert "direct, prism, portable" in refusal_of("spark")
+    assert "direct, flink, prism, portable" in refusal_of("spark")

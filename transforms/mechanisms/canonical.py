@@ -51,8 +51,8 @@ class Canonical(Mechanism):
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )
 
-    epsilon: float
-    gamma: Fraction = Fraction(1, 2)
+    epsilon: float | Fraction
+    gamma: float | Fraction = Fraction(1, 2)
     noise: str = "gumbel"
     neighbours: Neighbours = "add-remove"
 
@@ -67,16 +67,16 @@ class Canonical(Mechanism):
         d = len(counts)
         if k == d:
             return np.arange(d)
-        ranking = rank(counts)
-        classes = Classes(ranking.ascending[::-1], k, self.gamma)
+        ranking, gamma = rank(counts), Fraction(self.gamma)
+        classes = Classes(ranking.ascending[::-1], k, gamma)
         # The classes count losses in units of 1 / (the denominator of gamma).
-        rate = Fraction(self.epsilon) / self.gamma.denominator / (2 if self.neighbours == "swap" else 1)
+        rate = Fraction(self.epsilon) / (gamma.denominator * (2 if self.neighbours == "swap" else 1))
         best = winner([TopK(k), classes.everything()], rate, self.noise, draw)
         return ranking.items(best.draw_ranks(draw))
 
     def zcdp(self, k: int) -> float | None:
         """epsilon**2/8 for Gumbel noise, an exponential mechanism (Cesar & Rogers 2021, Lemma 3.4)."""
-        return self.epsilon**2 / 8 if self.noise == "gumbel" else super().zcdp(k)
+        return float(self.epsilon) ** 2 / 8 if self.noise == "gumbel" else super().zcdp(k)
 
 
 def _read_gamma(gamma: Fraction | float | str) -> Fraction:

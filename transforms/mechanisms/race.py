@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import count
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from flint import arb, ctx
 
@@ -85,12 +85,12 @@ def remembered(value: Real) -> Real:
     return recall
 
 
-class _Entry:
+class _Entry(Generic[R]):
     """A region in the heap, the one that could win by most first."""
 
     __slots__ = ("_high", "_low", "_score", "region", "time")
 
-    def __init__(self, region: Region, time: Real, rate: Fraction, noise: str) -> None:
+    def __init__(self, region: R, time: Real, rate: Fraction, noise: str) -> None:
         self.region, self.time = region, time
         quantile, weight = NOISES[noise].quantile, rate * region.least_loss
         self._score = remembered(lambda: quantile(-(-time()).expm1()) - ball(weight))

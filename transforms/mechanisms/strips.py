@@ -14,6 +14,8 @@ from private_topk.transforms.mechanisms.exact import Real, precision
 
 __all__ = ["Segment", "Strip"]
 
+_PRECISION = 96
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -76,7 +78,7 @@ class Strip:
 
     def members(self, numbers: Sequence[Real]) -> list[int]:
         """How many members a uniform set has in each segment, from one uniform real for each."""
-        bits = 96
+        bits = _PRECISION
         while True:
             with precision(bits):
                 members = self._walk(numbers)
@@ -107,11 +109,7 @@ class Strip:
         chosen, in_dirty, a = [], True, self._k
         for segment, before, number in zip(self.segments[::-1], self._ways()[-2::-1], numbers, strict=True):
             # A set that is dirty now was dirty before, or breaks the inner staircase here; a clean one was clean.
-            rows = [
-                row
-                for row, reached in zip(before, (in_dirty, not in_dirty or a < segment.spare), strict=True)
-                if reached
-            ]
+            rows = before if in_dirty and a < segment.spare else before[:1] if in_dirty else before[1:]
             states = [(row, b) for row in rows for b in range(min(segment.size, a - row.least) + 1)]
             place = _place([row[a - b] * arb.bin_uiui(segment.size, b) for row, b in states], number)
             if place is None:

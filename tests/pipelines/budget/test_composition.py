@@ -12,6 +12,7 @@ from mpmath import mp
 
 from private_topk.pipelines.budget.composition import (
     Cost,
+    Price,
     Total,
     best_share,
     optimal_delta,
@@ -27,12 +28,12 @@ JOINT = MECHANISMS["joint"]
 MICRO = Fraction(1, 10**6)
 
 
-def ranged(epsilon: Fraction, delta: Fraction) -> object:
-    return JOINT(epsilon)
+def ranged(epsilon: Fraction, delta: Fraction) -> Cost:
+    return Cost.of(JOINT(epsilon), 10)
 
 
-def pure(epsilon: Fraction, delta: Fraction) -> object:
-    return JOINT(epsilon, noise="exponential")
+def pure(epsilon: Fraction, delta: Fraction) -> Cost:
+    return Cost.of(JOINT(epsilon, noise="exponential"), 10)
 
 
 def value(real: object) -> float:
@@ -45,32 +46,32 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 
 
 @pytest.mark.parametrize("windows", [2, 7, 52, 365])
-@pytest.mark.parametrize("make", [ranged, pure])
-def test_shares_fill_the_budget_and_never_overspend(make: object, windows: int) -> None:
-    found = shares(make, 10, Total(Fraction(1), MICRO), windows)
+@pytest.mark.parametrize("price", [ranged, pure])
+def test_shares_fill_the_budget_and_never_overspend(price: Price, windows: int) -> None:
+    found = shares(price, Total(Fraction(1), MICRO), windows)
     limits = {
         "basic": lambda s: windows * Fraction(s) <= 1,
         "optimal": lambda s: value(optimal_delta(Fraction(1), Fraction(s), windows)) <= MICRO,
         "bounded-range": lambda s: value(bounded_range_epsilon(windows, Fraction(s), MICRO)) <= 1,
-        "zcdp": lambda s: windows * Cost.of(make(Fraction(s), MICRO), 10).rho <= rho_within(Fraction(1), MICRO),
+        "zcdp": lambda s: windows * price(Fraction(s), MICRO).rho <= rho_within(Fraction(1), MICRO),
     }
     assert {"basic", "optimal"} <= set(found)
     for name, share in found.items():
-        assert limits[name](share.epsilon) and not limits[name](share.epsilon * (1 + 2**-50)), name
+        assert limits[name](share.epsilon) and not limits[name](share.epsilon * (1 + Fraction(1, 2**50))), name
 
 
 def test_exponential_mechanisms_get_more() -> None:
     total = Total(Fraction(1), MICRO)
-    joint, flipped = shares(ranged, 10, total, 52), shares(pure, 10, total, 52)
+    joint, flipped = shares(ranged, total, 52), shares(pure, total, 52)
     assert best_share(joint).accounting == "zcdp" and best_share(flipped).accounting == "optimal"
     assert "bounded-range" not in flipped
-    assert joint["zcdp"].epsilon == pytest.approx(2 * flipped["zcdp"].epsilon)
+    assert float(joint["zcdp"].epsilon) == pytest.approx(2 * float(flipped["zcdp"].epsilon))
     assert joint["zcdp"].epsilon > 3 * joint["basic"].epsilon
 
 
 def test_a_pure_total_and_a_single_release_only_add_up() -> None:
-    assert set(shares(ranged, 10, Total(Fraction(1)), 52)) == {"basic"}
-    single = shares(ranged, 10, Total(Fraction(1), MICRO), 1)
+    assert set(shares(ranged, Total(Fraction(1)), 52)) == {"basic"}
+    single = shares(ranged, Total(Fraction(1), MICRO), 1)
     assert set(single) == {"basic"} and single["basic"].epsilon == 1
 
 
@@ -89,7 +90,7 @@ def test_optimal_delta_is_that_of_all_outcomes_of_randomised_response(windows: i
 def test_composed_exponential_mechanisms_keep_the_promise(name: str) -> None:
     """Two items, n draws at the share, splits t of the range: the exact hockey-stick divergence stays below delta."""
     windows, delta = 20, Fraction(1, 1000)
-    share = shares(ranged, 1, Total(Fraction(1), delta), windows)[name].epsilon
+    share = float(shares(ranged, Total(Fraction(1), delta), windows)[name].epsilon)
     worst = 0.0
     for t in np.linspace(0.05, 0.95, 19) * share:
         # P/Q is exp(t) on one item and exp(t - share) on the other, which fixes both laws.
@@ -127,7 +128,7 @@ def test_dp_accounting_agrees() -> None:
     accountant = rdp.RdpAccountant()
     accountant.compose(dp.ZCDpEvent(float(rho_within(total.epsilon, total.delta))))
     assert accountant.get_epsilon(1e-6) == pytest.approx(1, abs=2e-3)
-    share = shares(pure, 10, total, windows)["optimal"].epsilon
+    share = float(shares(pure, total, windows)["optimal"].epsilon)
     one = pld.privacy_loss_distribution.from_privacy_parameters(
         pld.common.DifferentialPrivacyParameters(share, 0), value_discretization_interval=share / 64
     )
@@ -136,11 +137,8 @@ def test_dp_accounting_agrees() -> None:
 
 def test_fractions_of_delta_are_spent_once() -> None:
     """An approximate mechanism without a zCDP bound: n release deltas and the composition's delta make the total."""
-    unknown = [m for m in MECHANISMS.values() if m.about.domain == "unknown"]
-    if not unknown:
-        pytest.skip("no unknown-domain mechanism in this version")
-    kind = MECHANISMS.get("limit-domain", unknown[0])
-    found = shares(lambda e, d: kind(e, d), 3, Total(Fraction(2), MICRO), 30)
+    kind = MECHANISMS["limit-domain"]
+    found = shares(lambda e, d: Cost.of(kind(e, d), 3), Total(Fraction(2), MICRO), 30)
     assert 30 * Fraction(found["basic"].delta) <= MICRO < 30 * Fraction(found["basic"].delta) * (1 + Fraction(1, 2**50))
     for name in ("optimal", "zcdp"):
         assert 30 * Fraction(found[name].delta) <= MICRO / 2

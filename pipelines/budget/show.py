@@ -1,0 +1,78 @@
+"""`private-topk budget show` and `history`: what was spent, for people."""
+
+from __future__ import annotations
+
+import argparse
+
+from private_topk.pipelines.budget.account import Budget, Spent, heaviest
+from private_topk.pipelines.budget.ledger import Entry, Ledger
+from private_topk.pipelines.budget.options import UNITS
+from private_topk.pipelines.budget.refusal import number
+from private_topk.pipelines.errors import InputError
+
+__all__ = ["history", "show"]
+
+
+def show(arguments: argparse.Namespace) -> None:
+    """Print every budget with what is spent, and the releases that were charged and not finished."""
+    budgets, entries = _read(arguments)
+    for budget in budgets:
+        own = [entry for entry in entries if entry.request.dataset == budget.dataset]
+        print("\n".join(_lines(budget, own)) + "\n")
+    open_ones = [entry for entry in entries if entry.outcome != "released"]
+    for entry in open_ones:
+        print(f"not finished: {entry.request.report} of {entry.request.dataset}, charged {entry.charged} "
+              f"({entry.outcome}); run it again with the same key, id and input to resume at no cost")  # fmt: skip
+    if arguments.plot is not None:
+        from private_topk.pipelines.budget.plot import plot
+
+        plot(budgets, entries, arguments.plot)
+        print(f"plot: {arguments.plot}")
+
+
+def history(arguments: argparse.Namespace) -> None:
+    """Print every charge, oldest first."""
+    _, entries = _read(arguments)
+    rows = [_HEAD, *(_row(entry) for entry in entries)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+_HEAD = ("charged", "dataset", "unit", "report", "mechanism", "k", "windows", "epsilon", "delta", "key", "outcome")
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    request = entry.request
+    asked = request.parameters
+    return (
+        entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report, str(asked["mechanism"]),
+        str(asked.get("k", "")), request.windows.words(), number(request.cost.epsilon), number(request.cost.delta),
+        request.key_id, entry.outcome,
+    )  # fmt: skip
+
+
+def _read(arguments: argparse.Namespace) -> tuple[list[Budget], list[Entry]]:
+    budgets, entries = Ledger(arguments.ledger).read(arguments.dataset)
+    if arguments.dataset is not None and not budgets:
+        raise InputError(f"--dataset {arguments.dataset} has no budget in this ledger")
+    return budgets, entries
+
+
+def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
+    spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
+    total, used = budget.total, budget.used(spent)
+    bar = "#" * round(30 * min(float(used), 1))
+    by_rho = budget.rho and spent.rho / budget.rho < spent.epsilon / total.epsilon
+    lines = [
+        f"{budget.dataset}: epsilon {number(total.epsilon)}, delta {number(total.delta)} for {UNITS[budget.unit]}",
+        f"  [{bar:<30}] {float(used):.1%} used, by adding up {'rho' if by_rho else 'epsilon'}; {len(entries)} charges",
+        f"  epsilon {number(spent.epsilon)} of {number(total.epsilon)}",
+    ]
+    if total.delta:
+        lines.append(f"  delta   {number(spent.delta)} of {number(total.release_delta)} kept for releases")
+    if budget.rho:
+        lines.append(f"  rho     {number(spent.rho)} of {number(budget.rho)}")
+    if budget.unit == "user-window":
+        lines.append("  (of the window that has spent most, with all windows that overlap it)")
+    return lines

@@ -1,0 +1,181 @@
+"""A standalone Flink cluster on this machine, for trying and testing: one process per job manager and task manager.
+
+    python -m private_topk.runners.flink_cluster up [--task-managers 2]
+    python -m private_topk.runners.flink_cluster down
+
+Everything listens on loopback. Processes are ended by the ids that `up` wrote down, never by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from private_topk.runners.flink_distribution import distribution
+from private_topk.runners.network import reachable
+
+__all__ = ["Cluster", "down", "main", "up"]
+
+_PATIENCE = 90.0
+
+
+class Cluster:
+    """The processes of one cluster, their logs and checkpoints in one folder.
+
+    Args:
+        port: of the REST interface. The job manager's RPC takes the next one.
+        task_memory: all memory of a task manager's process, as Flink writes it.
+    """
+
+    def __init__(self, folder: Path, port: int = 8081, slots: int = 2, task_memory: str = "1536m") -> None:
+        self.folder, self.port = folder.resolve(), port
+        self.processes: dict[str, subprocess.Popen] = {}
+        self._home = distribution()
+        self._settings = {
+            "rest.address": "localhost",
+            "rest.bind-address": "127.0.0.1",
+            "rest.port": port,
+            "jobmanager.rpc.address": "localhost",
+            "jobmanager.rpc.port": port + 1,
+            "taskmanager.numberOfTaskSlots": slots,
+            "taskmanager.memory.process.size": task_memory,
+            "execution.checkpointing.interval": "10s",
+            "execution.checkpointing.dir": f"{self.folder.as_uri()}/checkpoints",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 5,
+            "restart-strategy.fixed-delay.delay": "1s",
+            "heartbeat.interval": 1000,
+            "heartbeat.timeout": 10000,
+        }
+
+    @property
+    def address(self) -> str:
+        return f"localhost:{self.port}"
+
+    def start(self, task_managers: int = 1) -> None:
+        """Start all processes and wait until every task manager has joined. Raises RuntimeError if they do not."""
+        self._run("job-manager", "jobmanager.sh")
+        for number in range(1, task_managers + 1):
+            self.start_task_manager(number)
+        self._await(lambda: self.overview().get("taskmanagers") == task_managers)
+
+    def start_task_manager(self, number: int) -> None:
+        """Start one more, or one anew that has ended."""
+        self._run(f"task-manager-{number}", "taskmanager.sh")
+
+    def start_worker_pool(self, port: int) -> str:
+        """Start a pool of Python workers; its address."""
+        command = [sys.executable, "-m", "private_topk.runners.worker_pool", "--port", str(port)]
+        self._start("worker-pool", command)
+        self._await(lambda: reachable(f"localhost:{port}"))
+        return f"localhost:{port}"
+
+    def overview(self) -> dict:
+        """What the job manager says of task managers, slots and jobs; nothing while it is not up."""
+        try:
+            with urlopen(f"http://{self.address}/overview", timeout=5) as answer:
+                return json.load(answer)
+        except (URLError, OSError, ValueError):
+            return {}
+
+    def stop(self) -> None:
+        """End every process of the cluster that still runs."""
+        for process in reversed(list(self.processes.values())):
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _run(self, name: str, script: str) -> None:
+        settings = [word for key, value in self._settings.items() for word in ("-D", f"{key}={value}")]
+        self._start(name, [str(self._home / "bin" / script), "start-foreground", *settings])
+
+    def _start(self, name: str, command: Sequence[str]) -> None:
+        if name in self.processes:
+            self.processes[name].wait(_PATIENCE)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        places = {"FLINK_LOG_DIR": str(self.folder), "FLINK_PID_DIR": str(self.folder)}
+        with open(self.folder / f"{name}.out", "wb") as output:
+            self.processes[name] = subprocess.Popen(
+                command, stdout=output, stderr=output, env={**os.environ, **places}, start_new_session=True
+            )
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while not condition():
+            for name, process in self.processes.items():
+                if process.poll() is not None:
+                    raise RuntimeError(f"{name} ended at once: see {self.folder / name}.out")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the cluster is not up after {_PATIENCE:.0f} s: see {self.folder}")
+            time.sleep(0.2)
+
+
+def up(folder: Path, port: int, task_managers: int) -> None:
+    """Start a cluster and a worker pool that outlive this process, and say how to use them."""
+    state = folder / "processes.json"
+    if state.exists():
+        sys.exit(f"a cluster is up already, or was not brought down: {state}")
+    if reachable(f"localhost:{port}", 1):
+        sys.exit(f"port {port} is taken: give another --port")
+    cluster = Cluster(folder, port)
+    try:
+        cluster.start(task_managers)
+        pool = cluster.start_worker_pool(port + 2)
+    except RuntimeError as error:
+        cluster.stop()
+        sys.exit(str(error))
+    state.write_text(json.dumps({name: [p.pid, _started(p.pid)] for name, p in cluster.processes.items()}))
+    use = f"--flink_master {cluster.address} --environment_type EXTERNAL --environment_config {pool}"
+    print(f"Flink is up, logs in {folder}. Run on it with\n  private-topk run ... --runner flink {use}")
+
+
+def down(folder: Path) -> None:
+    """End the processes that `up` started in this folder."""
+    state = folder / "processes.json"
+    if not state.exists():
+        sys.exit(f"no cluster is up in {folder}")
+    ours = [pid for pid, started in json.loads(state.read_text()).values() if started and _started(pid) == started]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in filter(_started, ours):
+            os.kill(pid, number)
+        deadline = time.monotonic() + 15
+        while any(map(_started, ours)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    state.unlink()
+
+
+def _started(pid: int) -> str:
+    """When a running process started, empty if there is none: tells it from a later one with the same id."""
+    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    state, _, started = subprocess.run(command, capture_output=True, text=True).stdout.strip().partition(" ")
+    return "" if state.startswith("Z") else started.strip()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m private_topk.runners.flink_cluster", description=__doc__)
+    parser.add_argument("action", choices=("up", "down"))
+    parser.add_argument("--folder", type=Path, default=Path("out/flink"))
+    parser.add_argument("--port", type=int, default=8081)
+    parser.add_argument("--task-managers", type=int, default=2)
+    arguments = parser.parse_args(argv)
+    if arguments.action == "up":
+        up(arguments.folder, arguments.port, arguments.task_managers)
+    else:
+        down(arguments.folder)
+
+
+if __name__ == "__main__":
+    main()

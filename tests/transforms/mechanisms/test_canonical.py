@@ -1,0 +1,222 @@
+"""Canonical: its law, its frequencies, its privacy, the traps of its kind."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections import Counter
+from fractions import Fraction
+from functools import cache, partial
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from flint import arb
+
+from private_topk.transforms.mechanisms import RandomBits, exact, race
+from private_topk.transforms.mechanisms.canonical import Canonical
+from private_topk.transforms.mechanisms.canonical_classes import Classes
+from private_topk.transforms.mechanisms.noise import LIPSCHITZ_NOISES
+from tests.transforms.mechanisms.contract import Contract
+from tests.transforms.mechanisms.evidence import (
+    SMALL_COUNTS,
+    assert_follows,
+    frequencies,
+    max_log_ratio,
+    neighbours,
+    total,
+)
+from tests.transforms.mechanisms.set_laws import ROUNDING, canonical_loss, joint_loss, law
+
+SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[3].parent / "shared"))
+HALF = Fraction(1, 2)
+GAMMAS = [Fraction(0), HALF, Fraction(2, 3), Fraction(1)]
+
+
+def law_of(mechanism: Canonical, counts: tuple[int, ...], k: int) -> dict[tuple[int, ...], arb]:
+    rate = Fraction(mechanism.epsilon) / (2 if mechanism.neighbours == "swap" else 1)
+    return law(canonical_loss(mechanism.gamma), rate, mechanism.noise, counts, k)
+
+
+class TestCanonical(Contract):
+    mechanisms: ClassVar = [
+        Canonical(1.0),
+        Canonical(0.5, 1, "exponential", "swap"),
+        Canonical(2, 0, "laplace"),
+        Canonical(1.0, 2 / 3, "logistic"),
+        Canonical(1.0, noise="half-logistic"),
+    ]
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
+def test_probabilities_sum_to_one(noise: str, gamma: Fraction) -> None:
+    for counts in SMALL_COUNTS:
+        for k in range(1, len(counts) + 1):
+            assert abs(float(total(law_of(Canonical(1.0, gamma, noise), counts, k)).mid()) - 1) < ROUNDING
+
+
+def test_exponential_noise_is_permute_and_flip() -> None:
+    """Propose in random order, accept with exp(-excess loss), by listing all orders and flips."""
+    counts, k = (4, 3, 1), 2
+    losses = {y: joint_loss(counts, y) / 2 for y in itertools.combinations(range(3), k)}
+    heads = {y: (-arb(loss.numerator) / loss.denominator).exp() for y, loss in losses.items()}
+    chances = Counter()
+    for order in itertools.permutations(losses):
+        rejected = arb(1)
+        for y in order:
+            chances[y] += rejected * heads[y] / math.factorial(len(losses))
+            rejected *= 1 - heads[y]
+    by_noise = law(joint_loss, HALF, "exponential", counts, k)
+    assert all(by_noise[y].overlaps(chances[y]) for y in losses)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "counts", "k"),
+    [
+        *((Canonical(1.0, noise=noise), (5, 3, 3, 1, 0), 2) for noise in LIPSCHITZ_NOISES),
+        *((Canonical(1.0, gamma), (3, 0, 2, 4, 3), 3) for gamma in GAMMAS),
+        (Canonical(1.5, 1, "exponential", "swap"), (3, 0, 2, 4, 3), 3),
+        (Canonical(0.7, 1 / 3, "laplace", "swap"), (6, 2, 2, 3), 1),
+        (Canonical(1.0), (2, 2, 2, 2), 3),
+    ],
+    ids=repr,
+)
+def test_frequencies(mechanism: Canonical, counts: tuple[int, ...], k: int) -> None:
+    assert_follows(frequencies(mechanism, counts, k, 2500, b"canonical"), law_of(mechanism, counts, k), 0.1)
+
+
+def test_frequencies_of_classes_on_a_larger_domain() -> None:
+    """All (h, t) of 14 ranks, so that rectangles are cut many times and sets drawn inside them."""
+    counts = tuple(np.random.RandomState(5).permutation([40, 31, 30, 30, 26, 21, 20, 20, 20, 17, 15, 9, 4, 4]).tolist())
+    mechanism = Canonical(0.25, noise="gumbel")
+    order = sorted(range(14), key=lambda i: (-counts[i], i))
+
+    def described(y: tuple[int, ...]) -> tuple[int, int]:
+        ranks = {order.index(i) for i in y}
+        return min(set(range(14)) - ranks), max(ranks)
+
+    by_class = Counter()
+    for y, p in law_of(mechanism, counts, 6).items():
+        by_class[described(y)] += p
+    seen = Counter()
+    for y, n in frequencies(mechanism, counts, 6, 4000, b"classes").items():
+        seen[described(y)] += n
+    assert_follows(seen, by_class, 0.12)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_privacy(gamma: Fraction, noise: str, relation: str) -> None:
+    """No log-probability moves by more than epsilon = 3; some move by more than half, so a lost factor 2 would show."""
+    mechanism = Canonical(3.0, gamma, noise, relation)
+    grid = SMALL_COUNTS if relation == "add-remove" else SMALL_COUNTS[:-1]
+    known = cache(partial(law_of, mechanism))
+    worst = 0.0
+    for counts in grid:
+        for k in {1, min(2, len(counts))}:
+            for other in neighbours(counts, relation):
+                worst = max(worst, max_log_ratio(known(counts, k), known(other, k)))
+    assert 1.5 < worst <= 3 + 1e-9
+
+
+def test_class_sizes_are_the_papers() -> None:
+    """Theorem A.1: binom(t - h - 2, k - 1 - h) sets in class (h, t), 1 + k (d - k) classes, all sets together."""
+    for d, k in [(5, 1), (6, 3), (7, 6), (9, 4)]:
+        counts = 10 * np.arange(d, 0, -1)
+        classes = Classes(counts, k, HALF)
+        seen = Counter()
+        for y in itertools.combinations(range(1, d + 1), k):
+            seen[min(set(range(1, d + 2)) - set(y)) - 1, y[-1]] += 1
+        parts, open_parts = [], [classes.everything()]
+        while open_parts:
+            part = open_parts.pop()
+            halves = part.split()
+            (parts.append(part) if halves is None else open_parts.extend(halves))
+        assert len(parts) == k * (d - k)
+        for part in parts:
+            h, t = part.h, part.t
+            assert part.size() == seen[h, t] == math.comb(t - h - 2, k - 1 - h)
+            assert part.least_loss == (10 * (k - 1 - h)) + 10 * (t - k)
+
+
+def test_gamma_one_counts_sets_by_their_last_rank_only() -> None:
+    whole = Classes(np.array([9, 8, 8, 5, 5, 5, 1]), 3, Fraction(1)).everything()
+    assert len(whole.classes.heads) == 2 and whole.size() == math.comb(7, 3) - 1
+
+
+def test_sets_come_in_the_order_of_the_items_not_of_their_ranks() -> None:
+    counts = np.array([10, 1000, 0, 5000, 200, 0])
+    assert Canonical(5.0)(counts, 4, RandomBits.keyed(b"order")).tolist() == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
+def test_astronomical_numbers_of_sets(noise: str) -> None:
+    """ln binom(d, k) is 5,000: sums over sets, or U ** (1/m), would leave the floats' range."""
+    counts = np.random.RandomState(3).permutation(10**6 // np.arange(1, 100_001))
+    top = set(np.argsort(-counts, kind="stable")[:1000].tolist())
+    for gamma in (0, HALF, 1):
+        answer = Canonical(1.0, gamma, noise)(counts, 1000, RandomBits.keyed(b"large"))
+        assert len(set(answer.tolist())) == 1000
+        assert len(top & set(answer.tolist())) < 1000 or gamma == 1
+
+
+def test_answers_do_not_depend_on_the_precision_decisions_start_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = np.random.RandomState(2).randint(0, 300, 500)
+    mechanisms = [Canonical(0.3, noise=noise) for noise in LIPSCHITZ_NOISES]
+    answers = [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
+    for bits in (30, 250):
+        monkeypatch.setattr(race, "_PRECISION", bits)
+        monkeypatch.setattr(exact, "_START_PRECISION", bits)
+        assert answers == [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
+
+
+def test_gamma_is_read_as_it_prints() -> None:
+    assert Canonical(1.0, 0.1).gamma == Fraction(1, 10) and Canonical(1, "2/3").gamma == Fraction(2, 3)
+    assert Canonical(1.0, 0.5) == Canonical(1.0) and Canonical(1.0).parameters()["gamma"] == "1/2"
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.5, float("nan"), True, "half", None])
+def test_bad_gamma(gamma: object) -> None:
+    with pytest.raises(ValueError, match="gamma must be a number from 0 to 1, got"):
+        Canonical(1.0, gamma)
+
+
+def test_bad_noise_and_neighbours() -> None:
+    with pytest.raises(ValueError, match="noise must be one of gumbel, .*half-logistic, got 'gaussian'"):
+        Canonical(1.0, noise="gaussian")
+    with pytest.raises(ValueError, match="neighbours must be one of add-remove, swap"):
+        Canonical(1.0, neighbours="both")
+
+
+def test_only_gumbel_noise_has_the_exponential_mechanisms_zcdp() -> None:
+    assert Canonical(2.0).zcdp(5) == Canonical(2.0, neighbours="swap").zcdp(5) == 0.5
+    assert Canonical(2.0, noise="laplace").zcdp(5) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("data", "gamma", "errors"),
+    [
+        ("games", HALF, (332, 18696, 213)),
+        ("games", 1, (4449, 44198, 213)),
+        ("patent", HALF, (0, 0, 0)),
+        ("gowalla", HALF, (534, 31108, 338)),
+        ("gowalla", 1, (2117, 61603, 338)),
+        ("hepth", 1, (203, 16286, 182)),
+        ("searchlogs", HALF, (0, 0, 0)),
+    ],
+)
+def test_median_errors_known_from_other_code(data: str, gamma: Fraction, errors: tuple[int, ...]) -> None:
+    path = SHARED / "data" / f"{data}.npy"
+    if not path.exists():
+        pytest.skip(f"the data folder is absent: {path.name} was looked for")
+    counts, bits = np.load(path), RandomBits.keyed(b"errors")
+    top = np.sort(counts)[: -100 - 1 : -1]
+    seen = []
+    for _ in range(40):
+        gaps = top - np.sort(counts[Canonical(1.0, gamma)(counts, 100, bits)])[::-1]
+        seen.append((gaps.max(), gaps.sum(), gaps[-1]))
+    assert np.median(seen, axis=0) == pytest.approx(errors, rel=0.1)

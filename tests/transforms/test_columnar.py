@@ -1,0 +1,186 @@
+"""The columnar kernels against plain Python, on seeded random columns and crafted collisions."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from private_topk.transforms.columnar import (
+    as_labels,
+    count_pairs,
+    from_ipc,
+    hash_labels,
+    keep_at_most,
+    make_block,
+    mix,
+    partition,
+    sorted_pairs,
+    to_ipc,
+)
+
+MASK = (1 << 64) - 1
+TEXTS = ["", "a", "b", "1234567", "12345678", "123456789", "x" * 16, "x" * 17, "y" * 1000, "é", "日本語", "🎵" * 5, "\0"]
+
+
+def plain_mix(value: int) -> int:
+    state = (value + 0x9E3779B97F4A7C15) & MASK
+    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    state = (state ^ state >> 27) * 0x94D049BB133111EB & MASK
+    return state ^ state >> 31
+
+
+def plain_hash(label: str, seed: int) -> int:
+    data = label.encode()
+    state = plain_mix(len(data) ^ seed)
+    for at in range(0, len(data), 8):
+        state = plain_mix(state ^ int.from_bytes(data[at : at + 8], "little"))
+    return state
+
+
+def random_texts(seed: int, n: int) -> list[str]:
+    draw = random.Random(seed)
+    return ["".join(draw.choices("ab\0é日🎵", k=draw.randrange(30))) for _ in range(n)]
+
+
+class TestHashLabels:
+    @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+    def test_equals_the_definition(self, kind: pa.DataType) -> None:
+        texts = TEXTS + random_texts(1, 300)
+        assert hash_labels(pa.array(texts, kind), 77).tolist() == [plain_hash(text, 77) for text in texts]
+
+    def test_one_value_for_a_label_wherever_it_stands(self) -> None:
+        """Slices share their buffers with the whole column: an offset must not leak in."""
+        column = pa.array(random_texts(2, 200))
+        whole = hash_labels(column, 5)
+        for start, length in [(0, 0), (0, 1), (3, 50), (199, 1), (150, 50), (200, 0)]:
+            assert hash_labels(column.slice(start, length), 5).tolist() == whole[start : start + length].tolist()
+
+    def test_every_length_and_the_zero_bytes_count(self) -> None:
+        texts = ["\0" * n for n in range(40)] + ["a" * n for n in range(1, 40)]
+        assert len(set(hash_labels(pa.array(texts), 0).tolist())) == len(texts)
+
+    def test_the_seed_matters(self) -> None:
+        column = pa.array(random_texts(3, 50))
+        assert not np.any(hash_labels(column, 1) == hash_labels(column, 2))
+
+    def test_mix_is_the_published_finaliser(self) -> None:
+        words = [0, 1, 2**63, MASK, 12345678901234567890]
+        assert mix(np.array(words, np.uint64)).tolist() == [plain_mix(word) for word in words]
+
+
+class TestMakeBlock:
+    def test_five_and_its_text_are_one_user(self) -> None:
+        for values in (pa.array([5], pa.int8()), pa.array([5], pa.uint64()), pa.array(["5"])):
+            assert as_labels(values).to_pylist() == ["5"]
+        assert as_labels(pa.array([5, 5]).dictionary_encode()).to_pylist() == ["5", "5"]
+        assert as_labels(pa.array([2**64 - 1, -0], pa.uint64())).to_pylist() == ["18446744073709551615", "0"]
+
+    @pytest.mark.parametrize("values", [[1.5], [b"x"], [True], [[1]]])
+    def test_other_types_are_refused(self, values: list) -> None:
+        with pytest.raises(TypeError, match="strings or integers, got"):
+            as_labels(pa.array(values))
+
+    def test_rows_with_a_null_are_left_out_and_counted(self) -> None:
+        block, missing = make_block(pa.array(["a", None, "c", ""]), pa.array([1, 2, None, 4]), pa.array([1, 2, 3, None]))
+        assert block.to_pylist() == [{"user": "a", "item": "1", "time": 1}] and missing == 3
+        assert make_block(pa.nulls(2), pa.array(["x", "y"]))[1] == 2
+
+
+class TestPartition:
+    @pytest.mark.parametrize("size", [1, 2, 7, 1 << 16, 1 << 17])
+    def test_is_a_stable_grouping(self, size: int) -> None:
+        for n in (0, 1, 50, 1000):
+            keys = np.random.default_rng(n).integers(0, size, n)
+            plain: dict[int, list[int]] = {}
+            for row, key in enumerate(keys.tolist()):
+                plain.setdefault(key, []).append(row)
+            assert {key: rows.tolist() for key, rows in partition(keys, size)} == plain
+
+
+class TestSortedPairs:
+    def check(self, users: list[int], codes: list[int]) -> None:
+        ranks, found, words = sorted_pairs(np.array(users, np.uint64), np.array(codes, np.int64))
+        pairs = sorted(set(zip(users, codes, strict=True)))
+        assert [(words[r].item(), c) for r, c in zip(ranks, found.tolist(), strict=True)] == pairs
+        assert words.tolist() == sorted(set(users))
+
+    @pytest.mark.parametrize("seed", range(30))
+    def test_random(self, seed: int) -> None:
+        draw = random.Random(seed)
+        n, some = draw.choice([0, 1, 2, 3, 100, 1000]), draw.choice([1, 5, 10**6])
+        users = [plain_mix(draw.randrange(some)) for _ in range(n)]
+        self.check(users, [draw.randrange(draw.choice([1, 3, 10**9])) for _ in range(n)])
+
+    def test_users_that_differ_in_their_last_bits_only(self) -> None:
+        """The packed sort looks at the top bits; these words collide there, out of order, and force the full sort."""
+        for n in (2, 3, 5, 64, 300):
+            low = [(n - i) % 7 for i in range(n)]
+            self.check([(0xABCD << 48) + bits for bits in low], [i % 3 for i in range(n)])
+        self.check([MASK, MASK - 1, 0, 1, MASK, 1], [0, 0, 1, 1, 0, 1])
+
+    def test_codes_too_wide_to_share_a_word_with_the_user(self) -> None:
+        draw = random.Random(8)
+        users = [plain_mix(draw.randrange(300)) for _ in range(900)]
+        self.check(users, [draw.choice([2**62, 2**62 - 1, 5, 0]) for _ in users])
+
+
+class TestKeepAtMost:
+    def kept(self, rows: list[tuple[int, int]], limit: int, items: int = 40) -> dict[int, set[int]]:
+        """What is kept of every user: recovered by keeping the pairs of one user at a time and of all together."""
+        users, codes = (np.array(column) for column in zip(*rows, strict=True))
+        words = mix(np.arange(items, dtype=np.uint64))
+        pairs = sorted_pairs(mix(users.astype(np.uint64)), codes.astype(np.int64))
+        together = Counter(keep_at_most(*pairs, words, limit).tolist())
+        alone: dict[int, set[int]] = {}
+        for user in set(users.tolist()):
+            mine = users == user
+            one = sorted_pairs(mix(users[mine].astype(np.uint64)), codes[mine].astype(np.int64))
+            alone[user] = set(keep_at_most(*one, words, limit).tolist())
+        assert together == Counter(code for codes in alone.values() for code in codes), "others' rows made a difference"
+        return alone
+
+    def test_limit_order_and_independence(self) -> None:
+        draw = random.Random(4)
+        rows = [(draw.randrange(60), min(draw.randrange(40), draw.randrange(40))) for _ in range(2000)]
+        held: dict[int, set[int]] = {}
+        for user, code in rows:
+            held.setdefault(user, set()).add(code)
+        for limit in (1, 3, 10, 39, 40):
+            kept = self.kept(rows, limit)
+            assert kept == self.kept(rows[::-1] + rows[:500], limit), "order or repetition made a difference"
+            for user, codes in held.items():
+                assert kept[user] <= codes and len(kept[user]) == min(limit, len(codes))
+
+    def test_the_choice_differs_between_users(self) -> None:
+        """A hash of the item alone would drop the same items for everybody."""
+        kept = self.kept([(user, code) for user in range(200) for code in range(40)], 1)
+        assert len({code for codes in kept.values() for code in codes}) == 40
+
+    def test_ties_of_the_hash_go_to_the_lower_code(self) -> None:
+        words = np.zeros(5, np.uint64)
+        pairs = sorted_pairs(np.zeros(5, np.uint64), np.arange(5)[::-1])
+        assert sorted(keep_at_most(*pairs, words, 2).tolist()) == [0, 1]
+
+    def test_nothing_in_nothing_out(self) -> None:
+        pairs = sorted_pairs(np.empty(0, np.uint64), np.empty(0, np.int64))
+        assert len(keep_at_most(*pairs, np.empty(0, np.uint64), 1)) == 0
+
+
+@pytest.mark.parametrize(("n", "size"), [(0, 1), (0, 100), (1, 10**6), (500, 7), (500, 100_000)])
+def test_count_pairs(n: int, size: int) -> None:
+    codes = np.random.default_rng(n).integers(0, size, n)
+    present, counts = count_pairs(codes, size)
+    assert list(zip(present.tolist(), counts.tolist(), strict=True)) == sorted(Counter(codes.tolist()).items())
+
+
+def test_ipc_round_trip() -> None:
+    columns = {"user": np.array([1, MASK], np.uint64), "item": pa.array(["é", "🎵"]), "code": np.array([7, 9], np.uint8)}
+    stream = to_ipc(**columns)
+    table = from_ipc([stream, to_ipc(**{name: values[:0] for name, values in columns.items()}), stream])
+    assert table.to_pydict() == {"user": [1, MASK] * 2, "item": ["é", "🎵"] * 2, "code": [7, 9] * 2}
+    assert table.schema.types == [pa.uint64(), pa.string(), pa.uint8()]
+    assert to_ipc(**columns) == stream

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from private_topk.transforms.keys import Release, ReleaseKey, release_seed
+
+SECRET = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> ReleaseKey:
+    monkeypatch.setenv("PRIVATE_TOPK_TEST_KEY", SECRET)
+    return ReleaseKey.parse("env:PRIVATE_TOPK_TEST_KEY")
+
+
+def test_file_and_environment_give_the_same_key(key: ReleaseKey, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(SECRET + "\n")
+    other = ReleaseKey.parse(f"file:{tmp_path / 'key'}")
+    assert other.secret() == key.secret() == SECRET.encode() and other.key_id() == key.key_id()
+
+
+def test_purposes_are_apart(key: ReleaseKey) -> None:
+    derived = {key.derive(purpose) for purpose in ("user hash", "item hash", "release", "key id")}
+    assert len(derived) == 4 and all(len(value) == 32 and SECRET.encode() not in value for value in derived)
+
+
+def test_the_key_never_shows(key: ReleaseKey) -> None:
+    release = Release(key, "weekly 2026-01")
+    for shown in (repr(key), repr(release), key.key_id(), str(release), pickle.dumps(release).decode("latin-1")):
+        assert SECRET not in shown
+    fresh = ReleaseKey.fresh()
+    assert fresh.secret().hex() not in repr(fresh) and repr(fresh.secret()) not in repr(fresh)
+
+
+def test_a_fresh_release_is_a_new_one() -> None:
+    first, second = Release.fresh(), Release.fresh()
+    assert first.id != second.id and first.key.secret() != second.key.secret()
+    assert pickle.loads(pickle.dumps(first)).key.secret() == first.key.secret()
+
+
+@pytest.mark.parametrize(
+    "text", [SECRET, "", "file:", "env:", "http://x", "gcp-secret:projects/p/secrets/s", "gcp-secret:x"]
+)
+def test_what_is_no_reference_is_refused_without_being_repeated(text: str) -> None:
+    with pytest.raises(ValueError, match="release key must") as caught:
+        ReleaseKey.parse(text)
+    assert not text or text.partition(":")[2] in ("", *str(caught.value).split()) or text not in str(caught.value)
+
+
+def test_unreadable_missing_and_short_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        ReleaseKey.parse(f"file:{tmp_path / 'none'}").secret()
+    monkeypatch.delenv("PRIVATE_TOPK_NO_KEY", raising=False)
+    with pytest.raises(ValueError, match="PRIVATE_TOPK_NO_KEY is not set: export"):
+        ReleaseKey.parse("env:PRIVATE_TOPK_NO_KEY").secret()
+    monkeypatch.setenv("PRIVATE_TOPK_SHORT", "hunter2")
+    with pytest.raises(ValueError, match="at least 16 bytes, got 7") as caught:
+        ReleaseKey.parse("env:PRIVATE_TOPK_SHORT").secret()
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 501, "\x1b[31m"])
+def test_bad_release_ids(key: ReleaseKey, name: str) -> None:
+    with pytest.raises(ValueError, match="1 to 500 printable"):
+        Release(key, name)
+
+
+def test_everything_the_answer_depends_on_changes_the_seed(key: ReleaseKey) -> None:
+    base = {"release": Release(key, "a"), "window": "w", "parameters": {"k": 1, "epsilon": 1.0}, "data": b"\1" * 32}
+    changes = [
+        {},
+        {"release": Release(ReleaseKey.fresh(), "a")},
+        {"release": Release(key, "b")},
+        {"window": "v"},
+        {"parameters": {"k": 2, "epsilon": 1.0}},
+        {"parameters": {"k": 1, "epsilon": 1.5}},
+        {"parameters": {"k": 1}},
+        {"data": b"\2" * 32},
+    ]
+    seeds = [release_seed(**{**base, **change}) for change in changes]
+    assert len(set(seeds)) == len(changes)
+    assert seeds[0] == release_seed(**{**base, "parameters": {"epsilon": 1.0, "k": 1}}), "the order of names is nothing"

@@ -72,8 +72,8 @@ def test_state_and_timer_give_the_counts_of_every_window(domain: PublicDomain | 
     rows = [TimestampedValue((number % 2, part), 10 * (number % 3)) for number, part in enumerate(parts)]
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         typed = pipeline | beam.Create(rows) | beam.Map(lambda row: row).with_output_types(tuple[int, bytes])
-        counts = typed | beam.WindowInto(FixedWindows(10)) | beam.ParDo(CountOnTheFlyDoFn(counter, least))
-        _ = counts.with_output_types(tuple[int, bytes]) | beam.ParDo(found)
+        count = beam.ParDo(CountOnTheFlyDoFn(counter, least)).with_output_types(tuple[int, bytes])
+        _ = typed | beam.WindowInto(FixedWindows(10)) | count | beam.ParDo(found)
     for window in range(3):
         expected = [part for shard in range(2) for part in counter.counts(
             [part for number, part in enumerate(parts) if number % 3 == window and number % 2 == shard])]  # fmt: skip

@@ -1,0 +1,142 @@
+"""Messages to blocks. Every message is read by itself: one that is broken is left out, and harms no other's row."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+import polars as pl
+import pyarrow as pa
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.files import open_file
+from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.transforms.blocks import left_out
+
+__all__ = ["AvroPayload", "Decoder", "JsonPayload", "make_payload"]
+
+_CONFLUENT = 5
+
+
+@dataclass(frozen=True)
+class JsonPayload:
+    """One JSON object a message, in UTF-8."""
+
+    def table(self, messages: Sequence[bytes], columns: Columns) -> tuple[dict[str, pa.Array], int]:
+        """The columns of the messages that can be read, and how many cannot."""
+        lines = b"\n".join(messages)
+        if lines.count(b"\n") == len(messages) - 1:
+            try:
+                return _parsed(lines, len(messages), columns), 0
+            except (pl.exceptions.PolarsError, ValueError):
+                pass
+        whole = [line for line in map(_one_line, messages) if _is_readable(line, columns)]
+        return _parsed(b"\n".join(whole), len(whole), columns), len(messages) - len(whole)
+
+
+@dataclass(frozen=True)
+class AvroPayload:
+    """One Avro record a message, without a header or with Confluent's of five bytes.
+
+    Args:
+        schema: of every message, as JSON text.
+    """
+
+    schema: str
+
+    def table(self, messages: Sequence[bytes], columns: Columns) -> tuple[dict[str, pa.Array], int]:
+        """The columns of the messages that can be read, and how many cannot."""
+        schema = fastavro.parse_schema(json.loads(self.schema))
+        records = [record for record in (_record(message, schema) for message in messages) if record is not None]
+        table = {name: _column([record.get(name) for record in records]) for name in columns.names()}
+        return table, len(messages) - len(records)
+
+
+Payload = JsonPayload | AvroPayload
+
+
+def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
+    """The payload that the arguments describe. Raises InputError for a schema that is missing or lacks a column."""
+    if kind == "json":
+        if schema is not None:
+            raise InputError("--payload-schema goes with --payload avro: leave it out")
+        return JsonPayload()
+    if schema is None:
+        raise InputError("--payload avro needs --payload-schema FILE: messages do not hold their schema")
+    with open_file(schema) as source:
+        text = source.read().decode("utf-8", "replace")
+    try:
+        parsed = fastavro.parse_schema(json.loads(text))
+        fields = {field["name"] for field in parsed["fields"]}
+    except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException):
+        raise InputError(f"--payload-schema {schema} is not an Avro schema of a record") from None
+    for name in columns.names():
+        if name not in fields:
+            known = ", ".join(sorted(fields))
+            raise InputError(f"--payload-schema {schema} has no field {name!r}: its fields are {known}")
+    return AvroPayload(text)
+
+
+class Decoder:
+    """Messages to one block, counting what is left out."""
+
+    def __init__(self, payload: Payload, columns: Columns) -> None:
+        self._payload, self._columns = payload, columns
+        self._null, self._unreadable = left_out("null"), left_out("unreadable")
+
+    def block(self, messages: Sequence[bytes]) -> pa.RecordBatch:
+        table, broken = self._payload.table([message or b"" for message in messages], self._columns)
+        block, missing = block_of(table, self._columns)
+        for counter, count in ((self._null, missing), (self._unreadable, broken)):
+            if count:
+                counter.inc(count)
+        return block
+
+
+def _parsed(lines: bytes, count: int, columns: Columns) -> dict[str, pa.Array]:
+    schema = dict.fromkeys(columns.names(), pl.String)
+    frame = pl.read_ndjson(lines, schema=schema) if count else pl.DataFrame(schema=schema)
+    if len(frame) != count:
+        raise ValueError("a message is no JSON object of one line")
+    return {name: frame[name].to_arrow(compat_level=pl.CompatLevel.oldest()) for name in columns.names()}
+
+
+def _one_line(message: bytes) -> bytes:
+    if b"\n" not in message:
+        return message
+    try:
+        return json.dumps(json.loads(message)).encode()
+    except (ValueError, RecursionError):
+        return b""
+
+
+def _is_readable(line: bytes, columns: Columns) -> bool:
+    try:
+        _parsed(line, 1, columns)
+    except (pl.exceptions.PolarsError, ValueError):
+        return False
+    return True
+
+
+def _record(message: bytes, schema: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a parsed Avro schema
+    """The record of a message, if it is exactly one."""
+    for start in (0, _CONFLUENT) if message[:1] == b"\0" else (0,):
+        stream = io.BytesIO(message[start:])
+        try:
+            record = fastavro.schemaless_reader(stream, schema, None)
+        except Exception:  # whatever a decoder makes of bytes that are none of its own
+            continue
+        if stream.tell() == len(message) - start:
+            return record
+    return None
+
+
+def _column(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # a union of text and numbers
+        return pa.array([None if value is None else str(value) for value in values])

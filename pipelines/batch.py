@@ -7,16 +7,18 @@
 from __future__ import annotations
 
 import io
-import sys
-from collections.abc import Sequence
-from contextlib import redirect_stderr
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from private_topk.pipelines.budget.charging import charged
 from private_topk.pipelines.errors import InputError, input_error_in
 from private_topk.pipelines.options import Parser, add_run_arguments
 from private_topk.pipelines.progress import PROGRESS
+from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report, make_report
 from private_topk.pipelines.sinks import WriteRankings
 from private_topk.pipelines.sinks.manifest import describe_release
@@ -25,7 +27,7 @@ from private_topk.runners import Launch, prepare
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.top_k import RankBlocks
 
-__all__ = ["build", "launch", "main", "run"]
+__all__ = ["build", "launch", "main", "reach_files", "run"]
 
 
 def build(pipeline: beam.Pipeline, report: Report, runner: str) -> None:
@@ -41,6 +43,8 @@ def build(pipeline: beam.Pipeline, report: Report, runner: str) -> None:
 
 def run(report: Report, launch: Launch) -> None:
     """Run a report to its end. Raises InputError where its input turns out to be bad; nothing is written then."""
+    if launch.remote:
+        check_remote(report)
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     build(pipeline, report, launch.name)
     try:
@@ -54,12 +58,24 @@ def run(report: Report, launch: Launch) -> None:
         raise
 
 
+def reach_files(beam_arguments: Sequence[str]) -> None:
+    """Let Beam's options of file systems, such as credentials and endpoints, hold from the first look at a file on."""
+    with _options_explained():
+        FileSystems.set_options(PipelineOptions(list(beam_arguments)))
+
+
 def launch(runner: str, beam_arguments: Sequence[str]) -> Launch:
     """The runner, checked and ready. Raises InputError with what it lacks."""
+    with _options_explained():
+        return prepare(runner, beam_arguments)
+
+
+@contextmanager
+def _options_explained() -> Iterator[None]:
     said = io.StringIO()
     try:
         with redirect_stderr(said):  # Beam's own parser prints all of its options before what is wrong
-            return prepare(runner, beam_arguments)
+            yield
     except ValueError as error:
         raise InputError(str(error)) from None
     except SystemExit:
@@ -72,10 +88,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m private_topk.pipelines.batch", description=__doc__, allow_abbrev=False)
     add_run_arguments(parser)
     arguments, beam_arguments = parser.parse_known_args(argv)
+    reach_files(beam_arguments)
     run(make_report(arguments), launch(arguments.runner, beam_arguments))
 
 
 if __name__ == "__main__":
-    from private_topk.pipelines.cli import guarded
+    from private_topk.pipelines.cli import guarded, leave
 
-    sys.exit(guarded(main))
+    leave(guarded(main))

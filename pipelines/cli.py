@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from private_topk.pipelines.budget.commands import add_budget_command, add_plan_command
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import Parser, add_mechanism_arguments, add_run_arguments
+from private_topk.pipelines.scheduled.commands import add_report_command
 from private_topk.pipelines.stream_options import add_stream_arguments
 
-__all__ = ["guarded", "main"]
+__all__ = ["console", "guarded", "leave", "main"]
 
 _DESCRIPTION = """Publish differentially private top-k rankings: the k most bought, played or searched items, such that
 no single user's data shows."""
@@ -34,6 +37,25 @@ _STREAM_EXAMPLE = """example:
 
 Every window is published once, when it has closed; the command ends when the horizon is over.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed (windows published by then stay)."""
+
+
+def console() -> NoReturn:
+    """The installed command."""
+    leave(main())
+
+
+def leave(status: int) -> NoReturn:
+    """End the process with a status, without taking the interpreter down piece by piece.
+
+    Arrow's threads may just be letting go of a file of ours; while Python takes itself down, that aborts the process.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:  # as in `private-topk mechanisms | head`
+            pass
+    os._exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     _add(commands, "mechanisms", _mechanisms, "compare the mechanisms: guarantee, domain, answer, cost, source")
     add_plan_command(commands, _add)
     add_budget_command(commands, _add)
+    add_report_command(commands, _add)
     sample = _add(commands, "sample", _sample, "write sample data: the plays of a music service")
     sample.add_argument("--folder", default="sample", help="where to write plays.avro and catalogue.txt")
     return parser
@@ -112,9 +135,11 @@ def _run(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
     from private_topk.pipelines import batch
     from private_topk.pipelines.show import show_output
 
+    batch.reach_files(beam_arguments)
     report = batch.make_report(arguments)
-    batch.run(report, batch.launch(arguments.runner, beam_arguments))
-    if not arguments.quiet:
+    launch = batch.launch(arguments.runner, beam_arguments)
+    batch.run(report, launch)
+    if not (arguments.quiet or launch.deferred):
         show_output(report.output)
 
 
@@ -122,7 +147,7 @@ def _stream(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
     from private_topk.pipelines import stream
 
     report = stream.start(arguments, beam_arguments)
-    print(f"the horizon is over: {len(report.question.period):,} windows published to {arguments.output}")
+    print(f"the horizon is over: {len(report.period):,} windows published to {arguments.output}")
 
 
 def _select(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
@@ -144,4 +169,4 @@ def _sample(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, cast
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
@@ -59,7 +59,7 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
             return
         try:
             with gzip.GzipFile(fileobj=stored) as content:
-                yield content
+                yield cast(IO[bytes], content)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise InputError(f"{path} is not a whole gzip file: write or copy it again") from None
 

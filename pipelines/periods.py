@@ -26,7 +26,8 @@ def make_period(arguments: argparse.Namespace, slack: timedelta = timedelta(0)) 
     try:
         return Period(_in_zone(start, zone), _in_zone(end, zone), _cut(arguments, zone), slack)
     except ValueError as error:
-        raise InputError(f"--from, --to, --window, --every, --time-zone: {error}") from None
+        more = "".join(f", --{name}" for name in ("every", "time-zone") if getattr(arguments, name.replace("-", "_")))
+        raise InputError(f"--from, --to, --window{more}: {error}") from None
 
 
 def _cut(arguments: argparse.Namespace, zone: str) -> timedelta | SlidingWindows | CalendarWindows | None:

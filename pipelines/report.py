@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from private_topk.pipelines.budget.charging import Account, read_account
+from private_topk.pipelines.budget.composition import windows_reached
 from private_topk.pipelines.budget.units import Privacy, share_out
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, exists, match
@@ -22,7 +23,7 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.release import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.windows import Period
+from private_topk.transforms.windows import MICROSECOND, Period, SlidingWindows
 
 __all__ = ["Question", "Report", "make_columns", "make_question", "make_report"]
 
@@ -75,7 +76,7 @@ def make_question(arguments: argparse.Namespace, period: Period | None) -> Quest
     """The question that the arguments ask of the windows of a period. Raises InputError."""
     account = read_account(arguments)
     held = account.budget(arguments.privacy_unit).total if account else None
-    privacy, arguments = share_out(arguments, len(period) if period else 1, held)
+    privacy, arguments = share_out(arguments, len(period) if period else 1, held, _overlap(period))
     mechanism = make_mechanism(arguments)
     release = _release(arguments)
     try:
@@ -84,6 +85,14 @@ def make_question(arguments: argparse.Namespace, period: Period | None) -> Quest
     except (TypeError, ValueError) as error:
         raise InputError(as_argument(str(error))) from None
     return Question(selection, period, release, privacy, account)
+
+
+def _overlap(period: Period | None) -> int:
+    """How many windows the rows of one window can be in."""
+    if period is None or not isinstance(period.cut, SlidingWindows):
+        return 1
+    size, every = (length // MICROSECOND for length in (period.cut.size, period.cut.every))
+    return windows_reached("user-window", len(period), size, every)
 
 
 def make_columns(arguments: argparse.Namespace, period: Period | None) -> Columns:

@@ -28,6 +28,9 @@ def select(arguments: argparse.Namespace) -> None:
     """Print rank, index and, where the file has them, item of one draw, separated by tabs."""
     require(arguments, "counts", "mechanism", "k", "epsilon")
     mechanism = make_mechanism(arguments)
+    if arguments.max_items_per_user is not None and mechanism.parameter("max_items_per_user") is None:
+        raise InputError(f"--max-items-per-user does not apply to {arguments.mechanism} here, where users are counted "
+                         "already: leave it out")  # fmt: skip
     counts = read_counts(arguments.counts)
     try:
         check_counts(counts.values)

@@ -26,6 +26,7 @@ from private_topk.pipelines.stream_options import add_stream_arguments
 from private_topk.runners import Launch
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.top_k import RankBlocks
+from private_topk.transforms.windows import Period
 
 __all__ = ["StreamReport", "build", "main", "make_stream", "run", "start"]
 
@@ -37,6 +38,7 @@ class StreamReport:
     source: beam.PTransform
     sink: beam.PTransform
     question: Question
+    period: Period
     shards: int
 
 
@@ -59,14 +61,14 @@ def make_stream(arguments: argparse.Namespace) -> StreamReport:
     facts = describe_release(question.selection, question.release, arguments.runner)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
     sink = make_sink(arguments, period, question.release, facts)
-    return StreamReport(make_source(arguments, columns, period), sink, question, arguments.shards)
+    return StreamReport(make_source(arguments, columns, period), sink, question, period, arguments.shards)
 
 
 def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
     """The whole pipeline of a report."""
     ask = report.question
-    blocks = pipeline | "Read" >> report.source | "Cut into windows" >> CutIntoWindows(ask.period)
-    rankings = blocks | "Rank" >> RankBlocks(ask.selection, ask.release, ask.period, report.shards)
+    blocks = pipeline | "Read" >> report.source | "Cut into windows" >> CutIntoWindows(report.period)
+    rankings = blocks | "Rank" >> RankBlocks(ask.selection, ask.release, report.period, report.shards)
     rankings | "Write" >> report.sink
 
 

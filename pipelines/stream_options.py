@@ -13,8 +13,8 @@ __all__ = ["add_stream_arguments"]
 def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     """All arguments of a streaming report. Whether required ones are there is checked later."""
     rows = parser.add_argument_group("input")
-    rows.add_argument("--input", metavar="PLACE", help="kafka://HOST:PORT[,HOST:PORT]/TOPIC, "
-                      "pubsub://projects/P/subscriptions/S, or a glob of files that arrive, as in 'incoming/*.avro'")  # fmt: skip
+    rows.add_argument("--input", metavar="PLACE", help="kafka://HOST:PORT[,HOST:PORT]/TOPIC, pubsub://projects/P/"
+                      "subscriptions/S, or a glob of files that arrive, as in 'incoming/*.avro'")  # fmt: skip
     rows.add_argument(
         "--payload", choices=("json", "avro"), default="json", help="what a message holds (default: json)"
     )
@@ -24,8 +24,8 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     _add_kafka(parser)
     add_question_arguments(parser)
     running = parser.add_argument_group("running")
-    running.add_argument("--output", metavar="PLACE", help="a folder, one file and manifest per window; or "
-                         "kafka://HOST:PORT/TOPIC, pubsub://projects/P/topics/T, bigquery://PROJECT:DATASET.TABLE")  # fmt: skip
+    running.add_argument("--output", metavar="PLACE", help="a folder, for one file and manifest per window; or kafka://"
+                         "HOST:PORT/TOPIC, pubsub://projects/P/topics/T, bigquery://PROJECT:DATASET.TABLE")  # fmt: skip
     running.add_argument("--output-format", choices=("avro", "jsonl", "csv", "parquet"), default="avro",
                          help="of the files in an output folder (default: avro)")  # fmt: skip
     running.add_argument("--overwrite", action="store_true", help="replace files of the same windows")
@@ -48,10 +48,10 @@ def _add_clock(parser: argparse.ArgumentParser) -> None:
 
 def _add_kafka(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Kafka")
-    group.add_argument("--kafka-reader", choices=("native", "beam"), default="native", help="native (default): by "
-                       "librdkafka, on every runner; beam: by Beam's cross-language transform, which needs Java")  # fmt: skip
+    group.add_argument("--kafka-reader", choices=("native", "beam"), default="native", help="native (default): "
+                       "librdkafka, on every runner; beam: Beam's cross-language transform, needs Java")  # fmt: skip
     group.add_argument("--kafka-start", choices=("earliest", "latest"), default="earliest",
                        help="where a topic is entered (default: earliest)")  # fmt: skip
     group.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE",
-                       help="an option of the client, such as security.protocol=SASL_SSL; may be given again")  # fmt: skip
+                       help="of the client, such as security.protocol=SASL_SSL; may be given again")  # fmt: skip
     group.add_argument("--expansion-service", metavar="HOST:PORT", help="with --kafka-reader beam: one that is up")

@@ -20,6 +20,7 @@ RUNNERS = {
     "flink": "private_topk.runners.flink",
     "prism": "private_topk.runners.prism",
     "portable": "private_topk.runners.portable",
+    "dataflow": "private_topk.runners.dataflow",
 }
 """Every runner by its name on the command line, and its module."""
 
@@ -30,12 +31,14 @@ class Launch:
 
     Args:
         remote: the workers are machines that see no local file and no environment variable of this one.
+        deferred: running only writes a template, which somebody else runs later.
     """
 
     name: str
     runner: PipelineRunner
     options: PipelineOptions
     remote: bool = False
+    deferred: bool = False
 
 
 def prepare(name: str, arguments: Sequence[str]) -> Launch:

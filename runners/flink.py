@@ -61,8 +61,9 @@ def prepare(arguments: Sequence[str]) -> Launch:
         check_environment(options, default="LOOPBACK")
     else:
         _match_cluster(flink, chosen=any(word.startswith("--flink_version") for word in arguments))
-        check_environment(options, default=None)
-        if portable.environment_type == "LOOPBACK" and not _is_here(flink.flink_master):
+        here = _is_here(flink.flink_master)
+        check_environment(options, default=None, here=here)
+        if portable.environment_type == "LOOPBACK" and not here:
             raise ValueError("--environment_type LOOPBACK runs the workers in this process, which the task managers "
                              "of another machine cannot reach: use EXTERNAL, PROCESS or DOCKER")  # fmt: skip
     _check_java(options.view_as(JobServerOptions).job_server_java_launcher)
@@ -74,7 +75,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
 def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions) -> Launch:
     if not reachable(portable.job_endpoint):
         raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start Flink's job server")
-    check_environment(options, default=None)
+    check_environment(options, default=None, here=_is_here(f"//{portable.job_endpoint}"))
     _keep_checkpoints(options.view_as(FlinkJobOptions))
     return Launch("flink", FlinkRunner(), options)
 

@@ -31,10 +31,13 @@ def prepare(arguments: Sequence[str]) -> Launch:
     return Launch("portable", PortableRunner(), options)
 
 
-def check_environment(options: PipelineOptions, default: str | None) -> None:
+def check_environment(options: PipelineOptions, default: str | None, here: bool = True) -> None:
     """Settle where the workers run. Raises ValueError if they cannot, with what is missing.
 
     Beam's own default is DOCKER, which hangs for minutes where no container engine is.
+
+    Args:
+        here: the job service or cluster is on this machine, so that its view of the workers can be tried from here.
     """
     portable = options.view_as(PortableOptions)
     kind = portable.environment_type = (portable.environment_type or default or "").upper()
@@ -43,14 +46,14 @@ def check_environment(options: PipelineOptions, default: str | None) -> None:
                          f"{kind or 'none'}: say where the Python workers of a cluster run")  # fmt: skip
     if kind == "EXTERNAL":
         pool = portable.environment_config or portable.lookup_environment_option("external_service_address")
-        if not pool or not reachable(pool):
+        if not pool or (here and not reachable(pool)):
             raise ValueError(f"--environment_config {pool or 'is missing'}: EXTERNAL workers need the address of a "
                              "worker pool that is up: start one beside every task manager with "
                              "`python -m private_topk.runners.worker_pool --port 50000`")  # fmt: skip
     elif kind == "PROCESS":
         _check_process(portable)
-    elif kind == "DOCKER" and shutil.which("docker") is None:
-        raise ValueError("--environment_type DOCKER needs Docker on every task manager and here: install it, or use "
+    elif kind == "DOCKER" and here and shutil.which("docker") is None:
+        raise ValueError("--environment_type DOCKER needs Docker where the tasks run: install it, or use "
                          "EXTERNAL with a worker pool")  # fmt: skip
 
 

@@ -84,7 +84,7 @@ class _GatherDoFn(beam.DoFn):
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window, rows in self._rows.items():
-            yield WindowedValue(_block(rows), window.max_timestamp(), [window])
+            yield WindowedValue(_block(rows), window.max_timestamp(), (window,))
         self._rows.clear()
 
 
@@ -95,9 +95,9 @@ def _labels(pair: tuple[Any, Any]) -> tuple[str, str] | None:
         raise TypeError(f"PrivateTopK takes (user, item) pairs, got an element of type {type(pair).__name__}") from None
     if user is None or item is None:
         return None
-    for name, value in (("user", user), ("item", item)):
+    for name, value in (("a user", user), ("an item", item)):
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise TypeError(f"PrivateTopK takes users and items that are str or int, got a {name} of type "
+            raise TypeError(f"PrivateTopK takes users and items that are str or int, got {name} of type "
                             f"{type(value).__name__}")  # fmt: skip
     return str(user), str(item)
 

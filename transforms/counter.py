@@ -54,21 +54,22 @@ class Counter:
     """
 
     def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, limit: int | None) -> None:
-        self._domain, self._key, self._limit = domain, key, limit
+        self._size = domain.size if isinstance(domain, PublicDomain) else 0
+        self._key, self._limit = key, limit
 
     def distinct(self, streams: Iterable[bytes]) -> tuple[bytes, int]:
         """The bounded distinct pairs as one stream, and how many they are. Done early or late, often or once, it makes
         no difference to `counts`.
         """
         ranks, codes, users, labels, _ = self._bound(streams)
-        narrow = codes.astype(np.min_scalar_type(self._domain.size - 1)) if labels is None else None
+        narrow = codes.astype(np.min_scalar_type(self._size - 1)) if labels is None else None
         return to_ipc(user=users[ranks], item=narrow if labels is None else labels.take(pa.array(codes))), len(codes)
 
     def counts(self, streams: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """(item shard, IPC of {item: code or string, count: int64}), the item's users of this shard."""
         _, codes, _, labels, words = self._bound(streams)
-        if labels is None:
-            yield from _by_range(*count_pairs(codes, self._domain.size))
+        if labels is None or words is None:
+            yield from _by_range(*count_pairs(codes, self._size))
         else:
             present, counts = count_pairs(codes, len(labels))
             yield from _by_hash(labels.take(pa.array(present)), words[present], counts)
@@ -76,7 +77,7 @@ class Counter:
     def _bound(self, streams: Iterable[bytes]) -> _Bounded:
         table = from_ipc(streams)
         users, labels, words = table["user"].to_numpy(), None, None
-        if isinstance(self._domain, PublicDomain):
+        if self._size:
             codes = table["item"].to_numpy().astype(np.int64)
         else:
             dictionary = table["item"].combine_chunks().dictionary_encode()
@@ -84,7 +85,7 @@ class Counter:
             words = hash_labels(labels, int.from_bytes(self._key.derive("item hash")[:8], "big"))
         ranks, codes, by_rank = sorted_pairs(users, codes)
         if self._limit is not None:
-            items = mix(np.arange(self._domain.size, dtype=np.uint64)) if words is None else words
+            items = mix(np.arange(self._size, dtype=np.uint64)) if words is None else words
             kept = kept_pairs(ranks, codes, by_rank, items, self._limit)
             ranks, codes = ranks[kept], codes[kept]
         return _Bounded(ranks, codes, by_rank, labels, words)

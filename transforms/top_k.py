@@ -140,12 +140,6 @@ def make_selection(
     return Selection(mechanism, int(k), domain, max_items_per_user, publish_counts)
 
 
-def _like(windowing: beam.Windowing) -> beam.WindowInto:
-    return beam.WindowInto(
-        windowing.windowfn, trigger=windowing.triggerfn, accumulation_mode=windowing.accumulation_mode
-    )
-
-
 def refuse_second_firings(rows: beam.PCollection) -> None:
     """Raise unless every window of `rows` fires exactly once: each firing is a release of its own."""
     windowing = rows.windowing
@@ -173,7 +167,7 @@ class _Heartbeats(beam.PTransform):
             pipeline
             | beam.Impulse()
             | "Empty" >> beam.FlatMap(_beats, self._period, everything).with_output_types(tuple[int, bytes])
-            | "Into the same windows" >> _like(self._windowing)
+            | "Into the same windows" >> beam.WindowInto(self._windowing)
         )
 
 

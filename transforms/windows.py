@@ -72,18 +72,29 @@ class Period:
                 raise ValueError(f"period {name} must have a time zone: add one, such as +00:00")
             # In UTC, since a zone with summer time adds days of 23 and 25 hours.
             object.__setattr__(self, name, getattr(self, name).astimezone(timezone.utc))
+            if getattr(self, name).microsecond % 1000:
+                raise ValueError(f"period {name} must be a whole millisecond, which is as fine as Beam's windows are")
         if not self.start < self.end:
             raise ValueError(f"period must end after it starts, got {self.start} to {self.end}")
-        if isinstance(self.cut, timedelta) and self.cut <= timedelta(0):
-            raise ValueError(f"window must be longer than nothing, got {self.cut}")
         if self.slack < timedelta(0):
             raise ValueError(f"slack must not be negative, got {self.slack}")
-        if isinstance(self.cut, SlidingWindows) and self.cut.size > self.end - self.start:
-            raise ValueError(f"period must hold a whole window of {self.cut.size}, got {self.start} to {self.end}")
-        if isinstance(self.cut, CalendarWindows):
-            self.cut.check(self.start, self.end)
+        self._check_cut()
         if len(self) > _MOST:
             raise ValueError(f"period must have at most {_MOST:,} windows, got {len(self):,}: choose a longer window")
+
+    def _check_cut(self) -> None:
+        if isinstance(self.cut, CalendarWindows):
+            self.cut.check(self.start, self.end)
+            return
+        lengths = [self.cut.size, self.cut.every] if isinstance(self.cut, SlidingWindows) else [self.cut]
+        for length in [self.slack, *filter(None, lengths)]:
+            if length % timedelta(milliseconds=1):
+                raise ValueError("window must be whole milliseconds, which is as fine as Beam's windows are, got "
+                                 f"{length}")  # fmt: skip
+        if isinstance(self.cut, timedelta) and self.cut <= timedelta(0):
+            raise ValueError(f"window must be longer than nothing, got {self.cut}")
+        if isinstance(self.cut, SlidingWindows) and self.cut.size > self.end - self.start:
+            raise ValueError(f"period must hold a whole window of {self.cut.size}, got {self.start} to {self.end}")
 
     def __len__(self) -> int:
         if isinstance(self.cut, CalendarWindows):

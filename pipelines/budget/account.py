@@ -20,7 +20,7 @@ _EVER = 1 << 61
 
 
 class Windows(NamedTuple):
-    """Regular windows of event time: `count` of them, `size` microseconds long, one every `step` from `start`.
+    """Regular windows of event time: `number` of them, `size` microseconds long, one every `step` from `start`.
 
     The last ones end with `end`. One window of all rows reaches from -2**61 to 2**61.
     """
@@ -29,7 +29,7 @@ class Windows(NamedTuple):
     end: int
     size: int
     step: int
-    count: int
+    number: int
 
     @classmethod
     def of(cls, period: Period | None) -> Windows:
@@ -42,14 +42,14 @@ class Windows(NamedTuple):
         return cls(microseconds(period.start), microseconds(period.end), size, step, len(period))
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end of every window, shape (count,) each."""
-        starts = self.start + np.arange(self.count, dtype=np.int64) * self.step
+        """Start and end of every window, shape (number,) each."""
+        starts = self.start + np.arange(self.number, dtype=np.int64) * self.step
         return starts, np.minimum(starts + self.size, self.end)
 
     def overlapping(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """How many of these windows overlap each of the given stretches, shape as given."""
         first = np.maximum(-((self.start + self.size - starts - 1) // self.step), 0)
-        last = np.minimum((ends - 1 - self.start) // self.step, self.count - 1)
+        last = np.minimum((ends - 1 - self.start) // self.step, self.number - 1)
         return np.where(starts < self.end, np.maximum(last - first + 1, 0), 0)
 
     def words(self) -> str:
@@ -58,7 +58,7 @@ class Windows(NamedTuple):
             return "all rows"
         start, end = (from_microseconds(at).isoformat(" ").removesuffix("+00:00") for at in (self.start, self.end))
         span = f"{start.removesuffix(' 00:00:00')} to {end.removesuffix(' 00:00:00')}"
-        return span if self.count == 1 else f"{self.count} windows of {_length(self.size)}, {span}"
+        return span if self.number == 1 else f"{self.number} windows of {_length(self.size)}, {span}"
 
 
 def _length(size: int) -> str:
@@ -114,13 +114,18 @@ class Budget:
     created: str = ""
 
     @property
+    def kept(self) -> Fraction:
+        """The part of delta that is kept for the deltas of single releases."""
+        return self.total.release_delta or Fraction(0)
+
+    @property
     def rho(self) -> Fraction:
         """The limit on the sum of rhos, 0 where the budget has no delta to spare for it."""
-        return rho_within(self.total.epsilon, self.total.delta - self.total.release_delta)
+        return rho_within(self.total.epsilon, self.total.delta - self.kept)
 
     def fits(self, spent: Spent) -> bool:
-        added = spent.epsilon <= self.total.epsilon and spent.delta <= self.total.release_delta
-        return added or (spent.rho <= self.rho and spent.rest <= self.total.release_delta)
+        added = spent.epsilon <= self.total.epsilon and spent.delta <= self.kept
+        return added or (spent.rho <= self.rho and spent.rest <= self.kept)
 
     def used(self, spent: Spent) -> Fraction:
         """The used part of the budget, by whichever accounting uses less; above 1 does not fit."""
@@ -128,7 +133,7 @@ class Budget:
         def part(value: Fraction, limit: Fraction) -> Fraction:
             return value / limit if limit else Fraction(10**6 if value else 0)
 
-        release = self.total.release_delta
+        release = self.kept
         added = max(part(spent.epsilon, self.total.epsilon), part(spent.delta, release))
         return min(added, max(part(spent.rho, self.rho), part(spent.rest, release)))
 
@@ -144,7 +149,7 @@ def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = N
     """
     costs = [charge.cost for charge in charges]
     if budget.unit == "user":
-        return [(charge.windows.count, charge.cost) for charge in charges]
+        return [(charge.windows.number, charge.cost) for charge in charges]
     units = [list(zip(row, costs, strict=True)) for row in _overlaps(charges, near).tolist()]
     return max(units, key=lambda unit: budget.used(Spent.of(unit)), default=[])
 

@@ -51,14 +51,15 @@ def charged(report: Report) -> Iterator[None]:
     Raises:
         InputError: before the block runs: the budget does not suffice, or the id was used for other input.
     """
-    if report.account is None:
+    account = report.account
+    if account is None:
         yield
         return
     from private_topk.pipelines.budget.ledger import Ledger
 
-    ledger = Ledger(report.account.ledger)
-    receipt = ledger.charge(request_of(report))
-    _tell(_let_through(report, receipt))
+    ledger = Ledger(account.ledger)
+    receipt = ledger.charge(request_of(report, account.dataset))
+    _tell(_let_through(report.release.id, account.dataset, receipt))
     try:
         yield
     except BaseException:
@@ -68,25 +69,28 @@ def charged(report: Report) -> Iterator[None]:
     ledger.finish(receipt.entry, "released")
 
 
-def request_of(report: Report) -> Request:
+def request_of(report: Report, dataset: str) -> Request:
     """What a report asks of its ledger. Reads the whole input once, for its fingerprint."""
     from private_topk.pipelines.budget.ledger import Request
 
     release = report.release
+    try:
+        key_id, input_name = release.key.key_id(), fingerprint(report.files, report.columns, release.key)
+    except ValueError as error:
+        raise InputError(f"--ledger needs the release key where the run is launched: {error}") from None
     return Request(
-        dataset=report.account.dataset,
+        dataset=dataset,
         unit=report.privacy.unit,
         report=release.id,
-        key_id=release.key.key_id(),
-        fingerprint=fingerprint(report.files, report.columns, release.key),
+        key_id=key_id,
+        fingerprint=input_name,
         parameters=report.selection.parameters(),
         windows=Windows.of(report.period),
         cost=cost_of(report.selection),
     )
 
 
-def _let_through(report: Report, receipt: Receipt) -> str:
-    name, dataset = report.release.id, report.account.dataset
+def _let_through(name: str, dataset: str, receipt: Receipt) -> str:
     if receipt.outcome is None:
         used = f"; {float(receipt.used):.1%} of the budget is used" if receipt.used is not None else ""
         return f"charged {name} to dataset {dataset}{used}"

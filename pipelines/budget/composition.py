@@ -67,15 +67,14 @@ class Cost:
         """The cost of one draw of k items."""
         epsilon = Fraction(mechanism.parameter("epsilon"))
         delta = Fraction(mechanism.parameter("delta", 0))
-        proved = replace(mechanism, epsilon=epsilon).zcdp(k)
+        proved = replace(mechanism, **{"epsilon": epsilon}).zcdp(k)
         if proved is None:
             return cls.of_any(epsilon, delta)
         exponential = epsilon**2 / 8
         if delta == 0 and abs(Fraction(proved) - exponential) < exponential / 10**12:
             return cls(epsilon, delta, exponential, ranged=True)
-        if isinstance(proved, float):  # its last bits may have been rounded down
-            proved = Fraction(proved) * Fraction(2**50 + 1, 2**50)
-        return cls(epsilon, delta, Fraction(proved))
+        rounding = Fraction(isinstance(proved, float), 2**50)  # the last bits of a float may have been rounded down
+        return cls(epsilon, delta, Fraction(proved) * (1 + rounding))
 
     @classmethod
     def of_any(cls, epsilon: Fraction, delta: Fraction) -> Cost:
@@ -191,13 +190,18 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     if delta <= 0:
         return Fraction(0)
     orders = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
-    return Fraction(max(0, *(floor(lambda a=a: _SCALE * _rho_at(a, epsilon, delta)) for a in orders)), _SCALE)
+    return Fraction(max(0, *(floor(_rho_at(order, epsilon, delta)) for order in orders)), _SCALE)
 
 
-def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> arb:
-    a, excess = ball(order), ball(order - 1)
-    slack = ball(delta).log() + excess.log() - a * (excess / a).log()
-    return (ball(epsilon) + slack / excess) / a
+def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
+    """What one order proves, in units of 1 / _SCALE."""
+
+    def value() -> arb:
+        a, excess = ball(order), ball(order - 1)
+        slack = ball(delta).log() + excess.log() - a * (excess / a).log()
+        return _SCALE * (ball(epsilon) + slack / excess) / a
+
+    return value
 
 
 def windows_reached(unit: str, horizon: int, size: Fraction | int = 1, step: Fraction | int = 1) -> int:

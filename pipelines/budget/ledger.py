@@ -99,7 +99,7 @@ class Ledger:
             connection.execute(BUDGETS.insert().values(
                 dataset=budget.dataset, unit=budget.unit, neighbours=budget.neighbours, created=self._now(),
                 epsilon=str(budget.total.epsilon), delta=str(budget.total.delta),
-                release_delta=str(budget.total.release_delta),
+                release_delta=str(budget.kept),
             ))  # fmt: skip
 
     def budget(self, dataset: str, unit: str) -> Budget:
@@ -118,7 +118,14 @@ class Ledger:
     def read(self, dataset: str | None = None) -> tuple[list[Budget], list[Entry]]:
         """All budgets, and all charges in order, of one dataset or of all."""
         with self._database.alone() as connection:
-            return _budgets(connection, dataset), _entries(connection, dataset)
+            return _budgets(connection, dataset), _entries(
+                connection, CHARGES.c.dataset == dataset if dataset else None
+            )
+
+    def find(self, report: str, key_id: str) -> list[Entry]:
+        """The charges of a release id under a key, in any dataset."""
+        with self._database.alone() as connection:
+            return _entries(connection, (CHARGES.c.report == report) & (CHARGES.c.key_id == key_id))
 
     def charge(self, request: Request) -> Receipt:
         """Charge a release before it starts; recognise a repeat, which costs nothing.
@@ -127,17 +134,16 @@ class Ledger:
             InputError: the budget does not suffice (with the arithmetic), or the id was used for other input.
         """
         with self._database.alone() as connection:
-            known = connection.execute(CHARGES.select().where(
-                CHARGES.c.report == request.report, CHARGES.c.key_id == request.key_id
-            )).all()  # fmt: skip
-            for row in known:
-                if row.fingerprint != request.fingerprint or row.dataset != request.dataset:
+            same_name = (CHARGES.c.report == request.report) & (CHARGES.c.key_id == request.key_id)
+            for entry in _entries(connection, same_name):
+                earlier = entry.request
+                if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
                     raise InputError(
-                        _OTHER_INPUT.format(report=request.report, charged=row.charged, dataset=row.dataset)
+                        _OTHER_INPUT.format(report=request.report, charged=entry.charged, dataset=earlier.dataset)
                     )
-                if row.parameters == request.text():
-                    return Receipt(row.id, row.outcome, row.charged)
-            charges = [entry.charge for entry in _entries(connection, request.dataset)]
+                if earlier.text() == request.text():
+                    return Receipt(entry.id, entry.outcome, entry.charged)
+            charges = [entry.charge for entry in _entries(connection, CHARGES.c.dataset == request.dataset)]
             used = {b.unit: _check(b, charges, request) for b in _budgets(connection, request.dataset)}
             now = self._now()
             result = connection.execute(CHARGES.insert().values(**_row(request), charged=now, outcome="started"))
@@ -185,9 +191,9 @@ def _budgets(connection: Any, dataset: str | None) -> list[Budget]:  # noqa: ANN
     ]  # fmt: skip
 
 
-def _entries(connection: Any, dataset: str | None) -> list[Entry]:  # noqa: ANN401
+def _entries(connection: Any, condition: Any = None) -> list[Entry]:  # noqa: ANN401
     query = CHARGES.select().order_by(CHARGES.c.id)
-    rows = connection.execute(query if dataset is None else query.where(CHARGES.c.dataset == dataset))
+    rows = connection.execute(query if condition is None else query.where(condition))
     return [Entry(row.id, _request(row), row.charged, row.finished, row.outcome) for row in rows]
 
 
@@ -203,6 +209,6 @@ def _row(request: Request) -> dict[str, Any]:
 
 
 def _request(row: Any) -> Request:  # noqa: ANN401 - a database row
-    cost = Cost(*(Fraction(text) for text in (row.epsilon, row.delta, row.rho, row.rest)))
+    cost = Cost(Fraction(row.epsilon), Fraction(row.delta), Fraction(row.rho), Fraction(row.rest))
     names = (row.dataset, row.unit, row.report, row.key_id, row.fingerprint)
     return Request(*names, json.loads(row.parameters), Windows(*json.loads(row.windows)), cost)

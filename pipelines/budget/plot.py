@@ -14,6 +14,7 @@ __all__ = ["plot"]
 def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
     """Draw the used part of every budget after each charge. Raises InputError if it cannot be drawn or written."""
     try:
+        from matplotlib.dates import date2num
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("--plot needs matplotlib: pip install 'private-topk[plot]'") from None
@@ -21,13 +22,16 @@ def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
     axes = figure.subplots()
     for budget in budgets:
         times, used = _course(budget, [entry for entry in entries if entry.request.dataset == budget.dataset])
-        axes.step(times, used, where="post", marker="o", markersize=3, label=f"{budget.dataset}, {budget.unit}")
+        axes.step(
+            date2num(times), used, where="post", marker="o", markersize=3, label=f"{budget.dataset}, {budget.unit}"
+        )
     axes.axhline(1, color="black", linewidth=1, linestyle="--")
     axes.set_ylim(0, 1.05)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.xaxis_date()
     axes.set_ylabel("of the budget used")
     axes.set_xlabel("charged (UTC)")
-    axes.legend(loc="upper left", frameon=False)
+    figure.legend(loc="outside upper left", frameon=False, ncols=2)
     figure.autofmt_xdate()
     try:
         figure.savefig(path)

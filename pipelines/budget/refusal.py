@@ -16,7 +16,7 @@ def explain(budget: Budget, before: Spent, asked: Spent, after: Spent) -> str:
         before: what the windows in question have cost one user so far; `asked`, `after`: with the new release.
     """
     total = budget.total
-    kept, spare = total.release_delta, total.delta - total.release_delta
+    kept, spare = budget.kept, total.delta - budget.kept
     lines = [f"the {budget.unit} budget of dataset {budget.dataset} does not suffice, and nothing was charged",
              _sum("epsilon", before.epsilon, asked.epsilon, after.epsilon, total.epsilon)]  # fmt: skip
     if after.delta:

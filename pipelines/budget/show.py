@@ -62,17 +62,18 @@ def _read(arguments: argparse.Namespace) -> tuple[list[Budget], list[Entry]]:
 def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
     spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
     total, used = budget.total, budget.used(spent)
-    bar = "#" * round(30 * min(float(used), 1))
-    by_rho = budget.rho and spent.rho / budget.rho < spent.epsilon / total.epsilon
+    sums = [("epsilon", spent.epsilon, total.epsilon)] + ([("rho", spent.rho, budget.rho)] if budget.rho else [])
     lines = [
         f"{budget.dataset}: epsilon {number(total.epsilon)}, delta {number(total.delta)} for {UNITS[budget.unit]}",
-        f"  [{bar:<30}] {float(used):.1%} used, by adding up {'rho' if by_rho else 'epsilon'}; {len(entries)} charges",
-        f"  epsilon {number(spent.epsilon)} of {number(total.epsilon)}",
+        f"  [{'#' * round(30 * min(float(used), 1)):<30}] {float(used):.1%} used by {len(entries)} charges",
     ]
-    if total.delta:
-        lines.append(f"  delta   {number(spent.delta)} of {number(total.release_delta)} kept for releases")
-    if budget.rho:
-        lines.append(f"  rho     {number(spent.rho)} of {number(budget.rho)}")
+    for name, value, limit in sums:
+        counts = "  <- counts, being the smaller part" if len(sums) > 1 and value / limit == used > 0 else ""
+        lines.append(
+            f"  sum of {name:<8}{number(value):>10} of {number(limit):<10}{float(value / limit):>8.1%}{counts}"
+        )
+    if spent.delta:
+        lines.append(f"  sum of delta   {number(spent.delta):>10} of {number(budget.kept)} kept for releases")
     if budget.unit == "user-window":
-        lines.append("  (of the window that has spent most, with all windows that overlap it)")
+        lines.append("  of the window that has spent most, with all that overlap it")
     return lines

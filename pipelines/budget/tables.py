@@ -91,7 +91,7 @@ class Database:
                     if connection.scalar(sql.select(_LEDGER.c.version)) is None:
                         connection.execute(_LEDGER.insert().values(version=_VERSION))
                 return
-            except (sql.exc.IntegrityError, sql.exc.ProgrammingError, sql.exc.OperationalError) as error:
+            except sql.exc.DBAPIError as error:
                 if attempt == _ATTEMPTS - 1:
                     raise self._unusable(error) from None
 

@@ -66,29 +66,32 @@ class Window(NamedTuple):
 
 
 def share_out(
-    arguments: argparse.Namespace, windows: int, held: Total | None = None
+    arguments: argparse.Namespace, windows: int, held: Total | None = None, overlap: int = 1
 ) -> tuple[Privacy, argparse.Namespace]:
     """The privacy unit that the arguments ask for, and the arguments with the budget of a single window.
 
     Args:
         windows: how many windows the run publishes.
         held: the budget in a ledger, so that the shares of all runs add up to it exactly.
+        overlap: how many windows the rows of one window are in: more than 1 for sliding ones (`windows_reached`).
 
     Raises:
         InputError: a parameter is missing, breaks its rule or does not apply.
     """
-    if arguments.privacy_unit == "user-window":
-        if arguments.horizon is not None:
+    unit, horizon = arguments.privacy_unit, arguments.horizon
+    if unit == "user-window":
+        if horizon is not None:
             raise InputError("--horizon needs --privacy-unit user: with user-window every window has its own budget")
-        return Privacy(), arguments
-    reached = windows if arguments.horizon is None else arguments.horizon
-    if reached < windows:
+        if overlap == 1:
+            return Privacy(), arguments
+    reached = overlap if unit == "user-window" else windows if horizon is None else horizon
+    if unit == "user" and reached < windows:
         raise InputError(f"--horizon must be at least the {windows} windows of this run, got {reached}")
     split = Split(arguments, Window(*(getattr(arguments, name) for name in Window._fields)))
     total = split.total if held is None else _as_held(split.total, held)
     share = best_share(_found(split, total, reached, held is not None))
     window = split.window(share.epsilon, share.delta)
-    return Privacy("user", reached, total, share.accounting), _with(arguments, window)
+    return Privacy(unit, reached, total, share.accounting), _with(arguments, window)
 
 
 class Split:
@@ -146,7 +149,7 @@ def _found(split: Split, total: Total, windows: int, held: bool) -> dict[str, Sh
 def _as_held(total: Total, held: Total) -> Total:
     """The total with delta parted as the ledger parts its own, so that equal totals give equal limits."""
     delta = min(total.delta, held.delta)
-    parted = held.release_delta / held.delta if held.delta else Fraction(0)
+    parted = (held.release_delta or Fraction(0)) / held.delta if held.delta else Fraction(0)
     return Total(total.epsilon, delta, delta * parted)
 
 

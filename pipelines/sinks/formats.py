@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -50,7 +50,8 @@ def _to_avro(rows: Rows) -> bytes:
 
 
 def _from_avro(content: bytes) -> Rows:
-    return list(fastavro.reader(io.BytesIO(content)))
+    records: Iterable[Any] = fastavro.reader(io.BytesIO(content))
+    return list(records)
 
 
 def _to_json_lines(rows: Rows) -> bytes:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo
@@ -35,6 +36,7 @@ FORMATS: dict[str, ModuleType] = {
     ".json.gz": json_lines,
 }
 
+_EARLIEST = TimestampCombiner.OUTPUT_AT_EARLIEST
 _LEAST_PIECE = 8 << 20
 _MOST_PIECES = 1000
 
@@ -70,7 +72,8 @@ def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
     found = []
     for file in files:
         ranges = list(format_of(file.path).pieces(file, size))
-        found += [Piece(file.path, *limits, file.size / max(total, 1) / len(ranges)) for limits in ranges]
+        share = file.size / max(total, 1) / max(len(ranges), 1)
+        found += [Piece(file.path, start, stop, share) for start, stop in ranges]
     return found
 
 
@@ -88,7 +91,9 @@ class ReadBlocks(beam.PTransform):
             pipeline
             | beam.Impulse()
             | "Name the pieces" >> beam.FlatMap(lambda _: pieces).with_output_types(tuple[int, Piece])
-            # A grouping spreads the pieces over the workers like a Reshuffle, with a tenth of its transforms.
+            # A grouping spreads the pieces over the workers like a Reshuffle, with a tenth of its transforms. It must
+            # keep the early timestamp: rows sent back in time from the end of the window would be late, and dropped.
+            | "At the start" >> beam.WindowInto(GlobalWindows(), timestamp_combiner=_EARLIEST)
             | "Spread the pieces" >> beam.GroupByKey()
             # (number, [Piece])  ->  block of up to 100,000 rows
             | "Read the pieces" >> beam.ParDo(_ReadDoFn(self._columns))

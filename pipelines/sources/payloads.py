@@ -70,7 +70,7 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
     with open_file(schema) as source:
         text = source.read().decode("utf-8", "replace")
     try:
-        parsed = fastavro.parse_schema(json.loads(text))
+        parsed: Any = fastavro.parse_schema(json.loads(text))
         fields = {field["name"] for field in parsed["fields"]}
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException):
         raise InputError(f"--payload-schema {schema} is not an Avro schema of a record") from None
@@ -127,7 +127,7 @@ def _record(message: bytes, schema: Any) -> dict[str, Any] | None:  # noqa: ANN4
     for start in (0, _CONFLUENT) if message[:1] == b"\0" else (0,):
         stream = io.BytesIO(message[start:])
         try:
-            record = fastavro.schemaless_reader(stream, schema, None)
+            record: Any = fastavro.schemaless_reader(stream, schema, None)
         except Exception:  # whatever a decoder makes of bytes that are none of its own
             continue
         if stream.tell() == len(message) - start:

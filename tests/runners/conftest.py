@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from private_topk.pipelines.sample import write_sample
+from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import manifest_path
 
 
@@ -20,6 +21,9 @@ class Published(NamedTuple):
 
     ranking: bytes
     manifest: dict[str, Any]
+
+    def items(self) -> list[str]:
+        return [row["item"] for row in FORMATS[".avro"].decode(self.ranking)]
 
 
 class Failed(NamedTuple):
@@ -40,15 +44,15 @@ class Report:
         return [
             "run", "--quiet", "--overwrite",
             "--input", f"{self.folder}/plays.avro", "--domain", f"{self.folder}/catalogue.txt",
-            "--mechanism", "joint", "--k", "5", "--epsilon", "1",
+            "--mechanism", "joint", "--k", "5", "--epsilon", "0.05",
             "--window", "7d", "--from", "2026-01-05", "--to", "2026-02-09",
             "--release-key", f"file:{self.folder}/key", "--release-id", "runners",
             *extra,
         ]  # fmt: skip
 
-    def attempt(self, *extra: str, timeout: float = 150) -> Failed:
+    def attempt(self, *extra: str, timeout: float = 150, environment: dict[str, str] | None = None) -> Failed:
         command = [sys.executable, "-m", "private_topk.pipelines.cli", *self.arguments(*extra)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
         return Failed(done.returncode, done.stderr)
 
     def publish(self, runner: str, *extra: str, timeout: float = 150) -> Published:

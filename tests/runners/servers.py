@@ -29,10 +29,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(command: Sequence[str], address: str, log: Path, patience: float = 60) -> Iterator[str]:
+def serving(
+    command: Sequence[str], address: str, log: Path, environment: dict[str, str] | None = None, patience: float = 60
+) -> Iterator[str]:
     """Start a process and wait until its address answers; end it, and only it and its children, at the end."""
     with open(log, "wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                                   env=environment)  # fmt: skip
     try:
         deadline = time.monotonic() + patience
         while not reachable(address, 1):
@@ -54,11 +57,11 @@ def end(process: subprocess.Popen) -> None:
 
 
 @contextmanager
-def module_serving(name: str, folder: Path) -> Iterator[str]:
+def module_serving(name: str, folder: Path, environment: dict[str, str] | None = None) -> Iterator[str]:
     """A server of `MODULES` at a free port of this machine; gives its address."""
     port = free_port()
     command = [sys.executable, "-m", MODULES[name], "--port", str(port)]
-    with serving(command, f"localhost:{port}", folder / f"{name}.log") as address:
+    with serving(command, f"localhost:{port}", folder / f"{name}.log", environment) as address:
         yield address
 
 

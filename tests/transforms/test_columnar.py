@@ -23,7 +23,21 @@ from private_topk.transforms.columnar import (
 )
 
 MASK = (1 << 64) - 1
-TEXTS = ["", "a", "b", "1234567", "12345678", "123456789", "x" * 16, "x" * 17, "y" * 1000, "é", "日本語", "🎵" * 5, "\0"]
+TEXTS = [
+    "",
+    "a",
+    "b",
+    "1234567",
+    "12345678",
+    "123456789",
+    "x" * 16,
+    "x" * 17,
+    "y" * 1000,
+    "é",
+    "日本語",
+    "🎵" * 5,
+    "\0",
+]
 
 
 def plain_mix(value: int) -> int:
@@ -85,7 +99,9 @@ class TestMakeBlock:
             as_labels(pa.array(values))
 
     def test_rows_with_a_null_are_left_out_and_counted(self) -> None:
-        block, missing = make_block(pa.array(["a", None, "c", ""]), pa.array([1, 2, None, 4]), pa.array([1, 2, 3, None]))
+        block, missing = make_block(
+            pa.array(["a", None, "c", ""]), pa.array([1, 2, None, 4]), pa.array([1, 2, 3, None])
+        )
         assert block.to_pylist() == [{"user": "a", "item": "1", "time": 1}] and missing == 3
         assert make_block(pa.nulls(2), pa.array(["x", "y"]))[1] == 2
 
@@ -178,7 +194,11 @@ def test_count_pairs(n: int, size: int) -> None:
 
 
 def test_ipc_round_trip() -> None:
-    columns = {"user": np.array([1, MASK], np.uint64), "item": pa.array(["é", "🎵"]), "code": np.array([7, 9], np.uint8)}
+    columns = {
+        "user": np.array([1, MASK], np.uint64),
+        "item": pa.array(["é", "🎵"]),
+        "code": np.array([7, 9], np.uint8),
+    }
     stream = to_ipc(**columns)
     table = from_ipc([stream, to_ipc(**{name: values[:0] for name, values in columns.items()}), stream])
     assert table.to_pydict() == {"user": [1, MASK] * 2, "item": ["é", "🎵"] * 2, "code": [7, 9] * 2}

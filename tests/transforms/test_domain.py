@@ -37,12 +37,20 @@ class TestDomainIndex:
 
 class TestPublicDomain:
     def test_of_any_iterable(self) -> None:
-        for items in (["5", "a"], [5, "a"], (x for x in ["5", "a"]), np.array(["5", "a"]).tolist(), pa.array(["5", "a"])):
+        for items in (
+            ["5", "a"],
+            [5, "a"],
+            (x for x in ["5", "a"]),
+            np.array(["5", "a"]).tolist(),
+            pa.array(["5", "a"]),
+        ):
             domain = PublicDomain.of(items)
             assert domain == PublicDomain.of(["5", "a"]) and domain.size == 2
 
     def test_the_digest_is_of_the_items_in_order(self) -> None:
-        digests = [PublicDomain.of(items).digest for items in (["a", "b"], ["b", "a"], ["ab", ""], ["a", "b", ""], ["ab"])]
+        digests = [
+            PublicDomain.of(items).digest for items in (["a", "b"], ["b", "a"], ["ab", ""], ["a", "b", ""], ["ab"])
+        ]
         assert len(set(digests)) == len(digests)
         whole = pa.array(["x", "a", "b"])
         assert PublicDomain.of(whole.slice(1)).digest == digests[0]

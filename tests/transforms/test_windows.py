@@ -31,9 +31,9 @@ def test_the_end_of_the_calendar_is_no_edge() -> None:
     assert Period(last - timedelta(days=3), last, timedelta(weeks=10**6)).windows()[-1].end == last
 
 
-@pytest.mark.parametrize("start", [START, datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)])
+@pytest.mark.parametrize("start", [START, datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)])
 def test_number_agrees_with_the_bounds(start: datetime) -> None:
-    period = Period(start, start + timedelta(seconds=10, microseconds=1), timedelta(seconds=3))
+    period = Period(start, start + timedelta(seconds=10, milliseconds=1), timedelta(seconds=3))
     edges = [microseconds(edge) for bounds in period.windows() for edge in (bounds.start, bounds.end)]
     times = sorted({edge + step for edge in edges for step in (-1, 0, 1)} | {-(2**62), 2**62})
     for time, number in zip(times, period.number(np.array(times)).tolist(), strict=True):
@@ -75,7 +75,9 @@ def test_microseconds_are_exact_both_ways() -> None:
         ((day(1), START), "must end after it starts"),
         ((START, day(1), timedelta(0)), "longer than nothing"),
         ((START, day(1), timedelta(days=-1)), "longer than nothing"),
-        ((START, day(1), timedelta(microseconds=1)), "at most 100,000 windows, got 86,400,000,000: choose a longer"),
+        ((START, day(1), timedelta(microseconds=1)), "window must be whole milliseconds"),
+        ((START + timedelta(microseconds=1), day(1)), "start must be a whole millisecond"),
+        ((START, day(1), timedelta(milliseconds=1)), "at most 100,000 windows, got 86,400,000: choose a longer"),
     ],
 )
 def test_bad_periods(arguments: tuple, message: str) -> None:

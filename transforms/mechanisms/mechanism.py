@@ -115,7 +115,7 @@ def check_counts(counts: ArrayLike, domain: str = "public") -> Indices:
         raise ValueError("counts must be at least 0: a negative count was given")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
         raise ValueError("counts must be below 2**63")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
 
 
 def check_k(k: int, d: int, domain: str = "public") -> int:

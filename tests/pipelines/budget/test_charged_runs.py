@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import signal
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.budget.composition import rho_within
+from private_topk.pipelines.budget.composition import rho_within, windows_reached
 from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.budget.units import share_out
 from private_topk.pipelines.cli import main
 
 ITEMS = [f"item {n}" for n in range(20)]
@@ -128,7 +130,9 @@ def test_a_killed_run_leaves_its_charge_and_resumes_for_nothing(
 def test_a_failed_run_says_how_to_resume(place: Path, capsys: pytest.CaptureFixture) -> None:
     url = "sqlite:///budget.db"
     create(url, "--epsilon", "1")
-    (place / "rows.csv").write_text('user,item,time\na,item 1,2026-01-06\nb,item 1\nc,"item 1,2026-01-06\n')
+    # Only the beginning is looked at before the run; this goes wrong behind it.
+    with open(place / "rows.csv", "a") as sink:
+        sink.write("someone,item 1,2026-01-06T12:00:00Z\n" * 150_000 + "one,two,three,four,five\n")
     assert main(arguments("a", *with_ledger(url, "--epsilon", "1"))) in (1, 2)
     assert "To resume at no cost, run again with the same arguments, --release-id a" in capsys.readouterr().err
     assert [entry.outcome for entry in Ledger(url).read()[1]] == ["failed"]
@@ -156,16 +160,30 @@ def test_a_pure_total_stays_pure_and_noisy_counts_share_it(place: Path) -> None:
     assert (share["ranking"]["epsilon"], share["noisy_counts"]["epsilon"]) == (1.5, 0.5)
 
 
-def test_runs_of_a_horizon_fill_the_ledger_exactly(place: Path, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        ["--mechanism", "joint"],
+        ["--mechanism", "cdp-peeling"],
+        ["--mechanism", "gaussian", "--max-items-per-user", "1"],
+        ["--mechanism", "pnf-peeling", "--publish-counts", "0.25"],
+        ["--mechanism", "oneshot", "--noise", "laplace", "--publish-counts", "0.25", "--publish-counts-delta", "1e-7"],
+    ],
+    ids=lambda words: words[1],
+)
+def test_runs_of_a_horizon_fill_the_ledger_exactly(
+    place: Path, capsys: pytest.CaptureFixture, mechanism: list[str]
+) -> None:
     url = "sqlite:///budget.db"
-    create(url, "--epsilon", "1", "--delta", "1e-6", "--privacy-unit", "user")
-    total = ["--privacy-unit", "user", "--epsilon", "1", "--delta", "1e-6", "--horizon", "12"]
+    epsilon, delta = ("1.25" if "--publish-counts" in mechanism else "1"), "1e-6"
+    create(url, "--epsilon", epsilon, "--delta", delta, "--privacy-unit", "user")
+    total = ["--privacy-unit", "user", "--epsilon", "1", "--delta", delta, "--horizon", "12", *mechanism]
     assert main(arguments("first six", *with_ledger(url, *total), weeks=6)) == 0
     assert "50.0% of the budget is used" in capsys.readouterr().err
     assert main(arguments("next six", *with_ledger(url, *total), weeks=6)) == 0
     assert "100.0% of the budget is used" in capsys.readouterr().err
     assert main(arguments("one more", *with_ledger(url, *total))) == 2
-    assert "adding up rho" in capsys.readouterr().err
+    assert "does not suffice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -194,7 +212,7 @@ def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture) -> No
     capsys.readouterr()
     assert main(["budget", "show", "--ledger", url, "--plot", "spent.svg"]) == 0
     shown = capsys.readouterr().out
-    assert "25.0% used" in shown and "12.5% used" in shown and "epsilon 1 of 8" in shown
+    assert "25.0% used" in shown and "12.5% used by 1 charges" in shown
     assert (place / "spent.svg").read_text().startswith("<?xml")
     assert main(["budget", "history", "--ledger", url, "--dataset", "plays"]) == 0
     head, row = capsys.readouterr().out.splitlines()
@@ -228,3 +246,50 @@ def test_a_ledger_without_sqlalchemy_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "pip install 'private-topk[ledger]'" in done.stderr
+
+
+def test_the_plan_in_the_documentation_is_what_is_printed(capsys: pytest.CaptureFixture) -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "budget.md").read_text()
+    block = text[text.index("    $ private-topk plan") :].partition("\n\n| accounting")[0]
+    command, _, printed = block.partition("\n")
+    assert main(command.split()[2:]) == 0
+    assert capsys.readouterr().out.strip() == "\n".join(line[4:] for line in printed.splitlines()).strip()
+
+
+@pytest.mark.parametrize(("overlap", "share"), [(1, 1.0), (13, 1 / 13)])
+def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
+    """Weeks that start every day: the rows of one week are in 13 of them."""
+    asked = argparse.Namespace(
+        mechanism="joint", k=3, epsilon=1.0, delta=None, publish_counts=None, publish_counts_delta=None, skew=None,
+        gamma=None, noise=None, beta=None, kbar=None, neighbours=None, max_items_per_user=None,
+        privacy_unit="user-window", horizon=None,
+    )  # fmt: skip
+    assert windows_reached("user-window", 1000, 7, 1) == 13
+    privacy, window = share_out(asked, 400, overlap=overlap)
+    assert (privacy.windows, window.epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(
+        window.epsilon
+    ) <= 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--mechanism", "cdp-peeling"],
+        ["--mechanism", "gaussian", "--max-items-per-user", "2"],
+        ["--mechanism", "joint", "--publish-counts", "0.5", "--publish-counts-delta", "1e-7"],
+    ],
+)
+def test_totals_of_approximate_releases(place: Path, more: list[str]) -> None:
+    total = ["--privacy-unit", "user", "--epsilon", "2", "--delta", "1e-6", "--horizon", "30", *more]
+    assert main(arguments("a", *total, weeks=2)) == 0
+    privacy = json.loads((place / "a.manifest.json").read_text())["privacy"]
+    share = privacy["share_of_a_window"]
+    counts = "--publish-counts" in more
+    assert privacy["epsilon"] == (2.5 if counts else 2)
+    assert privacy["delta"] == pytest.approx(1.1e-6 if counts else 1e-6)
+    assert privacy["windows"] == 30 and privacy["guarantee"] == "approximate"
+    if counts:
+        assert share["noisy_counts"]["epsilon"] == pytest.approx(share["ranking"]["epsilon"] / 4)
+        assert share["ranking"]["delta"] == 0 < share["noisy_counts"]["delta"]
+    else:
+        assert privacy["accounting"] == "zcdp" and share["epsilon"] > 2 / 30 * 3

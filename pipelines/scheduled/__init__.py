@@ -1,0 +1,1 @@
+"""Reports that are published period after period, as a file describes them."""

@@ -1,0 +1,87 @@
+"""A YAML file as sections of fields that know their line, so that every message can point at it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import yaml
+
+from private_topk.pipelines.errors import InputError
+
+__all__ = ["Document", "Field"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value as it is written: a text, or a list of texts. YAML's own guesses (1e-6 is a text, no is false) are
+    left aside: what a value means is up to the schema."""
+
+    name: str
+    value: str | list[str]
+    line: int
+
+
+class Document:
+    """The fields of a file by their dotted names, such as mechanism.k.
+
+    Raises:
+        InputError: the file cannot be read, is no YAML, or repeats a name; with the line.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fields: dict[str, Field] = {}
+        try:
+            with open(path, encoding="utf-8") as source:
+                root = yaml.compose(source, Loader=yaml.SafeLoader)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{path} must be text in UTF-8") from None
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            raise InputError(f"{path}:{line}: not YAML: {error.problem}") from None
+        if not isinstance(root, yaml.MappingNode):
+            raise InputError(f"{path}:1: must be a mapping that starts with `report: NAME`")
+        self._add(root, "")
+
+    def error(self, name: str, text: str) -> InputError:
+        """An error that points at a field, or at its section or the file where there is none."""
+        while name and name not in self.fields:
+            name = name.rpartition(".")[0]
+        line = self.fields[name].line if name else 1
+        return InputError(f"{self.path}:{line}: {text}")
+
+    def refuse_unknown(self, known: Iterable[str]) -> None:
+        """Raise InputError for the first field that is not known, with the one that was probably meant."""
+        names = set(known)
+        sections = {name.rpartition(".")[0] for name in names}
+        for name in self.fields:
+            if name not in names | sections:
+                close = difflib.get_close_matches(name, names | sections, 1, 0.5)
+                section = name.rpartition(".")[0]
+                inside = sorted(other.rpartition(".")[2] for other in names if other.rpartition(".")[0] == section)
+                hint = f"did you mean {close[0]}?" if close else f"there can be {', '.join(inside)}"
+                raise self.error(name, f"{name} is not known: {hint}")
+            if name in sections and name not in names and self.fields[name].value != []:
+                raise self.error(name, f"{name} must be a section of fields")
+
+    def _add(self, node: yaml.MappingNode, prefix: str) -> None:
+        for key, value in node.value:
+            name = f"{prefix}{key.value}"
+            line = key.start_mark.line + 1
+            if name in self.fields:
+                raise InputError(f"{self.path}:{line}: {name} is given twice, first in line {self.fields[name].line}")
+            self.fields[name] = Field(name, _value(value), line)
+            if isinstance(value, yaml.MappingNode):
+                self._add(value, f"{name}.")
+
+
+def _value(node: yaml.Node) -> str | list[str]:
+    if isinstance(node, yaml.ScalarNode):
+        return node.value
+    if isinstance(node, yaml.SequenceNode):
+        return [item.value if isinstance(item, yaml.ScalarNode) else "" for item in node.value]
+    return []

@@ -1,0 +1,134 @@
+"""Google Cloud Dataflow. docs/dataflow.md has the whole way, and says what has never run against the real service."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+    WorkerOptions,
+)
+from apache_beam.pipeline import AppliedPTransform, Pipeline, PipelineVisitor
+from apache_beam.runners.dataflow import dataflow_runner
+from apache_beam.transforms.resources import parse_resource_hints
+
+from private_topk.runners import Launch, refuse_unknown
+
+__all__ = ["DataflowRunner", "prepare"]
+
+_SINGLETON = "Draw the ranking"
+_SINGLETON_HINTS = {"min_ram": "16GB"}
+_MOST_WORKERS = 20
+_LEAST_SETUPTOOLS = 77
+
+
+class DataflowRunner(dataflow_runner.DataflowRunner):
+    """Beam's own, which also asks for a large machine for the one stage that holds all counts of a window.
+
+    Beam tells its service runner by the name of this class.
+    """
+
+    def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, *rest: Any, **named: Any) -> Any:  # noqa: ANN401
+        if pipeline is not None:
+            pipeline.visit(_HintAtMachines())
+        result = super().run_pipeline(pipeline, options, *rest, **named)
+        if getattr(result, "has_job", False):
+            google = options.view_as(GoogleCloudOptions)
+            place = f"{google.region}/{result.job_id()}?project={google.project}"
+            # In Beam's own words, which schedulers such as Airflow look for.
+            print(f"Created job with id: [{result.job_id()}]\nhttps://console.cloud.google.com/dataflow/jobs/{place}",
+                  file=sys.__stderr__, flush=True)  # fmt: skip
+        return result
+
+
+class _HintAtMachines(PipelineVisitor):
+    def visit_transform(self, transform_node: AppliedPTransform) -> None:
+        if transform_node.full_label.rpartition("/")[2] == _SINGLETON:
+            transform_node.resource_hints.update(parse_resource_hints(_SINGLETON_HINTS))
+
+
+def prepare(arguments: Sequence[str]) -> Launch:
+    """A job, or with --template_location a classic template. Nothing of this machine is seen by the workers."""
+    if find_spec("google.cloud.dataflow_v1beta3") is None:
+        raise ValueError("--runner dataflow needs Google's libraries: `pip install 'private-topk[gcp]'`")
+    refuse_unknown(arguments)
+    options = PipelineOptions(list(arguments))
+    google = options.view_as(GoogleCloudOptions)
+    missing = [f"--{name}" for name in ("project", "region", "temp_location") if not getattr(google, name)]
+    if missing:
+        raise ValueError(f"--runner dataflow needs {', '.join(missing)}: see docs/dataflow.md for an empty project")
+    if not google.temp_location.startswith("gs://"):
+        raise ValueError(
+            f"--temp_location must be a folder of a bucket, gs://BUCKET/FOLDER, got {google.temp_location}"
+        )
+    _name_package(options)
+    if not google.no_auth:
+        _check_credentials()
+    _check_bucket(google.temp_location, options)
+    _settle(options)
+    return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=bool(google.template_location))
+
+
+def _name_package(options: PipelineOptions) -> None:
+    """How this package gets to the workers: in their image, or as a source package made from this checkout."""
+    setup, worker = options.view_as(SetupOptions), options.view_as(WorkerOptions)
+    if setup.setup_file or setup.extra_packages or worker.sdk_container_image:
+        return
+    own = Path(__file__).resolve().parents[1] / "setup.py"
+    if not own.is_file():
+        raise ValueError("the workers need this package: run from a source checkout, or give --setup_file PATH of one, "
+                         "or --sdk_container_image with the package installed")  # fmt: skip
+    try:
+        found = version("setuptools")
+    except PackageNotFoundError:
+        found = "none"
+    if found == "none" or int(found.split(".")[0]) < _LEAST_SETUPTOOLS:
+        raise ValueError(f"the source package for the workers is built with setuptools {_LEAST_SETUPTOOLS} or later, "
+                         f"found {found}: `pip install --upgrade setuptools`")  # fmt: skip
+    setup.setup_file = str(own)
+
+
+def _check_credentials() -> None:
+    import google.auth
+    from google.auth.exceptions import DefaultCredentialsError
+
+    try:
+        google.auth.default()
+    except DefaultCredentialsError:
+        raise ValueError("no Google credentials here: `gcloud auth application-default login`, or run as a service "
+                         "account") from None  # fmt: skip
+
+
+def _check_bucket(folder: str, options: PipelineOptions) -> None:
+    FileSystems.set_options(options)
+    attempt = FileSystems.join(folder, f"private-topk-check-{time.time_ns()}")
+    try:
+        with FileSystems.create(attempt) as sink:
+            sink.write(b"private-topk looks whether it may write here")
+        FileSystems.delete([attempt])
+    except Exception as error:  # every layer below raises its own kind
+        raise ValueError(f"--temp_location {folder} cannot be written ({type(error).__name__}): make the bucket, and "
+                         "give this account roles/storage.objectAdmin on it") from None  # fmt: skip
+
+
+def _settle(options: PipelineOptions) -> None:
+    """Defaults where nothing was said. Streaming jobs take the streaming engine besides."""
+    worker, google = options.view_as(WorkerOptions), options.view_as(GoogleCloudOptions)
+    worker.autoscaling_algorithm = worker.autoscaling_algorithm or "THROUGHPUT_BASED"
+    worker.max_num_workers = worker.max_num_workers or worker.num_workers or _MOST_WORKERS
+    google.job_name = google.job_name or time.strftime("private-topk-%Y%m%d-%H%M%S", time.gmtime())
+    options.view_as(DebugOptions).add_experiment("use_runner_v2")
+    options.view_as(SetupOptions).save_main_session = False  # every DoFn is in an importable module
+    if options.view_as(StandardOptions).streaming:
+        google.enable_streaming_engine = True

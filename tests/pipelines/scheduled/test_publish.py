@@ -1,0 +1,232 @@
+"""Scheduled reports on real pipelines and ledgers: once, again, after a crash, missed, corrected; and the examples."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.cli import main
+
+ROOT = Path(__file__).resolve().parents[3]
+SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", ROOT.parent / "shared")) / "data"
+
+WEEKLY = """\
+report: weekly
+source:
+  input: rows.csv
+domain:
+  file: items.txt
+window:
+  every: week
+  first: 2026-01-05
+  horizon: 4
+mechanism:
+  name: joint
+  k: 3
+budget:
+  epsilon: 1
+release_key: file:key
+sink:
+  output: out/{report}-{start}.csv
+ledger:
+  url: sqlite:///budget.db
+  dataset: plays
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A report file with four weeks of rows; the process stands elsewhere."""
+    place = tmp_path / "reports"
+    place.mkdir()
+    rows = [f"user {n % 80},item {n * n % 23 % 10},2026-01-{5 + n % 25:02}T10:00:00" for n in range(2000)]
+    (place / "rows.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
+    (place / "items.txt").write_text("".join(f"item {n}\n" for n in range(10)))
+    (place / "key").write_text("a key of enough bytes")
+    (place / "weekly.yaml").write_text(WEEKLY)
+    assert (
+        main(["budget", "create", "--ledger", f"sqlite:///{place}/budget.db", "--dataset", "plays", "--epsilon", "2"])
+        == 0
+    )
+    return place
+
+
+def report(folder: Path, *more: str, file: str = "weekly.yaml") -> int:
+    return main(["report", str(folder / file), "--quiet", *more])
+
+
+def outcomes(folder: Path) -> list[str]:
+    return [entry.outcome for entry in Ledger(f"sqlite:///{folder}/budget.db").read()[1]]
+
+
+def outputs(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("out/*.csv"))}
+
+
+def test_a_period_is_published_once_however_often_it_is_called(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    first = outputs(folder)
+    assert list(first) == ["weekly-2026-01-05.csv"]
+    manifest = json.loads((folder / "out" / "weekly-2026-01-05.manifest.json").read_text())
+    assert manifest["report"] == "weekly/20260105T000000Z--20260112T000000Z"
+    capsys.readouterr()
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    assert "published before" in capsys.readouterr().out
+    assert outputs(folder) == first and outcomes(folder) == ["released"]
+
+
+def test_a_lost_output_is_published_again_identically_at_no_cost(folder: Path) -> None:
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    first = outputs(folder)
+    shutil.rmtree(folder / "out")
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    assert outputs(folder) == first and outcomes(folder) == ["released"]
+
+
+def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    assert report(folder, "--window-end", "2026-01-19") == 0
+    capsys.readouterr()
+    assert report(folder, "--missed", "--until", "2026-01-27") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "weekly, 2026-01-05 to 2026-01-12: missed", "weekly, 2026-01-19 to 2026-01-26: missed",
+    ]  # fmt: skip
+    assert report(folder, "--catch-up", "--until", "2026-01-27") == 0
+    assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-12.csv", "weekly-2026-01-19.csv"]
+    capsys.readouterr()
+    assert report(folder, "--missed", "--until", "2026-01-27") == 0
+    assert capsys.readouterr().out == "weekly: nothing was missed\n"
+    assert report(folder, "--catch-up") == 0
+    assert len(outputs(folder)) == 4, "the horizon ends the report"
+
+
+def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
+    """The same key, id and parameters give the same ranking, whichever command asks."""
+    assert report(folder, "--catch-up") == 0
+    for place, name in enumerate(outputs(folder)):
+        path = folder / "out" / name
+        manifest = json.loads(path.with_suffix(".manifest.json").read_text())
+        window = manifest["windows"][0]
+        run = [
+            "run", "--input", f"{folder}/rows.csv", "--domain", f"{folder}/items.txt", "--mechanism", "joint",
+            "--k", "3", "--epsilon", "1", "--window", "7d", "--from", "2026-01-05", "--to", "2026-02-02", "--quiet",
+            "--release-key", f"file:{folder}/key", "--release-id", manifest["report"],
+            "--output", f"{folder}/batch{place}.csv",
+        ]  # fmt: skip
+        assert main(run) == 0
+        whole = pl.read_csv(folder / f"batch{place}.csv", infer_schema=False)
+        mine = pl.read_csv(path, infer_schema=False)
+        theirs = whole.filter(pl.col("window_start") == mine["window_start"][0])
+        assert mine["item"].to_list() == theirs["item"].to_list() and len(mine) == 3
+        assert window["start"][:10] == name.removeprefix("weekly-").removesuffix(".csv")
+
+
+def test_a_killed_report_resumes_to_the_same_ranking(folder: Path) -> None:
+    command = [sys.executable, "-m", "private_topk.pipelines.cli", "report", str(folder / "weekly.yaml"), "--quiet",
+               "--window-end", "2026-01-12"]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while not outcomes(folder):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (outcomes(folder), outputs(folder)) == (["started"], {})
+    assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
+    resumed = outputs(folder)
+    assert outcomes(folder) == ["released"] and len(resumed) == 1
+    shutil.rmtree(folder / "out")
+    (folder / "budget.db").unlink()
+    (folder / "weekly.yaml").write_text(WEEKLY.partition("ledger:")[0])
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    assert outputs(folder) == resumed
+
+
+def test_corrected_input_takes_a_new_id_and_costs(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    with open(folder / "rows.csv", "a") as sink:
+        sink.write("late,item 1,2026-01-06\n")
+    (folder / "out" / "weekly-2026-01-05.csv").unlink()
+    (folder / "out" / "weekly-2026-01-05.manifest.json").unlink()
+    assert report(folder, "--window-end", "2026-01-12") == 2
+    assert "for other input" in capsys.readouterr().err
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "1") == 0
+    manifest = json.loads((folder / "out" / "weekly-2026-01-05.manifest.json").read_text())
+    assert manifest["report"].endswith("/correction-1")
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "2") == 2
+    assert "does not suffice" in capsys.readouterr().err
+
+
+def test_another_release_in_the_output_s_place_is_kept(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "weekly-2026-01-05.csv").write_text("mine")
+    assert report(folder, "--window-end", "2026-01-12") == 2
+    assert "weekly.yaml:17: " in capsys.readouterr().err
+    assert outputs(folder) == {"weekly-2026-01-05.csv": b"mine"} and outcomes(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--window-end", "2026-01-13"], "ends no period of"),
+        (["--window-end", "next week"], "--window-end must be a date or time such as 2026-08-31"),
+        (["--missed", "--until", "x"], "--until must be a date or time"),
+        (["--missed", "--correction", "1"], "--correction needs --window-end"),
+    ],
+)
+def test_bad_arguments(folder: Path, capsys: pytest.CaptureFixture, more: list[str], message: str) -> None:
+    assert report(folder, *more) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_period_that_is_not_over_is_refused(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    (folder / "weekly.yaml").write_text(WEEKLY.replace("2026-01-05", "2126-01-07"))
+    assert report(folder, "--window-end", "2126-01-14") == 2
+    assert "is not over yet" in capsys.readouterr().err
+
+
+def example(name: str, folder: Path) -> Path:
+    """An example, set up in a folder by the very commands that its comment names."""
+    shutil.copy(ROOT / "examples" / "reports" / name, folder)
+    (folder / "release.key").write_text("the key of the examples' test")
+    lines = [
+        line.removeprefix("#").strip() for line in (folder / name).read_text().splitlines() if line.startswith("#")
+    ]
+    script = "\n".join(lines).replace("\\\n", " ").splitlines()
+    commands = [line.split() for line in script if line.startswith("private-topk")]
+    assert [words[1] for words in commands if words[1] != "sample"][0] == "budget"
+    for words in commands:
+        assert main([*words[1:], *(["--quiet"] if words[1] == "report" else [])]) == 0
+    return folder / "published"
+
+
+def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    published = example("weekly-plays.yaml", tmp_path)
+    assert len(list(published.glob("*.avro"))) == 4
+    assert outcomes(tmp_path) == ["released"] * 4
+
+
+def test_example_yearly_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (SHARED / "commits.csv.gz").exists():
+        pytest.skip("needs commits.csv.gz of the shared data")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "commits.csv.gz").symlink_to(SHARED / "commits.csv.gz")
+    rows = pl.read_csv(SHARED / "commits.csv.gz").with_columns(pl.col("time").str.slice(0, 10))
+    (tmp_path / "folders.txt").write_text("\n".join(rows["item"].unique().sort()) + "\n")
+    published = example("yearly-commits.yaml", tmp_path)
+    first, second = sorted(published.glob("*.csv"))
+    manifest = json.loads(second.with_suffix(".manifest.json").read_text())["privacy"]
+    assert (manifest["epsilon"], manifest["windows"], manifest["share_of_a_window"]["epsilon"]) == (12, 2, 6)
+    year = rows.filter(pl.col("time").is_between(pl.lit("2023-01-02"), pl.lit("2024-01-01"), "left"))
+    counts = year.group_by("item").agg(pl.col("user").n_unique().alias("users"))
+    top = counts.sort("users", descending=True).head(10)["item"].to_list()
+    assert set(pl.read_csv(first)["item"]) <= set(top), "with 117 folders and epsilon 6 a draw outside these is rare"

@@ -1,0 +1,122 @@
+"""What is published: the same rows from every format, a manifest without anything private."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
+from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
+from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows, schema
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.release import Ranking, Selection
+from private_topk.transforms.windows import WindowBounds
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+ODD = ("a,b", 'quo"te', "line\nbreak", "carriage\r\nreturn", "é🎵", "", " ", "null", "7", "\u2028", "\x85", "\t\0")
+RANKINGS = [
+    Ranking(WindowBounds(START + timedelta(days=2), START + timedelta(days=3, milliseconds=1)), ODD, 12, "sequence"),
+    Ranking(WindowBounds(START, START + timedelta(days=2)), ("x", "y"), 12, "sequence"),
+]
+SET = [Ranking(WindowBounds(), ("x", "y"), 2, "set")]
+
+
+def test_rows_are_in_order_of_window_and_rank() -> None:
+    rows = ranking_rows(RANKINGS, "id")
+    assert [row["item"] for row in rows] == ["x", "y", *ODD]
+    assert [row["rank"] for row in rows] == [1, 2, *range(1, 13)]
+    first = {
+        "window_start": START, "window_end": START + timedelta(days=2), "rank": 1, "item": "x", "k": 12,
+        "returned": 2, "release_id": "id",
+    }  # fmt: skip
+    assert {name: rows[0][name] for name in first} == first and list(rows[0]) == list(FIELDS)
+
+
+def test_a_set_has_no_ranks_and_no_windows_are_null() -> None:
+    for row in ranking_rows(SET, "id"):
+        assert row["rank"] is row["window_start"] is row["window_end"] is None
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("rankings", [RANKINGS, SET, []], ids=["sequence", "set", "nothing"])
+def test_what_is_written_reads_back_equal(ending: str, rankings: list[Ranking]) -> None:
+    rows = ranking_rows(rankings, "id 1")
+    form = format_of(f"some/ranking{ending.upper()}")
+    content = form.encode(rows)
+    assert form.decode(content) == rows
+    assert form.encode(rows) == content, "a repeated release must give the same bytes"
+
+
+def test_others_read_them_too() -> None:
+    rows = ranking_rows(RANKINGS, "id")
+    items = [row["item"] for row in rows]
+    parquet = pq.read_table(io.BytesIO(FORMATS[".parquet"].encode(rows)))
+    assert parquet.schema.remove_metadata() == schema() and parquet.schema.field("rank").type == pa.int64()
+    reader = fastavro.reader(io.BytesIO(FORMATS[".avro"].encode(rows)))
+    assert [row["item"] for row in reader] == items
+    assert all(field["doc"] for field in reader.writer_schema["fields"]) and AVRO_SCHEMA["doc"]
+    lines = FORMATS[".jsonl"].encode(rows).decode().rstrip("\n").split("\n")
+    assert [json.loads(line)["item"] for line in lines] == items
+    assert json.loads(lines[0])["window_start"] == "2026-01-01T00:00:00Z"
+    table = list(csv.DictReader(io.StringIO(FORMATS[".csv"].encode(rows).decode(), newline="")))
+    assert [row["item"] for row in table] == items and list(table[0]) == list(FIELDS)
+    assert table[-1]["window_end"].startswith("2026-01-04T00:00:00.001")
+
+
+def test_unknown_endings() -> None:
+    with pytest.raises(InputError, match=r"must end with one of \.avro, \.csv, \.jsonl, \.ndjson, \.parquet"):
+        format_of("ranking.xlsx")
+
+
+def manifest(selection: Selection, release: Release, rankings: list[Ranking]) -> dict[str, Any]:
+    return json.loads(encode_manifest(describe_release(selection, release, "direct"), rankings, "a/b/r.avro"))
+
+
+def test_the_manifest_says_how_and_nothing_private() -> None:
+    release = Release(ReleaseKey.fresh(), "weekly é")
+    selection = Selection(Joint(epsilon=0.5, skew=0.6, neighbours="swap"), 12, PublicDomain.of(["x", "y", *ODD]), 7)
+    found = manifest(selection, release, RANKINGS)
+    versions = found.pop("versions")
+    assert {"python", "private-topk", "apache-beam", "numpy", "python-flint"} <= set(versions)
+    assert all(version[0].isdigit() for version in versions.values())
+    privacy, key = found.pop("privacy"), found.pop("key_id")
+    assert (privacy["epsilon"], privacy["delta"]) == (0.5, 0) and privacy["guarantee"] == "pure"
+    assert privacy["neighbours"] == "swap" and privacy["unit"] == "one user's rows within one window"
+    assert key in (None, release.key.key_id()), "filled in where the key is read"
+    assert found == {
+        "report": "weekly é",
+        "runner": "direct",
+        "mechanism": "joint",
+        "answer": "sequence",
+        "parameters": {"epsilon": 0.5, "skew": "3/5", "noise": "gumbel", "neighbours": "swap"},
+        "k": 12,
+        "max_items_per_user": 7,
+        "domain": {"kind": "public", "size": 14, "sha256": selection.domain.digest},
+        "output": "r.avro",
+        "windows": [
+            {"start": "2026-01-01T00:00:00+00:00", "end": "2026-01-03T00:00:00+00:00", "returned": 2},
+            {"start": "2026-01-03T00:00:00+00:00", "end": "2026-01-04T00:00:00.001000+00:00", "returned": 12},
+        ],
+    }
+
+
+def test_the_manifest_of_an_unknown_domain_and_one_window() -> None:
+    found = manifest(Selection(Joint(epsilon=1), 2, UnknownDomain()), Release.fresh(), SET)
+    assert found["domain"] == {"kind": "unknown"} and found["max_items_per_user"] is None
+    assert found["windows"] == [{"start": None, "end": None, "returned": 2}]
+
+
+def test_where_the_manifest_stands() -> None:
+    assert manifest_path("a.b/ranking.avro") == "a.b/ranking.manifest.json"
+    assert manifest_path("gs://bucket/x.csv") == "gs://bucket/x.manifest.json"

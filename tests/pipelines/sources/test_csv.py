@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import random
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources import Columns
+from tests.pipelines.support import read, write
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "left_out"),
+    [
+        ("user,item\na,x\nb,y\n", [("a", "x"), ("b", "y")], 0),
+        ("user,item\r\na,x\r\nb,y", [("a", "x"), ("b", "y")], 0),
+        ("\ufeffuser,item\na,x\n", [("a", "x")], 0),
+        ("\ufeff\"user\",\"item\"\na,x\n", [("a", "x")], 0),
+        ("z,item,user\n1,x,a\n", [("a", "x")], 0),
+        ("user,item\n\na,x\n\n\nb,y\n", [("a", "x"), ("b", "y")], 0),
+        ("\nuser,item\na,x\n", [("a", "x")], 0),
+        ("user,item\n,x\na,\n\"\",x\n,\nb,y\n", [("b", "y")], 4),
+        ('user,item\n"a\nb","x, ""y""\r\nz"\n', [("a\nb", 'x, "y"\r\nz')], 0),
+        ('user,item\na,5" pipe\nb,"7"" pipe"\n', [("a", '5" pipe'), ("b", '7" pipe')], 0),
+        ("user,item\n a , x \nNULL,NA\n007,1e3\n", [(" a ", " x "), ("NULL", "NA"), ("007", "1e3")], 0),
+        ("user,item\n日本,é🎵\n", [("日本", "é🎵")], 0),
+        ("user,item\n", [], 0),
+        ("user,item", [], 0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".CSV.GZ"])
+def test_dialects(tmp_path: Path, text: str, rows: list, left_out: int, ending: str) -> None:
+    content = text.encode()
+    path = write(tmp_path / f"rows{ending}", gzip.compress(content) if ending.lower().endswith("gz") else content)
+    assert read(path) == (rows, left_out)
+
+
+def test_agrees_with_the_standard_library_on_random_files(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    for quoting in (csv.QUOTE_ALL, csv.QUOTE_MINIMAL):
+        rows = [
+            tuple("".join(draw.choices('ab,"\n é🎵', k=draw.randrange(1, 9))) for _ in range(2)) for _ in range(2000)
+        ]
+        sink = io.StringIO()
+        writer = csv.writer(sink, quoting=quoting)
+        writer.writerows([("user", "item"), *rows])
+        assert read(write(tmp_path / "rows.csv", sink.getvalue())).rows == rows
+
+
+def test_a_file_of_several_blocks(tmp_path: Path) -> None:
+    rows = [(f"user {n}", f"an item\n{n % 1000}" * 5) for n in range(100_000)]
+    text = "user,item\n" + "".join(f'{user},"{item}"\n' for user, item in rows)
+    assert len(text) > 6 << 20
+    assert read(write(tmp_path / "rows.csv.gz", gzip.compress(text.encode(), 1))).rows == rows
+
+
+def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", "user,item,time\na,x,1700000000\nb,y,1700000001.5\nc,z,never\n")
+    assert read(path, Columns(time="time")) == ([("a", "x", 1700000000 * 10**6), ("b", "y", 17000000015 * 10**5)], 1)
+    path = write(tmp_path / "rows.csv", "user,item,time\na,x,1700000000123\n")
+    assert read(path, Columns(time="time", time_unit="ms")).rows == [("a", "x", 1700000000123 * 1000)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "must start with a line of column names"),
+        (b"\n\n", "must start with a line of column names"),
+        (b"alice,secret\nb,y\n", "one column must be named 'user' in the first line, got 0 of 2"),
+        (b"user,item,user\na,b,c\n", "got 2 of 3"),
+        (b"user;item\na;b\n", "got 0 of 1"),
+        (b"user,item\nsecret\n", "as many values in every line"),
+        (b"user,item\na,b\nsecret,2,3\n", "as many values in every line"),
+        (b"user,item\nsecret,caf\xe9\n", "in UTF-8"),
+        ("user,item\nsecret,b\n".encode("utf-16"), "in UTF-8"),
+        (b'user,item\n"secret,b\nc,d\n', "as many values in every line|closed quotes"),
+        (b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema", "in UTF-8|one column must be named"),
+    ],
+)
+def test_foreign_files_are_refused_without_showing_them(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        read(write(tmp_path / "rows.csv", content))
+    assert "rows.csv" in str(caught.value)
+    assert not any(word in str(caught.value) for word in ("secret", "alice", "caf"))
+
+
+@pytest.mark.parametrize("cut", [0, 5, 15, -4, -9])
+def test_a_truncated_gzip_file(tmp_path: Path, cut: int) -> None:
+    content = gzip.compress(b"user,item\n" + b"".join(b"%d,x\n" % n for n in range(1000)))
+    with pytest.raises(InputError, match="not a whole gzip file|must start with a line of column names"):
+        read(write(tmp_path / "rows.csv.gz", content[: cut or 0]))
+    with pytest.raises(InputError, match="not a whole gzip file"):
+        read(write(tmp_path / "rows.csv.gz", b"user,item\na,x\n"))
+
+
+def test_gzip_files_one_behind_the_other(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv.gz", gzip.compress(b"user,item\na,x\n") + gzip.compress(b"b,y\n"))
+    assert read(path).rows == [("a", "x"), ("b", "y")]

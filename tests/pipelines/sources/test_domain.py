@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import gzip
+import pickle
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources.domain import read_domain
+from private_topk.transforms.domain import PublicDomain
+from tests.pipelines.support import avro_schema, to_avro, write
+
+ITEMS = ["b", "é🎵", "7", " spaced "]
+
+
+@pytest.mark.parametrize("name", ["d.txt", "d", "d.txt.gz", "d.csv", "d.jsonl.gz", "d.parquet", "d.avro"])
+def test_one_item_a_line_or_a_column(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if "txt" in name or name == "d":
+        content = ("\ufeff" + "\r\n".join(ITEMS) + "\r\n\n").encode()
+        write(path, gzip.compress(content) if name.endswith("gz") else content)
+    else:
+        write(path, [{"user": "other", "item": item} for item in ITEMS])
+    domain = read_domain(str(path), "item")
+    assert domain == PublicDomain.of(ITEMS) and domain.index().labels.to_pylist() == ITEMS
+    assert pickle.loads(pickle.dumps(domain)).load().to_pylist() == ITEMS
+
+
+def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
+    path = write(tmp_path / "d.avro", to_avro([{"id": 7}, {"id": 5}], avro_schema(id="long")))
+    assert read_domain(str(path), "id") == PublicDomain.of(["7", "5"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("d.txt", "", "at least one item"),
+        ("d.txt", "\n \n", "at least one item"),
+        ("d.txt", "a\n\nb\n", "must not hold empty items, got 1: remove them"),
+        ("d.txt", "a\nb\na\n", "every item once, got 1 repeated, such as 'a'"),
+        ("d.txt", b"caf\xe9\n", "not UTF-8 text: give one item per line"),
+        ("d.txt.gz", b"abc", "not a whole gzip file"),
+        ("d.csv", "name\na\n", "must be named 'item'"),
+        ("d.csv", "item\n", "at least one item"),
+        ("d.csv", "item,x\na,1\n,2\n", "must not hold empty items, got 1"),
+        ("d.avro", to_avro([])[:-3], "truncated"),
+        ("d.avro", to_avro([], avro_schema(item="double")), "column 'item' must be one of"),
+        ("d.parquet", b"PAR1", "not a Parquet file"),
+    ],
+)
+def test_bad_files(tmp_path: Path, name: str, content: bytes | str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        read_domain(str(write(tmp_path / name, content)), "item")
+    assert name in str(caught.value)
+
+
+def test_no_file_and_several(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--domain .*none\.txt does not exist"):
+        read_domain(str(tmp_path / "none.txt"), "item")
+    write(tmp_path / "a.txt", "a\n"), write(tmp_path / "b.txt", "b\n")
+    with pytest.raises(InputError, match="--domain must be one file, got 2"):
+        read_domain(str(tmp_path / "*.txt"), "item")

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import gzip
+import io
+import random
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources import Columns
+from tests.pipelines.support import Read, read, write
+
+TIMED = Columns(time="time")
+NAIVE = datetime(2026, 1, 1, 12)
+NOON = NAIVE.replace(tzinfo=timezone.utc)
+MICROS = 1_767_268_800_000_000
+
+
+def parquet(table: pa.Table | dict, **options: object) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), sink, **options)
+    return sink.getvalue()
+
+
+def test_every_row_group_once_for_every_size_of_the_pieces(tmp_path: Path) -> None:
+    users = [None if n % 9 == 0 else f"user {n}" for n in range(5000)]
+    path = write(tmp_path / "rows.parquet", parquet({"user": users, "item": range(5000)}, row_group_size=333))
+    expected = Read([(user, str(n)) for n, user in enumerate(users) if user], users.count(None))
+    for size in (1, 3000, 20_000, 1 << 30):
+        assert read(path, size=size) == expected
+    write(tmp_path / "more.parquet.gz", gzip.compress(path.read_bytes()))
+    assert read(tmp_path / "more.parquet.gz") == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (pa.array(["a", None, "é"]), ["a", "é"]),
+        (pa.array(["a", None, "a"]).dictionary_encode(), ["a", "a"]),
+        (pa.array([7, None, 7]).dictionary_encode(), ["7", "7"]),
+        (pa.array([5, None], pa.int8()), ["5"]),
+        (pa.array([2**64 - 1], pa.uint64()), [str(2**64 - 1)]),
+        (pa.array(["a", "b"], pa.large_string()), ["a", "b"]),
+        (pa.array(["a", "b" * 40], pa.string_view()), ["a", "b" * 40]),
+        (pa.nulls(3), []),
+    ],
+)
+def test_users_and_items_of_every_type(tmp_path: Path, values: pa.Array, labels: list) -> None:
+    path = write(tmp_path / "rows.parquet", parquet({"user": values, "item": ["i"] * len(values), "z": values}))
+    assert read(path) == ([(label, "i") for label in labels], len(values) - len(labels))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pa.array([NOON], pa.timestamp("us", "UTC")),
+        pa.array([NOON], pa.timestamp("ms", "Europe/Berlin")),
+        pa.array([NAIVE], pa.timestamp("ns")),
+        pa.array([NAIVE], pa.timestamp("s")),
+        pa.array([MICROS // 10**6], pa.int64()),
+        pa.array([MICROS // 10**6], pa.uint32()),
+        pa.array([MICROS // 10**6], pa.uint64()),
+        pa.array([MICROS / 10**6], pa.float64()),
+        pa.array(["2026-01-01T12:00:00Z"]),
+        pa.array(["2026-01-01 12:00:00"]).dictionary_encode(),
+    ],
+    ids=lambda times: str(times.type),
+)
+def test_times_of_every_type(tmp_path: Path, times: pa.Array) -> None:
+    path = write(tmp_path / "rows.parquet", parquet({"user": ["u"], "item": ["i"], "time": times}))
+    assert read(path, TIMED) == ([("u", "i", MICROS)], 0)
+
+
+def test_dates_and_times_beyond_reason(tmp_path: Path) -> None:
+    dates = pa.array([NOON.date()])
+    path = write(tmp_path / "rows.parquet", parquet({"user": ["u"], "item": ["i"], "time": dates}))
+    assert read(path, TIMED).rows == [("u", "i", MICROS - 12 * 3600 * 10**6)]
+    for times in [pa.array([2**64 - 1], pa.uint64()), pa.array([2**53], pa.timestamp("ms")), pa.array([float("nan")])]:
+        path = write(tmp_path / "rows.parquet", parquet({"user": ["u"], "item": ["i"], "time": times}))
+        assert read(path, TIMED) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"user": ["a"]}, "has no column 'item': its columns are user"),
+        ({"user": [1.5], "item": ["a"]}, "column 'user' cannot be used: .* got double"),
+        ({"user": [b"secret"], "item": ["a"]}, "got bytes"),
+        ({"user": [["secret"]], "item": ["a"]}, "got list"),
+    ],
+)
+def test_columns_are_checked_beforehand(tmp_path: Path, columns: dict, message: str) -> None:
+    with pytest.raises(InputError, match=rf"rows\.parquet.*{message}") as caught:
+        read(write(tmp_path / "rows.parquet", parquet(columns)))
+    assert "secret" not in str(caught.value)
+
+
+def test_doubled_columns(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"])] * 3, names=["user", "item", "item"])
+    with pytest.raises(InputError, match="several columns 'item'"):
+        read(write(tmp_path / "rows.parquet", parquet(table)))
+
+
+def test_foreign_truncated_and_broken_files(tmp_path: Path) -> None:
+    good = parquet({"user": [f"user {n}" for n in range(2000)], "item": range(2000)}, row_group_size=300)
+    for bad in (b"", b"user,item\na,b\n", good[:-7], good[: len(good) // 2]):
+        with pytest.raises(InputError, match="not a Parquet file, or it is truncated"):
+            read(write(tmp_path / "rows.parquet", bad))
+    draw, found = random.Random(1), 0
+    for _ in range(60):
+        broken = bytearray(good)
+        broken[draw.randrange(len(good))] ^= draw.randrange(1, 256)
+        try:
+            read(write(tmp_path / "rows.parquet", bytes(broken)))
+        except InputError:
+            found += 1
+    assert found > 10
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    nothing = pa.table({"user": pa.array([], pa.string()), "item": pa.array([], pa.int64())})
+    assert read(write(tmp_path / "rows.parquet", parquet(nothing))) == ([], 0)

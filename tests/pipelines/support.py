@@ -1,0 +1,117 @@
+"""Files of rows in every format, the command line in this process, and what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from private_topk.pipelines import cli
+from private_topk.pipelines.files import match
+from private_topk.pipelines.sources import Columns, check_files, format_of
+from private_topk.pipelines.sources.columns import block_of
+
+SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
+Rows = list[dict[str, Any]]
+TEXT = ["null", "string"]
+
+
+def avro_schema(**types: Any) -> dict[str, Any]:  # noqa: ANN401 - an Avro schema
+    fields = [{"name": name, "type": kind} for name, kind in types.items()]
+    return fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
+
+
+def to_avro(rows: Iterable[dict[str, Any]], schema: dict[str, Any] | None = None, **options: Any) -> bytes:  # noqa: ANN401
+    sink = io.BytesIO()
+    fastavro.writer(sink, schema or avro_schema(user=TEXT, item=TEXT), rows, **options)
+    return sink.getvalue()
+
+
+def to_csv(rows: Rows) -> bytes:
+    sink = io.StringIO()
+    writer = csv.DictWriter(sink, list(rows[0]), quoting=csv.QUOTE_MINIMAL)
+    writer.writeheader()
+    writer.writerows(rows)
+    return sink.getvalue().encode()
+
+
+def to_json_lines(rows: Rows) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def to_parquet(rows: Rows, **options: Any) -> bytes:  # noqa: ANN401
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), sink, **options)
+    return sink.getvalue()
+
+
+WRITERS = {".avro": to_avro, ".csv": to_csv, ".jsonl": to_json_lines, ".parquet": to_parquet}
+
+
+def write(path: Path, content: bytes | str | Rows) -> Path:
+    """Bytes, text or rows to a file; rows in the format of its ending, gzip where it ends with .gz."""
+    if isinstance(content, list):
+        content = WRITERS[Path(path.name.removesuffix(".gz")).suffix](content)
+        content = gzip.compress(content) if path.suffix == ".gz" else content
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+class Read(NamedTuple):
+    rows: list[tuple[Any, ...]]
+    left_out: int
+
+
+def read(path: Path, columns: Columns | None = None, size: int = 1 << 30) -> Read:
+    """Check files and read them in pieces of `size`, as the pipeline does. Raises what checking or reading raises."""
+    columns = columns or Columns()
+    files = match(str(path))
+    check_files(files, columns)
+    rows, left_out = [], 0
+    for file in files:
+        module = format_of(file.path)
+        for start, stop in module.pieces(file, size):
+            for table in module.read(file.path, start, stop, columns):
+                block, missing = block_of(table, columns)
+                rows += zip(*(column.to_pylist() for column in block.columns), strict=True)
+                left_out += missing
+    return Read(rows, left_out)
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+def command(*arguments: object) -> Done:
+    """`private-topk ...` in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = cli.main([str(argument) for argument in arguments])
+        except SystemExit as exit_:  # argparse's way
+            status = exit_.code
+    return Done(status, out.getvalue(), err.getvalue())
+
+
+def options(**values: object) -> list[str]:
+    """max_items_per_user=3 is --max-items-per-user=3; True gives the bare flag, None leaves it out.
+
+    Beam spells its options with underscores: give them as "direct num_workers".
+    """
+    words = []
+    for name, value in values.items():
+        flag = "--" + (name.replace(" ", "_") if " " in name else name.rstrip("_").replace("_", "-"))
+        words += [] if value is None else [flag] if value is True else [f"{flag}={value}"]
+    return words

@@ -1,0 +1,281 @@
+"""The whole job on real files: one draw for one release, in every format; windows; real data."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import fastavro
+import numpy as np
+import pytest
+
+from private_topk.pipelines.batch import build
+from private_topk.pipelines.options import Parser, add_run_arguments
+from private_topk.pipelines.report import make_report
+from private_topk.pipelines.sinks.formats import format_of
+from private_topk.pipelines.sources import Columns, ReadBlocks, cut_into_pieces
+from private_topk.runners import prepare
+from private_topk.transforms import Period, PublicDomain, ReleaseKey
+from private_topk.transforms.cut import CutIntoWindows
+from private_topk.transforms.mechanisms import Joint, RandomBits
+from tests.pipelines.support import SHARED, Done, command, options, to_avro, write
+from tests.transforms.pipelines import count_inside, outcome, set_counts
+
+ITEMS = [f"item {n:03d}" for n in range(150)]
+SECRET = "a secret of more than sixteen bytes"
+UTC = timezone.utc
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PRIVATE_TOPK_TEST_KEY", SECRET)
+    write(tmp_path / "items.txt", "\n".join(ITEMS) + "\n")
+    return tmp_path
+
+
+def flat_rows() -> list[dict[str, Any]]:
+    """Every item held by the same six users of very different names: two draws of 10 never agree by chance."""
+    return [{"user": "u" * (5 * user) + str(user), "item": item} for user in range(6) for item in ITEMS]
+
+
+def run(folder: Path, source: str, *more: str, **changes: object) -> Done:
+    settings = {
+        "input": folder / source, "domain": folder / "items.txt", "mechanism": "joint", "k": 10, "epsilon": 1,
+        "output": folder / "out" / "ranking.avro", "release_key": "env:PRIVATE_TOPK_TEST_KEY", "release_id": "r 1",
+        "overwrite": True, "quiet": True,
+    }  # fmt: skip
+    return command("run", *options(**{**settings, **changes}), *more)
+
+
+def published(folder: Path, source: str, *more: str, **changes: object) -> tuple[bytes, bytes]:
+    """The bytes of the ranking and of its manifest."""
+    done = run(folder, source, *more, **changes)
+    assert done == Done(0, "", "")
+    return (folder / "out" / "ranking.avro").read_bytes(), (folder / "out" / "ranking.manifest.json").read_bytes()
+
+
+def items_of(ranking: bytes) -> list[str]:
+    return [row["item"] for row in format_of("x.avro").decode(ranking)]
+
+
+class TestOneDraw:
+    def test_the_same_bytes_however_the_rows_arrive(self, folder: Path) -> None:
+        rows = flat_rows()
+        write(folder / "whole.avro", rows)
+        first = published(folder, "whole.avro")
+        again = rows[::-1] + rows[:200]
+        random.Random(1).shuffle(again)
+        for name in ("rows.csv", "rows.csv.gz", "rows.jsonl", "rows.parquet", "rows.avro.gz"):
+            write(folder / name, again)
+            assert published(folder, name) == first, name
+        for part, name in enumerate(["c.avro", "b.csv", "a.parquet"]):
+            (folder / "parts").mkdir(exist_ok=True)
+            write(folder / "parts" / name, again[part::3])
+        assert published(folder, "parts/*") == first
+        write(folder / "fine.avro", to_avro(rows, sync_interval=50, codec="deflate"))
+        assert published(folder, "fine.avro", shards=1024) == first
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            ["--direct_runner_bundle_repeat=2"],
+            ["--direct_num_workers=2"],
+            ["--shards=1"],
+            ["--shards=2"],
+            ["--runner=DirectRunner"],
+        ],
+    )
+    def test_the_same_bytes_however_the_job_runs(self, folder: Path, more: list[str]) -> None:
+        write(folder / "rows.avro", to_avro(flat_rows(), sync_interval=500))
+        assert published(folder, "rows.avro", *more) == published(folder, "rows.avro")
+
+    def test_whatever_is_released_changes_the_draw(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write(folder / "rows.avro", flat_rows())
+        write(folder / "more.avro", [*flat_rows(), {"user": "one more", "item": ITEMS[3]}])
+        write(folder / "turned.txt", "\n".join(ITEMS[::-1]))
+        monkeypatch.setenv("PRIVATE_TOPK_OTHER_KEY", SECRET + "!")
+        cases: list[dict[str, Any]] = [
+            {"source": "rows.avro"},
+            {"source": "more.avro"},
+            {"source": "rows.avro", "release_id": "r 2"},
+            {"source": "rows.avro", "release_key": "env:PRIVATE_TOPK_OTHER_KEY"},
+            {"source": "rows.avro", "epsilon": 2},
+            {"source": "rows.avro", "k": 11},
+            {"source": "rows.avro", "domain": folder / "turned.txt"},
+            {"source": "rows.avro", "max_items_per_user": 150},
+        ]
+        answers = [tuple(items_of(published(folder, **case)[0])[:10]) for case in cases]
+        assert len(set(answers)) == len(cases)
+
+    def test_without_a_release_id_every_run_is_a_new_release(self, folder: Path) -> None:
+        write(folder / "rows.avro", flat_rows())
+        for key in (None, "env:PRIVATE_TOPK_TEST_KEY"):
+            runs = [published(folder, "rows.avro", release_key=key, release_id=None) for _ in range(2)]
+            assert items_of(runs[0][0]) != items_of(runs[1][0])
+            assert json.loads(runs[0][1])["report"] != json.loads(runs[1][1])["report"]
+
+    def test_the_key_is_in_no_file(self, folder: Path) -> None:
+        write(folder / "rows.avro", flat_rows())
+        assert not any(SECRET.encode() in content for content in published(folder, "rows.avro"))
+
+
+class TestWindows:
+    START = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each hour has an item of its own, held by 200 users, from an hour before the period to long after it."""
+        return [
+            {"user": user, "item": f"hour {hour}", "time": (self.START + timedelta(hours=hour)).isoformat()}
+            for hour in (-1, 0, 1, 5, 6, 7, 11, 13, 14, 30)
+            for user in range(200)
+        ]
+
+    def ranked(self, folder: Path, **changes: object) -> dict[tuple[str, str], set[str]]:
+        """Bounds by their hours to the items that are ranked first, which hold every row of the window."""
+        write(folder / "rows.jsonl", self.rows())
+        write(folder / "hours.txt", "\n".join(f"hour {n}" for n in range(-1, 31)))
+        settings = {"domain": folder / "hours.txt", "k": 4, "epsilon": 10, **changes}
+        ranking, manifest = published(folder, "rows.jsonl", **settings)
+        found: dict[tuple[str, str], list[str]] = {}
+        for row in format_of("x.avro").decode(ranking):
+            hours = tuple((row[bound] - self.START) / timedelta(hours=1) for bound in ("window_start", "window_end"))
+            found.setdefault(hours, []).append(row["item"])
+            assert row["rank"] == len(found[hours])
+        assert len(json.loads(manifest)["windows"]) == len(found)
+        return found
+
+    def test_cut_at_the_period_and_empty_ones_published(self, folder: Path) -> None:
+        found = self.ranked(folder, window="4h", from_="2026-01-01", to="2026-01-01T14:00")
+        assert list(found) == [(0, 4), (4, 8), (8, 12), (12, 14)]
+        true = [{"hour 0", "hour 1"}, {"hour 5", "hour 6", "hour 7"}, {"hour 11"}, {"hour 13"}]
+        for items, held in zip(found.values(), true, strict=True):
+            assert set(items[: len(held)]) == held and len(items) == 4
+        empty = self.ranked(folder, window="2h", from_="2026-01-01T02:00", to="2026-01-01T04:00:00Z")
+        assert list(empty) == [(2, 4)] and len(next(iter(empty.values()))) == 4
+
+    def test_a_period_without_a_window_is_one(self, folder: Path) -> None:
+        found = self.ranked(folder, from_="2026-01-01T05:00:00", to="2026-01-01T09:00+02:00")
+        assert list(found) == [(5, 7)] and set(found[5, 7][:2]) == {"hour 5", "hour 6"}
+
+    def test_bounds_below_a_second(self, folder: Path) -> None:
+        found = self.ranked(folder, window="6h", from_="2026-01-01T00:00:00.001", to="2026-01-01T12:00:00.001")
+        assert [set(items[:n]) for items, n in zip(found.values(), (3, 2), strict=True)] == [
+            {"hour 1", "hour 5", "hour 6"}, {"hour 7", "hour 11"},
+        ]  # fmt: skip
+
+    def test_without_a_period_times_are_not_even_read(self, folder: Path) -> None:
+        write(folder / "rows.csv", "user,item,time\na,item 001,never\n")
+        rows = format_of("x.avro").decode(published(folder, "rows.csv")[0])
+        assert {(row["window_start"], row["window_end"]) for row in rows} == {(None, None)}
+
+
+def read_counts(path: Path, domain: PublicDomain, columns: Columns, period: Period | None = None) -> Counter:
+    """(window start in microseconds or None, item) to the count inside the pipeline, from the files on."""
+    from private_topk.pipelines.files import match
+
+    def pipeline(p: beam.Pipeline) -> beam.PCollection:
+        blocks = p | ReadBlocks(cut_into_pieces(match(str(path))), columns)
+        blocks = blocks | CutIntoWindows(period) if period else blocks
+        return count_inside(domain, blocks, ReleaseKey.fresh(), blocks=beam.Map(lambda block: block))
+
+    return Counter({(start, item): count for start, (item, count) in outcome(pipeline)})
+
+
+def shared(name: str) -> Path:
+    path = SHARED / "data" / name
+    if not path.exists():
+        pytest.skip(f"needs the real data set {name}, which is not part of the project")
+    return path
+
+
+class TestRealData:
+    def test_games_counts_and_top_ten(self) -> None:
+        counts = np.load(shared("games.npy"))
+        items = [str(n) for n in range(len(counts))]
+        found = read_counts(shared("games.pairs.csv.gz"), PublicDomain.of(items), Columns())
+        assert [found[None, item] for item in items] == counts.tolist() and len(items) == 5155
+        best = np.sort(counts)[::-1][:10]
+        errors = []
+        for seed in range(50):
+            answer = Joint(epsilon=1.0)(counts, 10, RandomBits.keyed(b"games %d" % seed))
+            errors.append(int(np.abs(counts[answer] - best).max()))
+        assert np.median(errors) == 0
+
+    def test_commits_by_quarter(self, folder: Path) -> None:
+        path = shared("commits.csv.gz")
+        with gzip.open(path, "rt") as source:
+            rows = list(csv.DictReader(source))
+        items = sorted({row["item"] for row in rows})
+        period = Period(datetime(2016, 10, 1, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC), timedelta(days=90))
+        true: Counter = Counter()
+        for bounds in period.windows():
+            held = [
+                (row["user"], row["item"]) for row in rows
+                if bounds.start <= datetime.fromisoformat(row["time"].replace("Z", "+00:00")) < bounds.end
+            ]  # fmt: skip
+            start = int(bounds.start.timestamp()) * 10**6
+            true.update({(start, item): count for item, count in set_counts(held).items()})
+        assert len(period) == 40 and len(true) > 500
+        assert read_counts(path, PublicDomain.of(items), Columns(time="time"), period) == true
+        write(folder / "folders.txt", "\n".join(items))
+        done = command(
+            "run", *options(input=path, domain=folder / "folders.txt", mechanism="joint", k=5, epsilon=1, window="90d",
+                            from_="2016-10-01", to="2026-07-01", output=folder / "commits.parquet"),
+        )  # fmt: skip
+        assert done.status == 0 and done.out.count(" UTC\n") == 40
+        ranked = format_of("x.parquet").decode((folder / "commits.parquet").read_bytes())
+        assert len(ranked) == 40 * 5 and {row["item"] for row in ranked} <= set(items)
+
+
+def test_rows_left_out_are_counted_for_the_operator(folder: Path) -> None:
+    rows = [{"user": "a", "item": ITEMS[0]}, {"user": None, "item": ITEMS[0]}, {"user": "a", "item": None}]
+    write(folder / "rows.avro", [*rows, {"user": "a", "item": "elsewhere"}, {"user": "b", "item": ITEMS[1]}])
+    parser = Parser()
+    add_run_arguments(parser)
+    words = options(input=folder / "rows.avro", domain=folder / "items.txt", mechanism="joint", k=2, epsilon=1,
+                    output=folder / "ranking.csv")  # fmt: skip
+    report, launch = make_report(parser.parse_args(words)), prepare("direct", [])
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    build(pipeline, report, "direct")
+    result = pipeline.run()
+    result.wait_until_finish()
+    counters = {entry.key.metric.name: entry.committed for entry in result.metrics().query()["counters"]}
+    assert counters["operator_only_rows_left_out_null"] == 2
+    assert counters["operator_only_rows_left_out_not_in_domain"] == 1
+
+
+def test_workers_in_processes_of_their_own(folder: Path) -> None:
+    """The job must pickle, and must find everything again on the other side."""
+    write(folder / "rows.avro", flat_rows())
+    first = published(folder, "rows.avro")
+    words = options(
+        input=folder / "rows.avro", domain=folder / "items.txt", mechanism="joint", k=10, epsilon=1,
+        output=folder / "other" / "ranking.avro", release_key="env:PRIVATE_TOPK_TEST_KEY", release_id="r 1",
+    )  # fmt: skip
+    module = [sys.executable, "-m", "private_topk.pipelines.batch", *words]
+    more = ["--direct_num_workers=2", "--direct_running_mode=multi_processing", "--job_name=any-beam-option"]
+    done = subprocess.run([*module, *more], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "")  # Beam's workers talk of their own end on stderr
+    assert (folder / "other" / "ranking.avro").read_bytes() == first[0]
+    assert (folder / "other" / "ranking.manifest.json").read_bytes() == first[1]
+    again = subprocess.run(module, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert again.returncode == 2 and "exists and is kept" in again.stderr.splitlines()[-1]
+
+
+def test_avro_output_is_plain_avro(folder: Path) -> None:
+    write(folder / "rows.avro", flat_rows())
+    published(folder, "rows.avro")
+    with (folder / "out" / "ranking.avro").open("rb") as source:
+        rows = list(fastavro.reader(source))
+    assert [row["rank"] for row in rows] == list(range(1, 11))
+    assert all(left["release_id"] == right["release_id"] == "r 1" for left, right in itertools.pairwise(rows))

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits
+from tests.pipelines.support import Done, command, options, write
+
+COUNTS = [9, 7, 7, 4, 2, 0, 0, 1]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVATE_TOPK_TEST_KEY", "a secret of more than sixteen bytes")
+
+
+def npy(values: Any, dtype: Any = None) -> bytes:  # noqa: ANN401
+    sink = io.BytesIO()
+    np.save(sink, np.array(values, dtype))
+    return sink.getvalue()
+
+
+def select(path: Path, *more: str, **changes: object) -> Done:
+    return command("select", *options(**{"counts": path, "mechanism": "joint", "k": 3, "epsilon": 1, **changes}), *more)
+
+
+def indices(done: Done) -> list[int]:
+    assert done.status == 0 and done.err == "" and done.out.startswith("rank\tindex")
+    lines = [line.split("\t") for line in done.out.splitlines()[1:]]
+    assert [line[0] for line in lines] == [str(n) for n in range(1, len(lines) + 1)]
+    return [int(line[1]) for line in lines]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint64, np.int64, ">i4"])
+def test_arrays_of_any_whole_type(tmp_path: Path, dtype: Any) -> None:  # noqa: ANN401
+    repeat = {"release_key": "env:PRIVATE_TOPK_TEST_KEY", "release_id": "r"}
+    found = indices(select(write(tmp_path / "counts.npy", npy(COUNTS, dtype)), **repeat))
+    assert found == indices(select(write(tmp_path / "wide.npy", npy(COUNTS, np.int64)), **repeat))
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("count\n" + "\n".join(map(str, COUNTS)), None),
+        ("\n".join(map(str, COUNTS)) + "\n", None),
+        ("\ufeffitem,count\r\n" + "\r\n".join(f'"i, {n}",{c}' for n, c in enumerate(COUNTS)), "i, {}"),
+        ("count,x,item\n" + "\n".join(f" {c} ,z,日本{n}" for n, c in enumerate(COUNTS)), "日本{}"),
+    ],
+)
+def test_csv_with_and_without_items(tmp_path: Path, text: str, items: str | None) -> None:
+    done = select(write(tmp_path / "counts.csv", text), epsilon=1000, k=4)
+    assert set(indices(done)) == {0, 1, 2, 3}
+    if items:
+        lines = [line.split("\t") for line in done.out.splitlines()[1:]]
+        assert [line[2] for line in lines] == [items.format(line[1]) for line in lines]
+
+
+def test_same_key_and_id_repeat_and_all_else_is_fresh(tmp_path: Path) -> None:
+    path = write(tmp_path / "flat.npy", npy([5] * 300))
+    repeat = {"release_key": "env:PRIVATE_TOPK_TEST_KEY", "release_id": "r", "k": 10}
+    first = indices(select(path, **repeat))
+    assert first == indices(select(path, **repeat))
+    other = write(tmp_path / "other.npy", npy([5] * 299 + [6]))
+    answers = [first, indices(select(path, k=10)), indices(select(path, k=10)), indices(select(other, **repeat)),
+               indices(select(path, **{**repeat, "release_id": "s"})),
+               indices(select(path, **{**repeat, "epsilon": 2}))]  # fmt: skip
+    assert len({tuple(answer) for answer in answers}) == len(answers)
+
+
+def test_edges(tmp_path: Path) -> None:
+    assert indices(select(write(tmp_path / "one.npy", npy([7])), k=1)) == [0]
+    assert sorted(indices(select(write(tmp_path / "ties.npy", npy([0, 0, 0])), k=3))) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("c.npy", npy([3, -1, 5]), "counts must be at least 0: a negative count was given"),
+        ("c.npy", npy([1.0, 2.0]), "counts must be integers, got dtype float64"),
+        ("c.npy", npy(["917"]), "counts must be integers"),
+        ("c.npy", npy([[1, 2]]), "one-dimensional"),
+        ("c.npy", npy([], np.int64), "at least one item"),
+        ("c.npy", npy([2**63], np.uint64), r"below 2\*\*63"),
+        ("c.npy", npy([917, 2, 3])[:-3], "not a whole .npy file"),
+        ("c.npy", b"917,2", "not a whole .npy file"),
+        ("c.npy", b"", "not a whole .npy file"),
+        ("c.csv", "", "is empty"),
+        ("c.csv", "item,n\na,917\n", "must have a column named count"),
+        ("c.csv", "apple,917\nbanana,2\n", "must have a column named count"),
+        ("c.csv", "count\n917\nmany\n", "a whole number as its count"),
+        ("c.csv", "count\n917.0\n", "a whole number as its count"),
+        ("c.csv", "count\n--917\n", "a whole number as its count"),
+        ("c.csv", "count,item\n917\n", "every line must have 2 values"),
+        ("c.csv", "count\n-917\n2\n3\n4", "a negative count was given"),
+        ("c.csv", "count\n" + "9" * 25 + "\n", r"below 2\*\*63"),
+        ("c.csv", "count\n", "at least one item"),
+        ("c.csv", b"count,item\n917,caf\xe9\n", "in UTF-8"),
+        ("c.csv", "count,item\n917," + "x" * 200_000 + "\n", "CSV file that can be read"),
+        ("c.txt", "917", "must be a .npy or a .csv file"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("keyed", [False, True])
+def test_bad_counts(tmp_path: Path, name: str, content: bytes | str, message: str, keyed: bool) -> None:
+    repeat = {"release_key": "env:PRIVATE_TOPK_TEST_KEY", "release_id": "r"} if keyed else {}
+    done = select(write(tmp_path / name, content), k=1, **repeat)
+    assert done.status == 2 and done.out == "" and done.err.count("\n") == 1
+    assert re.search(message, done.err) and name in done.err
+    said = done.err.replace(str(tmp_path), "")  # the folder is named after the case
+    assert not any(word in said for word in ("917", "apple")), "a message that shows data"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 9}, "k must be at most the number of items, got k = 9 and 8 items"),
+        ({"k": 0}, "k must be at least 1"),
+        ({"epsilon": "nan"}, "--epsilon must be a positive finite number"),
+        ({"epsilon": -1}, "--epsilon must be a positive finite number"),
+        ({"mechanism": "nope"}, f"--mechanism must be one of {', '.join(MECHANISMS)}; got nope"),
+        ({"counts": "none.npy"}, "--counts none.npy cannot be read: No such file"),
+        ({"counts": None}, "--counts must be given"),
+        ({"release_id": "r"}, "--release-id needs --release-key"),
+        ({"release_key": "env:PRIVATE_TOPK_TEST_KEY"}, "--release-key needs --release-id"),
+        ({"release_key": "env:PRIVATE_TOPK_NO_KEY", "release_id": "r"}, "PRIVATE_TOPK_NO_KEY is not set"),
+        ({"max_items_per_user": 3}, "--max-items-per-user does not apply to joint"),
+        ({"input": "x"}, "unrecognized arguments: --input=x"),
+    ],
+)
+def test_bad_arguments(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    done = select(write(tmp_path / "counts.npy", npy(COUNTS)), **change)
+    assert done.status == 2 and done.out == "" and message in done.err and done.err.count("\n") == 1
+
+
+def test_is_the_plain_call(tmp_path: Path) -> None:
+    """At an epsilon where only one answer is left, whatever the bits."""
+    path = write(tmp_path / "counts.npy", npy([5, 500, 50, 5000]))
+    plain = Joint(epsilon=100.0)(np.array([5, 500, 50, 5000]), 3, RandomBits.fresh())
+    assert indices(select(path, epsilon=100)) == plain.tolist() == [3, 1, 2]

@@ -1,0 +1,140 @@
+"""A cloud on loopback: an emulator of Google's object store, and an endpoint that records the jobs it is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.runners.servers import free_port, missing, serving
+
+BUCKET = "reports"
+
+
+class Bucket:
+    """The objects of the emulator's one bucket, over plain HTTP."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def put(self, name: str, content: bytes) -> str:
+        where = f"{self.url}/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name={quote(name, safe='')}"
+        headers = {"Content-Type": "application/octet-stream"}
+        urlopen(Request(where, data=content, headers=headers, method="POST"), timeout=10).close()
+        return f"gs://{BUCKET}/{name}"
+
+    def names(self) -> list[str]:
+        with urlopen(f"{self.url}/storage/v1/b/{BUCKET}/o", timeout=10) as answer:
+            return sorted(entry["name"] for entry in json.load(answer).get("items", []))
+
+    def get(self, name: str) -> bytes:
+        where = f"{self.url}/download/storage/v1/b/{BUCKET}/o/{quote(name, safe='')}?alt=media"
+        with urlopen(where, timeout=10) as answer:
+            return answer.read()
+
+
+class Service(ThreadingHTTPServer):
+    """Takes jobs, keeps what it was sent, and says at once that they are done."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.jobs: list[dict[str, Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Service
+
+    def do_POST(self) -> None:
+        sent = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/token":
+            return self._answer({"access_token": "of-the-tests", "expires_in": 3600, "token_type": "Bearer"})
+        job = json.loads(sent)
+        self.server.jobs.append(job)
+        return self._answer({"name": job["name"], "clientRequestId": job.get("clientRequestId", "")})
+
+    def do_GET(self) -> None:
+        self._answer({})
+
+    def _answer(self, content: dict[str, Any]) -> None:
+        body = json.dumps({"id": "a-job", "currentState": "JOB_STATE_DONE", **content}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def write_credentials(path: Path, service: Service) -> str:
+    """A service account made up on the spot, whose tokens come from the local endpoint."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path.write_text(json.dumps({
+        "type": "service_account",
+        "project_id": "a-project",
+        "private_key": key.private_bytes(*form).decode(),
+        "client_email": "reports@a-project.test",
+        "token_uri": f"{service.url}/token",
+    }))  # fmt: skip
+    return str(path)
+
+
+class Cloud(NamedTuple):
+    """Both, and what a process needs in its environment to find them."""
+
+    bucket: Bucket
+    service: Service
+    environment: dict[str, str]
+
+
+@contextmanager
+def cloud_serving(folder: Path) -> Iterator[Cloud]:
+    with bucket_serving(folder) as bucket, service_serving() as service:
+        found = {
+            "STORAGE_EMULATOR_HOST": bucket.url,
+            "GOOGLE_APPLICATION_CREDENTIALS": write_credentials(folder / "credentials.json", service),
+            "NO_GCE_CHECK": "true",
+            "GCE_METADATA_HOST": "127.0.0.1:1",
+        }
+        yield Cloud(bucket, service, {**os.environ, **found})
+
+
+@contextmanager
+def bucket_serving(folder: Path) -> Iterator[Bucket]:
+    program = shutil.which("gcp-storage-emulator", path=str(Path(sys.executable).parent))
+    if program is None:
+        missing("the emulator of Google's object store is missing: pip install gcp-storage-emulator")
+    port = free_port()
+    command = [program, "start", "--host=127.0.0.1", f"--port={port}", "--in-memory", f"--default-bucket={BUCKET}"]
+    with serving(command, f"localhost:{port}", folder / "emulator.log") as address:
+        yield Bucket(f"http://{address}")
+
+
+@contextmanager
+def service_serving() -> Iterator[Service]:
+    with Service() as service:
+        thread = threading.Thread(target=service.serve_forever)
+        thread.start()
+        try:
+            yield service
+        finally:
+            service.shutdown()
+            thread.join()

@@ -1,0 +1,290 @@
+"""What Dataflow is sent: a whole submission against a cloud on loopback, read back and taken apart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from apache_beam.internal import pickler
+from apache_beam.internal.cloudpickle import cloudpickle
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability import common_urns, python_urns
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.portability.portable_runner import PortableRunner
+
+from tests.runners.cloud import BUCKET, Cloud, cloud_serving
+from tests.runners.conftest import Published, Report
+from tests.runners.servers import module_serving
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = "gcp-secret:projects/a-project/secrets/release-key/versions/1"
+GROUP_BY_KEY = common_urns.primitives.GROUP_BY_KEY.urn
+PAR_DO = common_urns.primitives.PAR_DO.urn
+
+
+class Submitted(NamedTuple):
+    """One job as the service received it, with what was staged for it."""
+
+    job: dict[str, Any]
+    pipeline: beam_runner_api_pb2.Pipeline
+    package: bytes
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self.job["environment"]["sdkPipelineOptions"]["options"]
+
+    def transforms(self, urn: str) -> Iterator[beam_runner_api_pb2.PTransform]:
+        return (found for found in self.pipeline.components.transforms.values() if found.spec.urn == urn)
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Cloud]:
+    with cloud_serving(tmp_path_factory.mktemp("cloud")) as running:
+        for name in ("plays.avro", "catalogue.txt"):
+            running.bucket.put(f"data/{name}", (report.folder / name).read_bytes())
+        yield running
+
+
+def arguments(cloud: Cloud, *extra: str) -> list[str]:
+    return [
+        "--runner", "dataflow", "--project", "a-project", "--region", "europe-west1",
+        "--temp_location", f"gs://{BUCKET}/temp", "--dataflow_endpoint", cloud.service.url,
+        "--input", f"gs://{BUCKET}/data/plays.avro", "--domain", f"gs://{BUCKET}/data/catalogue.txt",
+        "--output", f"gs://{BUCKET}/published/ranking.avro", "--release-key", KEY, *extra,
+    ]  # fmt: skip
+
+
+def submit(cloud: Cloud, report: Report, *extra: str) -> Submitted:
+    cloud.service.jobs.clear()
+    status, message = report.attempt(*arguments(cloud, *extra), environment=cloud.environment)
+    assert status == 0, message
+    (job,) = cloud.service.jobs
+    return staged(cloud, job)
+
+
+def staged(cloud: Cloud, job: dict[str, Any]) -> Submitted:
+    options = job["environment"]["sdkPipelineOptions"]["options"]
+    place = options["pipelineUrl"].removeprefix(f"gs://{BUCKET}/")
+    pipeline = beam_runner_api_pb2.Pipeline.FromString(cloud.bucket.get(place))
+    (package,) = job["environment"]["workerPools"][0]["packages"]
+    return Submitted(job, pipeline, cloud.bucket.get(f"{place.rpartition('/')[0]}/{package['name']}"))
+
+
+@pytest.fixture(scope="module")
+def submitted(cloud: Cloud, report: Report) -> Submitted:
+    return submit(cloud, report)
+
+
+def test_the_job_asks_for_what_it_should(submitted: Submitted) -> None:
+    environment = submitted.job["environment"]
+    assert environment["version"]["job_type"] == "FNAPI_BATCH"
+    assert "use_runner_v2" in environment["experiments"]
+    assert environment["workerPools"][0]["autoscalingSettings"] == {"algorithm": 2, "maxNumWorkers": 20}
+    assert submitted.job["name"].startswith("private-topk-")
+    assert submitted.options["save_main_session"] is False
+    assert not submitted.options["streaming"]
+
+
+def test_a_streaming_job_takes_the_streaming_engine(cloud: Cloud, report: Report) -> None:
+    environment = submit(cloud, report, "--streaming", "--job_name", "endless").job["environment"]
+    assert environment["version"]["job_type"] == "FNAPI_STREAMING"
+    assert "enable_streaming_engine" in environment["experiments"]
+
+
+def test_grouping_keys_are_encoded_alike_everywhere(submitted: Submitted) -> None:
+    parts = submitted.pipeline.components
+    found = 0
+    for grouping in submitted.transforms(GROUP_BY_KEY):
+        (given,) = grouping.inputs.values()
+        pairs = parts.coders[parts.pcollections[given].coder_id]
+        assert pairs.spec.urn == common_urns.coders.KV.urn
+        assert parts.coders[pairs.component_coder_ids[0]].spec.urn == common_urns.coders.VARINT.urn, (
+            grouping.unique_name
+        )
+        found += 1
+    assert found >= 5
+
+
+def test_every_window_fires_once(submitted: Submitted) -> None:
+    parts = submitted.pipeline.components
+    ours = [found for found in submitted.transforms(GROUP_BY_KEY) if found.unique_name.startswith(("Rank/", "Write/"))]
+    assert len(ours) == 4
+    for grouping in ours:
+        (given,) = grouping.inputs.values()
+        windowing = parts.windowing_strategies[parts.pcollections[given].windowing_strategy_id]
+        assert windowing.allowed_lateness == 0
+        kind = windowing.trigger.WhichOneof("trigger")
+        assert kind in ("default", "after_end_of_window"), grouping.unique_name
+        if kind == "after_end_of_window":
+            assert not windowing.trigger.after_end_of_window.HasField("early_firings")
+            assert not windowing.trigger.after_end_of_window.HasField("late_firings")
+
+
+def test_pieces_come_before_all_rows(submitted: Submitted) -> None:
+    """A piece that left its grouping at the end of time would make every row it holds late."""
+    parts = submitted.pipeline.components
+    (spread,) = (found for found in submitted.transforms(GROUP_BY_KEY) if found.unique_name.startswith("Read/"))
+    (given,) = spread.inputs.values()
+    windowing = parts.windowing_strategies[parts.pcollections[given].windowing_strategy_id]
+    assert windowing.output_time == beam_runner_api_pb2.OutputTime.EARLIEST_IN_PANE
+
+
+def test_the_singleton_stage_hints_at_a_large_machine(submitted: Submitted) -> None:
+    environments = submitted.pipeline.components.environments
+    hinted = {
+        transform.unique_name.rpartition("/")[2]
+        for transform in submitted.transforms(PAR_DO)
+        if environments[transform.environment_id].resource_hints
+    }
+    assert hinted == {"Draw the ranking"}
+
+
+def test_nothing_private_is_sent(submitted: Submitted, report: Report) -> None:
+    key = (report.folder / "key").read_bytes().strip()
+    items = (report.folder / "catalogue.txt").read_bytes().splitlines()
+    request = json.dumps(submitted.job, ensure_ascii=False).encode()
+    assert b"gcp-secret" not in request and b"release" not in request
+    assert not submitted.job.get("labels")
+    carried = [submitted.pipeline.SerializeToString(), *(cloudpickle.dumps(fn) for fn in functions(submitted))]
+    assert any(KEY.encode() in content for content in carried)  # the reference travels, so what is looked at is read
+    for content in (request, *carried):
+        assert key not in content
+        assert not any(item in content for item in items)
+
+
+def functions(submitted: Submitted) -> Iterator[Any]:
+    for transform in submitted.transforms(PAR_DO):
+        payload = beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
+        assert payload.do_fn.urn == python_urns.PICKLED_DOFN_INFO
+        yield pickler.loads(payload.do_fn.payload)
+
+
+def test_the_staged_package_installs_into_an_empty_environment(submitted: Submitted, tmp_path: Path) -> None:
+    package = tmp_path / "workflow.tar.gz"
+    package.write_bytes(submitted.package)
+    with tarfile.open(package) as archive:
+        assert not any("/tests/" in name or "/shared/" in name for name in archive.getnames())
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "empty")], check=True)
+    python = str(tmp_path / "empty" / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(package)], check=True, timeout=120)
+    # The dependencies are borrowed: PYTHONPATH reads no .pth files, so this package itself is not.
+    libraries = next(found for found in sys.path if found.endswith("site-packages"))
+    look = "import private_topk.pipelines.batch as b, private_topk.transforms.mechanisms as m; print(b.__file__, m)"
+    said = subprocess.run(
+        [python, "-c", look], capture_output=True, text=True, env={"PYTHONPATH": libraries}, cwd=tmp_path
+    )
+    assert said.stdout.startswith(str(tmp_path / "empty")), said.stderr
+
+
+def test_what_was_sent_publishes_the_same(
+    submitted: Submitted, cloud: Cloud, report: Report, direct: Published, tmp_path: Path
+) -> None:
+    """The captured pipeline on Beam's local job service, with workers that have a double of Secret Manager's client."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "from google.cloud import secretmanager as s\n"
+        "from types import SimpleNamespace as N\n"
+        "def read(self, name):\n"
+        f"    assert name == {KEY.partition(':')[2]!r}\n"
+        f"    return N(payload=N(data=open({str(report.folder / 'key')!r}, 'rb').read()))\n"
+        "s.SecretManagerServiceClient.__init__ = lambda self: None\n"
+        "s.SecretManagerServiceClient.access_secret_version = read\n"
+    )
+    knowing = {**cloud.environment, "PYTHONPATH": str(tmp_path)}
+    with (
+        module_serving("job service", tmp_path) as service,
+        module_serving("worker pool", tmp_path, environment=knowing) as pool,
+    ):
+        pipeline = beam_runner_api_pb2.Pipeline()
+        pipeline.CopyFrom(submitted.pipeline)
+        external = beam_runner_api_pb2.ExternalPayload()
+        external.endpoint.url = pool
+        for environment in pipeline.components.environments.values():
+            environment.urn, environment.payload = common_urns.environments.EXTERNAL.urn, external.SerializeToString()
+            del environment.dependencies[:]
+        options = PipelineOptions([f"--job_endpoint={service}", "--environment_type=EXTERNAL"])
+        PortableRunner().run_portable_pipeline(pipeline, options).wait_until_finish()
+    assert cloud.bucket.get("published/ranking.avro") == direct.ranking
+    manifest = json.loads(cloud.bucket.get("published/ranking.manifest.json"))
+    assert manifest.pop("runner") == "dataflow" and manifest.pop("output") == "ranking.avro"
+    assert manifest == direct.manifest
+
+
+def test_a_classic_template_is_written_and_nothing_runs(cloud: Cloud, report: Report, tmp_path: Path) -> None:
+    cloud.service.jobs.clear()
+    template = tmp_path / "weekly.json"
+    extra = ["--output", f"gs://{BUCKET}/published/other.avro", "--template_location", str(template)]
+    command = [*arguments(cloud), *extra]
+    status, message = report.attempt(*command, environment=cloud.environment)
+    assert status == 0, message
+    assert not cloud.service.jobs
+    assert staged(cloud, json.loads(template.read_text())).job["environment"]["version"]["job_type"] == "FNAPI_BATCH"
+
+
+def test_the_flex_templates_program_hands_over_the_same_job(
+    cloud: Cloud, report: Report, submitted: Submitted, tmp_path: Path
+) -> None:
+    """As its launcher starts it: parameters with underscores, an image in which the package is, a place to write to."""
+    words = report.arguments(*arguments(cloud))[3:]
+    pairs = zip(words[::2], words[1::2], strict=True)
+    parameters = [f"--{name[2:].replace('-', '_')}={value}" for name, value in pairs if name != "--runner"]
+    image, template = "europe-docker.example/private-topk:0.1.0", tmp_path / "flex.json"
+    service = [
+        "--overwrite=true",
+        "--runner=DataflowRunner",
+        f"--template_location={template}",
+        f"--sdk_container_image={image}",
+    ]
+    program = [sys.executable, str(ROOT / "deploy/dataflow/main.py"), *parameters, *service]
+    done = subprocess.run(program, capture_output=True, text=True, env=cloud.environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    job = json.loads(template.read_text())
+    (pool,) = job["environment"]["workerPools"]
+    assert not pool.get("packages")
+    assert {found["containerImage"] for found in pool["sdkHarnessContainerImages"]} == {image}
+    place = job["environment"]["sdkPipelineOptions"]["options"]["pipelineUrl"].removeprefix(f"gs://{BUCKET}/")
+    pipeline = beam_runner_api_pb2.Pipeline.FromString(cloud.bucket.get(place))
+    assert set(pipeline.components.transforms) == set(submitted.pipeline.components.transforms)
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["--release-key", "env:KEY"], "env:KEY is a place of this machine"),
+        (["--domain", "{folder}/catalogue.txt"], "catalogue.txt is a file of this machine"),
+        (["--input", "{folder}/plays.avro"], "plays.avro is a file of this machine"),
+        (["--output", "{folder}/r.avro"], "--output {folder}/r.avro is a file of this machine"),
+        (["--temp_location", "gs://nobodys/temp"], "--temp_location gs://nobodys/temp cannot be written"),
+    ],
+)
+def test_what_workers_elsewhere_cannot_see_is_refused(
+    cloud: Cloud, report: Report, extra: list[str], said: str
+) -> None:
+    cloud.service.jobs.clear()
+    words = [word.format(folder=report.folder) for word in extra]
+    environment = {**cloud.environment, "KEY": "a key of the tests, which is no secret"}
+    status, message = report.attempt(*arguments(cloud, *words), environment=environment)
+    assert status == 2 and said.format(folder=report.folder) in message, message
+    assert message.count("\n") == 1 and not cloud.service.jobs
+
+
+def test_a_fresh_key_is_refused_with_the_reason(cloud: Cloud, report: Report) -> None:
+    words = arguments(cloud)
+    command = [word for word in report.arguments(*words) if not word.startswith(("gcp-secret:", "file:", "runners"))]
+    command = [word for word in command if word not in ("--release-key", "--release-id")]
+    done = subprocess.run([sys.executable, "-m", "private_topk.pipelines.cli", *command],
+                          capture_output=True, text=True, env=cloud.environment)  # fmt: skip
+    assert done.returncode == 2 and "a fresh key would travel inside the job" in done.stderr
+
+
+def test_what_is_missing_is_named(refusal_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "needs --project, --region, --temp_location" in refusal_of("dataflow")
+    place = ["dataflow", "--project=p", "--region=r"]
+    assert "must be a folder of a bucket, gs://BUCKET/FOLDER, got /tmp" in refusal_of(*place, "--temp_location=/tmp")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/credentials.json")
+    assert "gcloud auth application-default login" in refusal_of(*place, "--temp_location=gs://b/t")

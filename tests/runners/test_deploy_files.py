@@ -1,0 +1,128 @@
+"""Files for deployment: what no machine of the tests can run is at least well formed, and matches the code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+from private_topk.pipelines.flex_template import as_command_line, metadata
+from private_topk.pipelines.options import Parser, add_run_arguments
+
+ROOT = Path(__file__).resolve().parents[2]
+INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "WORKDIR", "ENV", "ENTRYPOINT"}
+
+
+def test_the_templates_parameters_are_the_arguments() -> None:
+    stored = json.loads((ROOT / "deploy/dataflow/metadata.json").read_text())
+    remedy = "run `python -m private_topk.pipelines.flex_template > deploy/dataflow/metadata.json`"
+    assert stored == metadata(), remedy
+    for parameter in stored["parameters"]:
+        assert set(parameter) <= {"name", "label", "helpText", "isOptional", "regexes"}
+        assert re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_]*", parameter["name"])
+        assert parameter["label"] and parameter["helpText"]
+        assert all(re.compile(regex) for regex in parameter.get("regexes", []))
+
+
+def test_parameters_become_arguments() -> None:
+    own = ["--input=a=b.avro", "--release_key=env:K", "--overwrite=true", "--unknown_domain=false", "--from=2026-01-05"]
+    line = as_command_line([*own, "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"])
+    assert line == ["--input=a=b.avro", "--release-key=env:K", "--overwrite", "--from=2026-01-05",
+                    "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"]  # fmt: skip
+    parser = Parser()
+    add_run_arguments(parser)
+    given, beams = parser.parse_known_args(line)
+    assert (given.input, given.release_key, given.overwrite, given.runner) == (
+        "a=b.avro",
+        "env:K",
+        True,
+        "DataflowRunner",
+    )
+    assert beams == ["--temp_location=gs://b/t", "--job_name", "x"]
+
+
+def test_the_launchers_program_explains_what_is_missing() -> None:
+    program = [sys.executable, str(ROOT / "deploy/dataflow/main.py"), "--k=3", "--runner=DataflowRunner"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "--input, --output, --mechanism, --epsilon must be given" in done.stderr
+
+
+@pytest.mark.parametrize("path", ["deploy/dataflow/Dockerfile", "deploy/flink/Dockerfile"])
+def test_dockerfiles_are_well_formed(path: str) -> None:
+    lines = re.sub(r"\\\n", " ", (ROOT / path).read_text()).splitlines()
+    steps = [line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#")]
+    assert {word for word, _ in steps} <= INSTRUCTIONS
+    assert next(word for word, _ in steps if word != "ARG") == "FROM"
+    stages: set[str] = set()
+    for word, rest in steps:
+        parts = rest.split()
+        if word == "FROM" and "AS" in parts:
+            stages.add(parts[-1])
+        elif word == "COPY" and parts[0].startswith("--from="):
+            assert parts[0].removeprefix("--from=") in stages
+        elif word == "COPY":
+            assert all((ROOT / source).exists() for source in parts[:-1]), rest
+        elif word == "ENTRYPOINT":
+            assert json.loads(rest)
+
+
+def test_the_images_hold_the_installed_beam() -> None:
+    from apache_beam.version import __version__ as beam_version
+
+    for path in ("deploy/dataflow/Dockerfile", "deploy/flink/Dockerfile"):
+        assert f"ARG BEAM_VERSION={beam_version}" in (ROOT / path).read_text()
+
+
+def test_the_kubernetes_files_are_well_formed() -> None:
+    cluster, schedule = yaml.safe_load_all((ROOT / "deploy/flink/flink-deployment.yaml").read_text())
+    assert (cluster["apiVersion"], cluster["kind"]) == ("flink.apache.org/v1beta1", "FlinkDeployment")
+    spec = cluster["spec"]
+    assert spec["flinkVersion"] == f"v{spec['image'].partition(':')[2].replace('.', '_')}"
+    main, pool = spec["taskManager"]["podTemplate"]["spec"]["containers"]
+    assert main["name"] == "flink-main-container" and pool["args"] == ["--worker_pool"]
+    assert all(isinstance(value, str) for value in spec["flinkConfiguration"].values())
+
+    assert (schedule["apiVersion"], schedule["kind"]) == ("batch/v1", "CronJob")
+    (job,) = schedule["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    shell, line = job["command"], job["args"][0]
+    assert subprocess.run([shell[0], "-n", "-c", line]).returncode == 0
+    words = shlex.split(line.partition("private-topk run --quiet ")[2])
+    parser = Parser()
+    add_run_arguments(parser)
+    _, beams = parser.parse_known_args(["2026-01-05" if word in ("$start", "$end") else word for word in words])
+    assert beams[:2] == ["--flink_master", f"{cluster['metadata']['name']}-rest:8081"]
+    assert beams[-1] == f"localhost:{pool['ports'][0]['containerPort']}"
+
+
+def test_the_weekly_workflow_gives_known_parameters() -> None:
+    workflow = yaml.safe_load((ROOT / "deploy/dataflow/weekly.yaml").read_text())
+    steps = {name: step for found in workflow["main"]["steps"] for name, step in found.items()}
+    given = steps["launch"]["args"]["body"]["launchParameter"]["parameters"]
+    names = {parameter["name"]: parameter for parameter in metadata()["parameters"]}
+    assert set(given) - set(names) == {"sdk_container_image"}
+    assert {name for name, parameter in names.items() if not parameter["isOptional"]} <= set(given)
+
+
+def test_the_dag_is_well_formed() -> None:
+    source = (ROOT / "examples/weekly_report_dag.py").read_text()
+    if find_spec("airflow") is not None and find_spec("airflow.providers.apache.beam") is not None:
+        names: dict = {"__name__": "weekly_report_dag"}
+        exec(compile(source, "weekly_report_dag.py", "exec"), names)
+        assert names["dag"].task_ids == ["publish_ranking"]
+    options = next(
+        ast.literal_eval(word.value) for word in ast.walk(ast.parse(source))
+        if isinstance(word, ast.keyword) and word.arg == "pipeline_options"
+    )  # fmt: skip
+    parser = Parser()
+    add_run_arguments(parser)
+    own = {action.option_strings[0] for action in parser._actions}
+    beams = {f"--{name}" for name in options} - own
+    assert beams == {"--temp_location", "--sdk_container_image"}

@@ -1,0 +1,107 @@
+"""The rules of the house, checked on the files themselves."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("pipelines", "transforms", "runners")
+PRODUCT = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+PYTHON = PRODUCT + sorted((ROOT / "tests").rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_everything_is_imported_under_one_name() -> None:
+    """`from transforms import ...` works beside a checkout and nowhere else."""
+    assert len(PYTHON) > 60
+    for path in PYTHON:
+        for name in imports(path):
+            assert name.split(".")[0] not in ROOMS and not name.startswith("."), f"{path}: {name}"
+
+
+def test_no_ambient_randomness_in_the_product() -> None:
+    for path in PRODUCT:
+        assert not {"random", "numpy.random"} & set(imports(path)), path
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert (node.value.id, node.attr) not in {("np", "random"), ("numpy", "random")}, path
+
+
+def test_mechanisms_know_numbers_only() -> None:
+    allowed = {"numpy", "flint", "cryptography", "private_topk"} | set(sys.stdlib_module_names)
+    for path in (ROOT / "transforms" / "mechanisms").glob("*.py"):
+        names = set(imports(path))
+        assert {name.split(".")[0] for name in names} <= allowed, path
+        ours = {name for name in names if name.startswith("private_topk")}
+        assert all(name.startswith("private_topk.transforms.mechanisms") for name in ours), path
+
+
+def test_mechanisms_load_without_beam_and_files() -> None:
+    code = (
+        "import sys; from private_topk.transforms.mechanisms import MECHANISMS, RandomBits; "
+        "from private_topk.transforms import mechanisms; "
+        "print([name for name in ('apache_beam', 'polars', 'pyarrow', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_transforms_know_neither_the_command_line_nor_files() -> None:
+    for path in (ROOT / "transforms").rglob("*.py"):
+        names = set(imports(path))
+        assert not {name for name in names if name.startswith(("private_topk.pipelines", "private_topk.runners"))}, path
+        assert not {"argparse", "fastavro"} & names, path
+
+
+def test_every_room_is_a_package() -> None:
+    for room in (*ROOMS, "tests"):
+        for folder in {path.parent for path in (ROOT / room).rglob("*.py")}:
+            assert (folder / "__init__.py").exists(), folder
+    assert all((ROOT / room / "py.typed").exists() for room in ROOMS)
+
+
+@pytest.mark.parametrize("pattern", [r"(?<![\w.])/(home|root|work|Users|tmp)/\w", r"from \.+\w* import"])
+def test_no_place_of_one_machine(pattern: str) -> None:
+    for path in PRODUCT:
+        assert not re.search(pattern, path.read_text("utf-8")), path
+
+
+def test_files_and_functions_stay_small() -> None:
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in PRODUCT}
+    assert max(lengths.values()) <= 300, max(lengths, key=lambda path: lengths[path])
+    assert statistics.median(lengths.values()) <= 150
+    functions = {
+        f"{path.relative_to(ROOT)}:{node.name}": _body_lines(node)
+        for path in PRODUCT
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert max(functions.values()) <= 40, max(functions, key=lambda name: functions[name])
+    assert statistics.median(functions.values()) <= 10
+
+
+def _body_lines(node: ast.FunctionDef) -> int:
+    body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1
+
+
+def test_every_function_is_annotated() -> None:
+    for path in PRODUCT:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                assert node.returns is not None, f"{path}:{node.name}"

@@ -1,0 +1,94 @@
+"""The package, not the folder: built, installed elsewhere, every module imported."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("pipelines", "transforms", "runners")
+MODULES = sorted(
+    "private_topk." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for room in ROOMS
+    for path in (ROOT / room).rglob("*.py")
+)
+
+
+def run(*words: object, folder: Path) -> str:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [str(word) for word in words], cwd=folder, env=plain, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is under version control's care: building writes beside the sources."""
+    folder = tmp_path_factory.mktemp("source") / "private-topk"
+    folder.mkdir()
+    for name in (*ROOMS, "setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif (ROOT / name).exists():
+            shutil.copy(ROOT / name, folder / name)
+    (folder / "README.md").touch()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path) -> Path:
+    run(sys.executable, "-c", BUILD, "bdist_wheel", "--dist-dir", source.parent / "dist", folder=source)
+    return next((source.parent / "dist").glob("*.whl"))
+
+
+BUILD = "import sys, runpy; sys.argv[0] = 'setup.py'; runpy.run_path('setup.py', run_name='__main__')"
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    code = {name for name in names if name.endswith(".py")}
+    assert {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in code} == set(MODULES)
+    assert names - code == {f"private_topk/{room}/py.typed" for room in ROOMS}
+
+
+def test_installed_elsewhere_every_module_imports_and_the_command_runs(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", system_site_packages=False, with_pip=False, symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=tmp_path).strip())
+    with zipfile.ZipFile(wheel) as archive:  # what pip does with a pure wheel, but for the script
+        archive.extractall(site)
+    dependencies = [place for place in sys.path if place.endswith("site-packages")]
+    (site / "dependencies.pth").write_text("\n".join(dependencies))
+    code = (
+        f"import importlib, private_topk.transforms as ours; assert ours.__file__.startswith({str(site)!r}); "
+        f"[importlib.import_module(name) for name in {MODULES}]; print('all')"
+    )
+    assert run(python, "-c", code, folder=tmp_path).endswith("all\n")
+    script = "from importlib.metadata import entry_points; [command] = entry_points(group='console_scripts', " \
+             "name='private-topk'); command.load()()"  # fmt: skip
+    words = f"import sys; sys.argv = ['private-topk', '--help']; {script}"
+    assert "publish a ranking from files" in run(python, "-c", words, folder=tmp_path)
+
+
+def test_the_source_archive_that_beam_sends_to_workers(source: Path, tmp_path: Path) -> None:
+    """`--setup_file`: Beam runs `setup.py sdist` in its folder, and the worker installs the archive."""
+    from apache_beam.runners.portability.stager import Stager
+
+    built = Stager._build_setup_package(str(source / "setup.py"), str(tmp_path))
+    with tarfile.open(built) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"setup.py", "pyproject.toml"} <= names
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            assert str(path.relative_to(ROOT)) in names, path

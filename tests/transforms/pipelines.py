@@ -1,0 +1,87 @@
+"""Running transforms for real and seeing what flows: no mocks, Beam's own runners."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms.window import IntervalWindow
+
+from private_topk.transforms.blocks import MakeBlocks
+from private_topk.transforms.columnar import from_ipc
+from private_topk.transforms.contributions import CountContributions, ShardByUser
+from private_topk.transforms.counts import AddUp
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.keys import ReleaseKey
+
+Pairs = list[tuple[Any, Any]]
+Build = Callable[[beam.Pipeline], beam.PCollection]
+
+
+class _Note(beam.DoFn):
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> None:  # noqa: ANN401, B008
+        start = window.start.micros if isinstance(window, IntervalWindow) else None
+        with open(self._path, "a", encoding="utf-8") as sink:
+            sink.write(json.dumps([start, element]) + "\n")
+
+
+def outcome(build: Build, runner: Any = None, options: Iterable[str] = ()) -> list[list[Any]]:  # noqa: ANN401
+    """Every [window start in microseconds or None, element] that a pipeline ends with; elements must be JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "elements"
+        path.touch()
+        with beam.Pipeline(runner=runner or FnApiRunner(), options=PipelineOptions(list(options))) as pipeline:
+            build(pipeline) | "Note what comes out" >> beam.ParDo(_Note(str(path)))
+        return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def count_inside(
+    domain: PublicDomain | UnknownDomain,
+    pairs: beam.PCollection,
+    key: ReleaseKey,
+    limit: int | None = None,
+    shards: int = 4,
+    blocks: beam.PTransform | None = None,
+) -> beam.PCollection:
+    """(user, item) pairs to [item, count]: the very transforms of `RankBlocks` up to the release."""
+    return (
+        pairs
+        | (blocks or MakeBlocks())
+        | ShardByUser(domain, key, shards)
+        | CountContributions(domain, key, limit)
+        | AddUp(domain, None)
+        | beam.FlatMapTuple(lambda shard, stream: _decoded(domain, stream))
+    )
+
+
+def _decoded(domain: PublicDomain | UnknownDomain, stream: bytes) -> list[list[Any]]:
+    table = from_ipc([stream])
+    items = table["item"].to_pylist()
+    if isinstance(domain, PublicDomain):
+        items = domain.index().labels.take(pa.array(np.array(items, np.int64))).to_pylist()
+    return [[item, count] for item, count in zip(items, table["count"].to_pylist(), strict=True)]
+
+
+def set_counts(pairs: Iterable[tuple[Any, Any]]) -> dict[str, int]:
+    """How many users hold each item, by sets alone."""
+    holders: dict[str, set[str]] = {}
+    for user, item in pairs:
+        if user is not None and item is not None:
+            holders.setdefault(str(item), set()).add(str(user))
+    return {item: len(users) for item, users in holders.items()}
+
+
+def describe(ranking: Any) -> list[Any]:  # noqa: ANN401 - a Ranking
+    """A `Ranking` as JSON."""
+    return [ranking.window.label(), list(ranking.items), ranking.k, ranking.answer]

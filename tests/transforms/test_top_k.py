@@ -1,0 +1,271 @@
+"""`rows | PrivateTopK(...)`: the plain call's answer, one draw for a release, declared windows, what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.testing import test_stream
+from apache_beam.transforms.trigger import (
+    AccumulationMode,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    Repeatedly,
+)
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, TimestampedValue
+
+from private_topk.transforms import Period, PrivateTopK, PublicDomain, Release, ReleaseKey, UnknownDomain
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.release import Selection
+from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.windows import WindowBounds, microseconds
+from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
+
+ITEMS = [f"item {n}" for n in range(200)]
+JOINT = Joint(epsilon=1.0)
+RELEASE = Release(ReleaseKey.fresh(), "test 1")
+UTC = timezone.utc
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def random_pairs(seed: int, n: int = 3000) -> Pairs:
+    draw = random.Random(seed)
+    return [(draw.randrange(400), ITEMS[draw.randrange(draw.randrange(1, 200))]) for _ in range(n)]
+
+
+def flat_pairs() -> Pairs:
+    """Every item held by the same five users: any two draws differ with overwhelming probability."""
+    return [(user, item) for user in range(5) for item in ITEMS]
+
+
+def rankings(pairs: Pairs, *beam_options: str, **arguments: Any) -> list[list[Any]]:  # noqa: ANN401
+    """[window label, items, k, answer] of every window."""
+    settings = {"k": 10, "mechanism": JOINT, "domain": ITEMS, "release": RELEASE, "shards": 4, **arguments}
+    found = outcome(
+        lambda p: p | beam.Create(pairs) | PrivateTopK(**settings) | beam.Map(describe), options=beam_options
+    )
+    return sorted(ranking for _, ranking in found)
+
+
+def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
+    pairs = random_pairs(1)
+    held = set_counts(pairs)
+    counts = np.array([held.get(item, 0) for item in ITEMS])
+    assert 3 < counts.min() + counts.max() and len(set(counts.tolist())) > 20, "too small to mean anything"
+    selection = Selection(JOINT, 10, PublicDomain.of(ITEMS))
+    digest = hashlib.sha256(counts.astype("<i8").tobytes()).digest()
+    chosen = selection.draw(counts, digest, "all", RELEASE).chosen
+    assert rankings(pairs) == [["all", [ITEMS[i] for i in chosen], 10, "sequence"]]
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_empty_input_still_publishes_what_is_declared(windowed: bool) -> None:
+    period = Period(START, START + timedelta(days=3), timedelta(days=2)) if windowed else None
+    found = rankings([], period=period)
+    assert [label for label, *_ in found] == [w.label() for w in (period.windows() if period else [WindowBounds()])]
+    assert all(len(set(items)) == 10 for _, items, *_ in found)
+
+
+class TestOneDraw:
+    def test_repeats_shards_order_and_duplicates_change_nothing(self) -> None:
+        pairs = flat_pairs()
+        first = rankings(pairs)
+        repeated = rankings(pairs, "--direct_runner_bundle_repeat=2")
+        assert len(repeated) == 3 and repeated == first * 3, "each bundle ran three times, and drew once"
+        assert first == rankings(pairs[::-1] + pairs[:300], shards=1)
+        assert first == rankings([(str(u), i) for u, i in pairs], shards=1024)
+        assert first == rankings(pairs, "--direct_num_workers=2", "--direct_running_mode=multi_threading", shards=64)
+
+    def test_whatever_the_answer_depends_on_changes_it(self) -> None:
+        """Over 200 equal counts any two independent draws of 10 agree with probability below 1e-22."""
+        pairs = flat_pairs()
+        others = [
+            {},
+            {"pairs": [*pairs, (99, ITEMS[0])]},
+            {"release": Release(RELEASE.key, "test 2")},
+            {"release": Release(ReleaseKey.fresh(), "test 1")},
+            {"mechanism": Joint(epsilon=1.0000001)},
+            {"mechanism": Joint(epsilon=1.0, skew=0.6)},
+            {"mechanism": Joint(epsilon=1.0, neighbours="swap")},
+            {"max_items_per_user": 200},
+            {"domain": ITEMS[::-1]},
+            {"domain": [*ITEMS, "one more"]},
+        ]
+        answers = [tuple(rankings(**{"pairs": pairs, **other})[0][1]) for other in others]
+        assert len(set(answers)) == len(others)
+        assert tuple(rankings(pairs, k=9)[0][1]) != answers[0][:9]
+
+    def test_windows_draw_apart(self) -> None:
+        period = Period(START, START + timedelta(days=4), timedelta(days=1))
+        answers = [tuple(items) for _, items, *_ in rankings([], period=period)]
+        assert len(set(answers)) == 4
+
+    def test_without_a_release_every_run_is_a_new_one(self) -> None:
+        pairs = flat_pairs()
+        assert rankings(pairs, release=None) != rankings(pairs, release=None)
+
+
+class TestDeclaredPeriod:
+    """`period` cuts a PCollection with event times as the command line cuts files."""
+
+    @pytest.mark.parametrize("start", [START, START + timedelta(milliseconds=123), START - timedelta(days=30_000)])
+    def test_rows_meet_in_the_window_that_holds_their_time(self, start: datetime) -> None:
+        period = Period(start, start + timedelta(seconds=25), timedelta(seconds=10))
+        edges = {edge for bounds in period.windows() for edge in (microseconds(bounds.start), microseconds(bounds.end))}
+        times = sorted({edge + step for edge in edges for step in (-1, 0, 1)})
+        names = [str(time) for time in times]
+        rows = [((user, str(time)), time) for time in times for user in range(400)]
+
+        def build(p: beam.Pipeline) -> beam.PCollection:
+            stamped = p | beam.Create(rows) | beam.MapTuple(_at)
+            settings = {"k": 6, "mechanism": Joint(epsilon=5.0), "domain": names, "shards": 1}
+            return stamped | PrivateTopK(period=period, **settings) | beam.Map(describe)
+
+        found = {label: set(items) for _, (label, items, *_) in outcome(build)}
+        assert len(found) == 3, "a window outside the period was published, or one inside was not"
+        for bounds in period.windows():
+            inside = {str(t) for t in times if microseconds(bounds.start) <= t < microseconds(bounds.end)}
+            assert 3 <= len(inside) <= 4 and inside <= found[bounds.label()]
+
+    def test_bounds_show_the_end_of_the_period(self) -> None:
+        period = Period(START, START + timedelta(hours=30), timedelta(days=1))
+        assert [label for label, *_ in rankings([], period=period)] == [
+            "20260101T000000Z--20260102T000000Z", "20260102T000000Z--20260102T060000Z",
+        ]  # fmt: skip
+
+
+def _at(pair: tuple[Any, Any], micros: int) -> TimestampedValue:
+    from apache_beam.utils.timestamp import Timestamp
+
+    return TimestampedValue(pair, Timestamp(micros=micros))
+
+
+def stream(build: Callable[[Any], Any], windowing: beam.WindowInto) -> dict[int, list[list[str]]]:
+    """Window start in seconds to the rankings that it published."""
+    domain = ["a", "b", "c", "d"]
+
+    def pipeline(p: beam.Pipeline) -> beam.PCollection:
+        rows = p | build(test_stream.TestStream()) | windowing
+        return rows | PrivateTopK(2, Joint(epsilon=50), domain, release=RELEASE, shards=1) | beam.Map(describe)
+
+    found: dict[int, list[list[str]]] = {}
+    for start, (_, items, *_) in outcome(pipeline, BundleBasedDirectRunner(), ["--streaming"]):
+        found.setdefault(start // 1_000_000, []).append(items)
+    return found
+
+
+def many(item: str, time: int, users: int = 30) -> list[TimestampedValue]:
+    return [TimestampedValue((f"user {n}", item), time) for n in range(users)]
+
+
+class TestStreams:
+    def test_one_pane_a_window_and_late_rows_are_dropped(self) -> None:
+        found = stream(
+            lambda s: (
+                s.add_elements(many("a", 1) + many("b", 2, 20) + many("c", 12))
+                .advance_watermark_to(9)
+                .add_elements(many("a", 3))
+                .advance_watermark_to(11)
+                .add_elements(many("d", 4, 300))  # behind the watermark: its window has fired
+                .add_elements(many("d", 13, 20))
+                .advance_watermark_to_infinity()
+            ),
+            beam.WindowInto(FixedWindows(10)),
+        )
+        assert found == {0: [["a", "b"]], 10: [["c", "d"]]}
+
+    def test_a_window_without_rows_publishes_nothing_unless_it_is_declared(self) -> None:
+        found = stream(
+            lambda s: s.add_elements(many("a", 1) + many("b", 1, 20) + many("c", 31) + many("d", 31, 20))
+            .advance_watermark_to_infinity(),
+            beam.WindowInto(FixedWindows(10)),
+        )  # fmt: skip
+        assert found == {0: [["a", "b"]], 30: [["c", "d"]]}
+
+
+FIRES_TWICE = {
+    "early firings": {"trigger": AfterWatermark(early=AfterCount(1))},
+    "late firings": {"trigger": AfterWatermark(late=AfterCount(1)), "allowed_lateness": 10},
+    "by count": {"trigger": Repeatedly(AfterCount(10))},
+    "by the clock": {"trigger": AfterProcessingTime(10)},
+    "allowed lateness": {"allowed_lateness": 1},
+}
+
+
+@pytest.mark.parametrize("case", FIRES_TWICE)
+def test_what_could_fire_twice_is_refused_at_construction(case: str) -> None:
+    arguments = {"accumulation_mode": AccumulationMode.DISCARDING, **FIRES_TWICE[case]}
+    rows = beam.Pipeline(BundleBasedDirectRunner()) | beam.Create([("u", "a")])
+    windowed = rows | beam.WindowInto(FixedWindows(10), **arguments)
+    with pytest.raises(ValueError, match="must fire exactly once, since each firing is a release: window the input"):
+        windowed | PrivateTopK(1, JOINT, ["a"])
+
+
+def test_windows_inferred_from_the_data_are_refused() -> None:
+    rows = beam.Pipeline(BundleBasedDirectRunner()) | beam.Create([("u", "a")]) | beam.WindowInto(Sessions(10))
+    with pytest.raises(ValueError, match="inferred from the data"):
+        rows | PrivateTopK(1, JOINT, ["a"])
+
+
+def test_an_unbounded_global_window_is_refused() -> None:
+    pipeline = beam.Pipeline(BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
+    rows = pipeline | test_stream.TestStream().advance_watermark_to_infinity()
+    with pytest.raises(ValueError, match="must be windowed before PrivateTopK: its global window never ends"):
+        rows | PrivateTopK(1, JOINT, ["a"])
+    assert isinstance(rows.windowing.windowfn, GlobalWindows)
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("change", "error", "message"),
+        [
+            ({"k": 0}, ValueError, "k must be at least 1, got 0"),
+            ({"k": 201}, ValueError, "k must be at most the number of items, got k = 201 and 200 items"),
+            ({"k": 1.5}, TypeError, "k must be an integer"),
+            ({"mechanism": "joint"}, TypeError, r"a Mechanism such as Joint\(epsilon=1.0\), got str"),
+            ({"domain": "abc"}, TypeError, "got a single string"),
+            ({"domain": ["a", "a"]}, ValueError, "every item once"),
+            ({"domain": UnknownDomain()}, ValueError, "Give the public list of items, or use an unknown-domain mech"),
+            ({"max_items_per_user": 0}, ValueError, "max_items_per_user must be a whole number of at least 1, got 0"),
+            ({"max_items_per_user": 1.5}, ValueError, "whole number of at least 1, got 1.5"),
+            ({"max_items_per_user": True}, ValueError, "whole number of at least 1, got True"),
+            ({"shards": 3}, ValueError, "shards must be a power of two from 1 to 65536, got 3"),
+            ({"shards": 2**17}, ValueError, "power of two"),
+            ({"shards": True}, ValueError, "power of two"),
+        ],
+    )
+    def test_each_is_checked_before_any_work(self, change: dict[str, Any], error: type, message: str) -> None:
+        with pytest.raises(error, match=message):
+            PrivateTopK(**{"k": 10, "mechanism": JOINT, "domain": ITEMS, **change})
+
+    def test_k_may_be_d_and_d_may_be_one(self) -> None:
+        assert rankings([("u", 5)], domain=[5], k=1) == [["all", ["5"], 1, "sequence"]]
+        assert sorted(rankings([], domain=["a", "b", "c"], k=3)[0][1]) == ["a", "b", "c"]
+
+    def test_numpy_numbers_are_numbers(self) -> None:
+        selection = make_selection(np.int64(2), JOINT, ["a", "b"], np.int64(3))
+        assert selection.k == 2 and selection.max_items_per_user == 3
+
+    @pytest.mark.parametrize(
+        ("element", "message"),
+        [
+            (("secret",), "takes .user, item. pairs, got an element of type tuple"),
+            (7, "got an element of type int"),
+            ((1.5, "secret"), "a user of type float"),
+            (("secret", b"x"), "an item of type bytes"),
+            ((True, "secret"), "a user of type bool"),
+        ],
+    )
+    def test_other_elements_raise_without_being_shown(self, element: object, message: str) -> None:
+        with pytest.raises(Exception, match=message) as caught:
+            rankings([("u", "item 1"), element])
+        assert "secret" not in str(caught.value)

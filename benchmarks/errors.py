@@ -2,8 +2,8 @@
 
     python -m benchmarks.errors                      # k = 100, epsilon = 1, 200 draws
 
-l_inf: largest |c_i - c_(s_i)|; l_1: their sum; k-relative: largest c_k - c_(s_i), at least 0. Sets are put in order of their
-true counts first, which only a benchmark may do.
+l_inf: largest |c_i - c_(s_i)|; l_1: their sum; k-relative: largest c_k - c_(s_i), at least 0. Sets are put in order of
+their true counts first, which only a benchmark may do.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def main() -> None:
         "canonical 1/2": make("canonical", arguments.epsilon),
         "canonical 1": make("canonical", arguments.epsilon, gamma=Fraction(1)),
     }
-    print(f"k = {arguments.k}, epsilon = {arguments.epsilon:g}, median of {arguments.draws} draws: l_inf/l_1/k-relative")
+    setting = f"k = {arguments.k}, epsilon = {arguments.epsilon:g}"
+    print(f"{setting}, median of {arguments.draws} draws: l_inf/l_1/k-relative")
     print(f"{'data':<14}" + "".join(f"{name:>20}" for name in mechanisms))
     for data in DATA:
         counts = load(data)

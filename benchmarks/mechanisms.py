@@ -81,7 +81,8 @@ def epsilons(draws: int) -> None:
     print(f"foods_synth, d = {len(counts):,}: CPU ms")
     grid = (0.01, 0.1, 1.0, 10.0)
     print(f"{'mechanism':<22}{'k':>6}" + "".join(f"{f'epsilon {e:g}':>15}" for e in grid))
-    for name, parameters in (("joint", {}), ("fast-joint", {}), ("canonical", {}), ("canonical", {"gamma": 1}), ("joint-set", {})):
+    rows = [(name, {}) for name in ("joint", "fast-joint", "canonical", "joint-set")]
+    for name, parameters in [*rows, ("canonical", {"gamma": 1})]:
         for k in (100, 200, 1000) if name not in _SLOW else (100, 200):
             some = 5 if name in _SLOW else draws
             cells = [f"{1000 * ours(make(name, e, **parameters), counts, k, some):15.2f}" for e in grid]

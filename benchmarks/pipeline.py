@@ -58,8 +58,9 @@ def compare(names: list[str], arguments: argparse.Namespace) -> None:
     print(f"{'case':<12}{'wall s':>9}{'cpu s':>9}{'peak MiB':>10}{'wall / ' + first:>14}{'cpu / ' + first:>14}")
     for name in names:
         median = Run(*(statistics.median(values) for values in zip(*runs[name], strict=True)))
-        ratios = [[getattr(r, f) / getattr(b, f) for r, b in zip(runs[name], runs[first], strict=True)] for f in ("wall", "cpu")]
-        wall, cpu = (statistics.median(values) for values in ratios)
+        pairs = list(zip(runs[name], runs[first], strict=True))
+        wall = statistics.median(run.wall / base.wall for run, base in pairs)
+        cpu = statistics.median(run.cpu / base.cpu for run, base in pairs)
         print(f"{name:<12}{median.wall:9.2f}{median.cpu:9.2f}{median.peak:10.0f}{wall:14.2f}{cpu:14.2f}")
 
 

@@ -17,7 +17,7 @@ Vector = np.ndarray
 
 
 def joint(counts: Vector, k: int, epsilon: float, rng: np.random.Generator) -> Vector:
-    """Gillenwater et al. 2022, Algorithm 1: every loss of the k by d matrix, sorted, counted, sampled. O(dk log(dk))."""
+    """Gillenwater et al. 2022, Algorithm 1: every loss of the k by d matrix, sorted, counted, sampled."""
     order = np.argsort(-counts, kind="stable")
     c, d = counts[order], len(counts)
     # A fraction per entry makes all losses distinct, as the paper does.
@@ -33,7 +33,8 @@ def joint(counts: Vector, k: int, epsilon: float, rng: np.random.Generator) -> V
     limits = np.bincount(row[: pick + 1], minlength=k)
     chosen: list[int] = []
     for i in range(k):
-        pool = np.setdiff1d(np.arange(limits[i]), chosen + [int(column[pick])]) if i != row[pick] else column[pick : pick + 1]
+        taken = [*chosen, int(column[pick])]
+        pool = column[pick : pick + 1] if i == row[pick] else np.setdiff1d(np.arange(limits[i]), taken)
         chosen.append(int(rng.choice(pool)))
     return order[chosen]
 

@@ -108,8 +108,8 @@ def add_mechanism_arguments(parser: argparse.ArgumentParser) -> None:
 def add_count_arguments(parser: argparse.ArgumentParser) -> None:
     """The budget for publishing noisy counts."""
     group = parser.add_argument_group("noisy counts (optional)")
-    group.add_argument("--publish-counts", type=float, metavar="E", help="also publish noisy counts of the released items "
-                       "from a budget of its own: this epsilon is added to --epsilon")  # fmt: skip
+    group.add_argument("--publish-counts", type=float, metavar="E", help="also publish noisy counts of the released "
+                       "items from a budget of its own: this epsilon is added to --epsilon")  # fmt: skip
     group.add_argument("--publish-counts-delta", type=float, metavar="D",
                        help="discrete Gaussian instead of discrete Laplace noise; added to --delta")  # fmt: skip
 

@@ -18,7 +18,8 @@ ROWS = [("ana", "tea"), ("ana", "cake"), ("bo", "tea"), (None, "cake")]
 def test_rows_in_rows_out() -> None:
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         rows = pipeline | beam.Create([beam.Row(who=user, what=item) for user, item in ROWS])
-        ranked = rows | RankRows(k=1, mechanism="joint", epsilon=1000.0, domain=["cake", "tea"], user="who", item="what")
+        domain = ["cake", "tea"]
+        ranked = rows | RankRows(k=1, mechanism="joint", epsilon=1000.0, domain=domain, user="who", item="what")
         assert_that(ranked | beam.Map(tuple), equal_to([("all", 1, "tea")]))
 
 

@@ -36,7 +36,8 @@ def make_source(arguments: argparse.Namespace, columns: Columns, period: Period)
             make_payload(arguments.payload, arguments.payload_schema, columns),
         )
         if arguments.kafka_reader == "native":
-            return ReadKafka(topic, columns, payload, clock, arguments.kafka_start)
+            _check_readers(arguments)
+            return ReadKafka(topic, columns, payload, clock, arguments.kafka_start, arguments.kafka_readers)
         if clock.by_rows:
             raise InputError("--kafka-reader beam knows the log's clock only: give --clock log, or the native reader")
         return ReadKafkaByBeam(topic, columns, payload, arguments.kafka_start, arguments.expansion_service)
@@ -46,7 +47,7 @@ def make_source(arguments: argparse.Namespace, columns: Columns, period: Period)
         subscription = _resource("--input", place, r"projects/[^/]+/subscriptions/[^/]+")
         return ReadPubSub(subscription, columns, make_payload(arguments.payload, arguments.payload_schema, columns))
     format_of(place)
-    for file in arrived(place):
+    for file, _ in arrived(place):
         format_of(file.path).check(file, columns)
     return WatchFolder(place, columns, clock, arguments.poll.total_seconds())
 
@@ -69,6 +70,14 @@ def make_sink(
     ending = f".{arguments.output_format}"
     _check_folder(place, ending, period, arguments.overwrite)
     return WriteWindows(place, ending, facts, release.key)
+
+
+def _check_readers(arguments: argparse.Namespace) -> None:
+    if arguments.kafka_readers < 1:
+        raise InputError(f"--kafka-readers must be at least 1, got {arguments.kafka_readers}")
+    if arguments.kafka_readers > 1 and arguments.runner.lower().startswith("prism"):
+        raise InputError("--kafka-readers must be 1 on Prism, which follows the clock of whichever reader reported "
+                         "last instead of the slowest, and would close windows too early")  # fmt: skip
 
 
 def _topic(name: str, arguments: argparse.Namespace) -> KafkaTopic:

@@ -29,7 +29,11 @@ __all__ = ["CutIntoWindows", "bounds_of_cell", "cells", "enter_cells", "fire_onc
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(pa.RecordBatch)
 class CutIntoWindows(beam.PTransform):
-    """Blocks with times to blocks in their declared windows. Rows outside the period are left out and counted."""
+    """Blocks with times to blocks in their declared windows. Rows outside the period are left out and counted.
+
+    Where a block also has a column `arrived`, a row is late for the windows that had closed when it arrived, wherever
+    the watermark stands: so which rows are late depends on themselves alone, and not on what other users did.
+    """
 
     def __init__(self, period: Period) -> None:
         super().__init__()
@@ -50,16 +54,19 @@ class _SplitDoFn(beam.DoFn):
 
     def __init__(self, period: Period) -> None:
         self._period = period
-        self._left_out = left_out("outside_the_period")
+        self._outside, self._late = left_out("outside_the_period"), left_out("late")
 
     def setup(self) -> None:
         self._cells = cells(self._period)
 
     def process(self, block: pa.RecordBatch) -> Iterator[WindowedValue]:
         first, after = self._period.spans(block["time"].to_numpy())
-        outside = int((first == after).sum())
-        if outside:
-            self._left_out.inc(outside)
+        _count(self._outside, first == after)
+        if "arrived" in block.schema.names:
+            # A row misses the windows before the first that was still open when it arrived.
+            still_open = np.searchsorted(self._period.closing, block["arrived"].to_numpy(), side="right")
+            _count(self._late, (first < after) & (still_open >= after))
+            first = np.minimum(np.maximum(first, still_open), after)
         rows = block.select(["user", "item"])
         width = len(self._period) + 1
         keys, places = np.unique(first * width + after, return_inverse=True)
@@ -67,6 +74,11 @@ class _SplitDoFn(beam.DoFn):
             windows = self._cells[int(keys[place]) // width : int(keys[place]) % width]
             if windows:
                 yield WindowedValue(rows.take(pa.array(members)), windows[0].max_timestamp(), tuple(windows))
+
+
+def _count(counter: Any, rows: np.ndarray) -> None:  # noqa: ANN401 - a Beam counter
+    if rows.any():
+        counter.inc(int(rows.sum()))
 
 
 def cells(period: Period) -> list[IntervalWindow]:

@@ -48,18 +48,31 @@ class WriteKafka(beam.PTransform):
 class _SendDoFn(beam.DoFn):
     def __init__(self, topic: KafkaTopic, release_id: str) -> None:
         self._topic, self._release_id = topic, release_id
+        self._producer: Any = None
+
+    def start_bundle(self) -> None:
+        self._failed: list[Any] = []
 
     def process(self, ranking: Ranking) -> Iterator[str]:
-        from confluent_kafka import KafkaException, Producer
+        from confluent_kafka import Producer
 
-        producer = Producer(self._topic.client(**{"enable.idempotence": True, "message.timeout.ms": 60_000}))
-        failed: list[Any] = []
+        if self._producer is None:
+            self._producer = Producer(self._topic.client(**{"enable.idempotence": True, "message.timeout.ms": 60_000}))
         label = ranking.window.label()
-        producer.produce(self._topic.topic, message_of(ranking, self._release_id), label,
-                         on_delivery=lambda error, _: failed.append(error) if error else None)  # fmt: skip
-        if producer.flush(65) or failed:
-            raise KafkaException(failed[0]) if failed else TimeoutError("the broker did not take a message in time")
+        self._producer.produce(self._topic.topic, message_of(ranking, self._release_id), label, on_delivery=self._note)
         yield label
+
+    def finish_bundle(self) -> None:
+        from confluent_kafka import KafkaException
+
+        if self._producer is not None and self._producer.flush(65):
+            raise TimeoutError("the broker did not take a message in time")
+        if self._failed:
+            raise KafkaException(self._failed[0])
+
+    def _note(self, error: Any, message: Any) -> None:  # noqa: ANN401 - the client's own
+        if error is not None:
+            self._failed.append(error)
 
 
 class WritePubSub(beam.PTransform):

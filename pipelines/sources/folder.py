@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
@@ -115,7 +116,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
     ) -> Iterator[TimestampedValue]:
         looked, deadline = time.time(), time.monotonic() + _TURN
         read = tracker.current_restriction().digests()
-        for file in arrived(pattern):
+        for file, at in arrived(pattern):
             if _digest(file.path) in read:
                 continue
             if time.monotonic() > deadline:  # before the clock may move: there are more files
@@ -124,7 +125,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
             if not tracker.try_claim(file.path):
                 return
             latest = None
-            for block in self._blocks(file):
+            for block in self._blocks(file, at):
                 yield TimestampedValue(block, now_of(estimator))
                 latest = max(latest or 0, pc.max(block["time"]).as_py())
             if self._clock.by_rows:
@@ -136,7 +137,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         else:
             tracker.defer_remainder(Duration(self._poll))
 
-    def _blocks(self, file: FileInfo) -> Iterator[pa.RecordBatch]:
+    def _blocks(self, file: FileInfo, at: int) -> Iterator[pa.RecordBatch]:
         module = format_of(file.path)
         module.check(file, self._columns)
         for piece in cut_into_pieces([file]):
@@ -144,15 +145,21 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
                 block, missing = block_of(table, self._columns)
                 if missing:
                     self._left_out.inc(missing)
+                if not self._clock.by_rows:
+                    block = block.append_column("arrived", pa.array(np.full(len(block), at)))
                 if len(block):
                     yield block
 
 
-def arrived(pattern: str) -> list[FileInfo]:
-    """The complete files of a pattern, by the time of their arrival and then by name; there may be none."""
+def arrived(pattern: str) -> list[tuple[FileInfo, int]]:
+    """The complete files of a pattern and when they were last written, in that order; there may be none.
+
+    Times are microseconds since 1970 UTC; 0 where a file system keeps none.
+    """
     found = FileSystems.match([pattern])[0].metadata_list
-    ordered = sorted(found, key=lambda entry: (entry.last_updated_in_seconds or 0.0, entry.path))
-    return [FileInfo(entry.path, entry.size_in_bytes) for entry in ordered if _is_complete(entry.path)]
+    files = [(FileInfo(entry.path, entry.size_in_bytes), int((entry.last_updated_in_seconds or 0.0) * 1e6))
+             for entry in found if _is_complete(entry.path)]  # fmt: skip
+    return sorted(files, key=lambda file: (file[1], file[0].path))
 
 
 def _is_complete(path: str) -> bool:

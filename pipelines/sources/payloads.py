@@ -6,36 +6,48 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
+import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import open_file
-from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.pipelines.sources.columns import Columns, to_microseconds
 from private_topk.transforms.blocks import left_out
+from private_topk.transforms.columnar import as_labels
 
 __all__ = ["AvroPayload", "Decoder", "JsonPayload", "make_payload"]
 
 _CONFLUENT = 5
 
 
+class Table(NamedTuple):
+    """Columns of messages, and the places of the messages they come from."""
+
+    columns: dict[str, pa.Array]
+    places: np.ndarray
+
+
 @dataclass(frozen=True)
 class JsonPayload:
     """One JSON object a message, in UTF-8."""
 
-    def table(self, messages: Sequence[bytes], columns: Columns) -> tuple[dict[str, pa.Array], int]:
-        """The columns of the messages that can be read, and how many cannot."""
+    def table(self, messages: Sequence[bytes], columns: Columns) -> Table:
+        """The columns of the messages that can be read, and which those are."""
         lines = b"\n".join(messages)
         if lines.count(b"\n") == len(messages) - 1:
             try:
-                return _parsed(lines, len(messages), columns), 0
+                return Table(_parsed(lines, len(messages), columns), np.arange(len(messages)))
             except (pl.exceptions.PolarsError, ValueError):
                 pass
-        whole = [line for line in map(_one_line, messages) if _is_readable(line, columns)]
-        return _parsed(b"\n".join(whole), len(whole), columns), len(messages) - len(whole)
+        single = [_one_line(message) for message in messages]
+        readable = [place for place, line in enumerate(single) if _is_readable(line, columns)]
+        whole = b"\n".join(single[place] for place in readable)
+        return Table(_parsed(whole, len(readable), columns), np.array(readable, np.int64))
 
 
 @dataclass(frozen=True)
@@ -48,12 +60,13 @@ class AvroPayload:
 
     schema: str
 
-    def table(self, messages: Sequence[bytes], columns: Columns) -> tuple[dict[str, pa.Array], int]:
-        """The columns of the messages that can be read, and how many cannot."""
+    def table(self, messages: Sequence[bytes], columns: Columns) -> Table:
+        """The columns of the messages that can be read, and which those are."""
         schema = fastavro.parse_schema(json.loads(self.schema))
-        records = [record for record in (_record(message, schema) for message in messages) if record is not None]
-        table = {name: _column([record.get(name) for record in records]) for name in columns.names()}
-        return table, len(messages) - len(records)
+        found = [(place, _record(message, schema)) for place, message in enumerate(messages)]
+        records = [(place, record) for place, record in found if record is not None]
+        table = {name: _column([record.get(name) for _, record in records]) for name in columns.names()}
+        return Table(table, np.array([place for place, _ in records], np.int64))
 
 
 Payload = JsonPayload | AvroPayload
@@ -88,13 +101,25 @@ class Decoder:
         self._payload, self._columns = payload, columns
         self._null, self._unreadable = left_out("null"), left_out("unreadable")
 
-    def block(self, messages: Sequence[bytes]) -> pa.RecordBatch:
-        table, broken = self._payload.table([message or b"" for message in messages], self._columns)
-        block, missing = block_of(table, self._columns)
-        for counter, count in ((self._null, missing), (self._unreadable, broken)):
+    def block(self, messages: Sequence[bytes | None], arrived: Sequence[int] | None = None) -> pa.RecordBatch:
+        """The rows of the messages, with their times.
+
+        Args:
+            arrived: when each message arrived, microseconds since 1970 UTC, where the log's clock decides what is late.
+        """
+        table, places = self._payload.table([message or b"" for message in messages], self._columns)
+        names = self._columns
+        rows = {"user": as_labels(table[names.user]), "item": as_labels(table[names.item])}
+        rows["time"] = to_microseconds(table[names.time], names.time_unit)
+        if arrived is not None:
+            rows["arrived"] = pa.array(np.asarray(arrived, np.int64)[places])
+        block = pa.RecordBatch.from_pydict(rows)
+        valid = [pc.is_valid(block[name]) for name in ("user", "item", "time")]
+        whole = block.filter(pc.and_(pc.and_(valid[0], valid[1]), valid[2]))
+        for counter, count in ((self._null, len(block) - len(whole)), (self._unreadable, len(messages) - len(block))):
             if count:
                 counter.inc(count)
-        return block
+        return whole
 
 
 def _parsed(lines: bytes, count: int, columns: Columns) -> dict[str, pa.Array]:

@@ -8,6 +8,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.pipelines.sources.columns import Columns
@@ -35,7 +36,10 @@ class ReadPubSub(beam.PTransform):
 
 @beam.typehints.with_output_types(pa.RecordBatch)
 class GatherMessages(beam.PTransform):
-    """Single messages (bytes, in the global window) to blocks, as many as a bundle holds."""
+    """Single messages (bytes, in the global window) to blocks, as many as a bundle holds.
+
+    A message has arrived at its element's timestamp: that of publication, or of the broker's log.
+    """
 
     def __init__(self, columns: Columns, payload: Payload) -> None:
         super().__init__()
@@ -51,21 +55,23 @@ class _GatherDoFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._messages: list[bytes] = []
-        self._first: Any = None
+        self._arrived: list[int] = []
 
     def process(self, message: bytes, time: Any = beam.DoFn.TimestampParam) -> Iterator[pa.RecordBatch]:  # noqa: ANN401, B008
         self._messages.append(message)
-        self._first = time if self._first is None else min(self._first, time)
+        self._arrived.append(time.micros)
         if len(self._messages) >= _MESSAGES:
             yield from self._blocks()
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
+        first = Timestamp(micros=min(self._arrived, default=0))
         for block in self._blocks():
-            yield WindowedValue(block, self._first, (GlobalWindow(),))
+            yield WindowedValue(block, first, (GlobalWindow(),))
 
     def _blocks(self) -> Iterator[pa.RecordBatch]:
-        messages, self._messages = self._messages, []
+        messages, arrived = self._messages, self._arrived
+        self._messages, self._arrived = [], []
         if messages:
-            block = self._decoder.block(messages)
+            block = self._decoder.block(messages, arrived)
             if len(block):
                 yield block

@@ -23,8 +23,8 @@ from private_topk.pipelines.report import Report, make_report
 from private_topk.pipelines.sinks import WriteRankings
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sources import ReadBlocks, cut_into_pieces
-from private_topk.pipelines.windows import CutIntoWindows
 from private_topk.runners import Launch, prepare
+from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.top_k import RankBlocks
 
 __all__ = ["build", "launch", "main", "reach_files", "run"]

@@ -15,6 +15,7 @@ from private_topk.pipelines.budget.commands import add_budget_command, add_plan_
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import Parser, add_mechanism_arguments, add_run_arguments
 from private_topk.pipelines.scheduled.commands import add_report_command
+from private_topk.pipelines.stream_options import add_stream_arguments
 
 __all__ = ["console", "guarded", "leave", "main"]
 
@@ -28,6 +29,14 @@ _RUN_EXAMPLE = """example:
 
 Arguments that are not listed here go to Beam, such as --direct_num_workers=4.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed (nothing written)."""
+
+_STREAM_EXAMPLE = """example:
+  private-topk stream --input kafka://broker:9092/plays --domain catalogue.txt \\
+      --mechanism joint --k 10 --epsilon 1 --runner flink --flink_master jobmanager:8081 \\
+      --window day --time-zone Europe/Berlin --from 2026-01-01 --to 2026-02-01 --output rankings/
+
+Every window is published once, when it has closed; the command ends when the horizon is over.
+Exit status: 0 published, 2 bad input (nothing done), 1 failed (windows published by then stay)."""
 
 
 def console() -> NoReturn:
@@ -87,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     run = _add(commands, "run", _run, "publish a ranking from files", takes_beam_arguments=True)
     add_run_arguments(run)
     run.add_argument("--quiet", action="store_true", help="do not print the ranking")
+    stream = _add(commands, "stream", _stream, "publish a ranking per window from a stream", takes_beam_arguments=True)
+    add_stream_arguments(stream)
     select = _add(commands, "select", _select, "run a mechanism on a vector of counts, without Beam")
     select.add_argument("--counts", metavar="FILE", help=".npy of integers, or .csv with a column count (and item)")
     select.add_argument("--release-key", metavar="REF", help="file:PATH or env:NAME: repeat the same draw")
@@ -112,7 +123,7 @@ def _add(
         name,
         help=text,
         description=text[0].upper() + text[1:] + ".",
-        epilog=_RUN_EXAMPLE if name == "run" else None,
+        epilog={"run": _RUN_EXAMPLE, "stream": _STREAM_EXAMPLE}.get(name),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -130,6 +141,13 @@ def _run(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
     batch.run(report, launch)
     if not (arguments.quiet or launch.deferred):
         show_output(report.output)
+
+
+def _stream(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
+    from private_topk.pipelines import stream
+
+    report = stream.start(arguments, beam_arguments)
+    print(f"the horizon is over: {len(report.period):,} windows published to {arguments.output}")
 
 
 def _select(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:

@@ -16,9 +16,12 @@ from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 
 __all__ = [
     "Parser",
+    "add_column_arguments",
     "add_count_arguments",
     "add_mechanism_arguments",
+    "add_question_arguments",
     "add_run_arguments",
+    "add_window_arguments",
     "as_argument",
     "duration",
     "make_mechanism",
@@ -48,6 +51,7 @@ _PARAMETERS: dict[str, tuple[Any, str]] = {
     "beta": (float, "fast-joint: failure probability at which the loss is cut off"),
     "kbar": (int, "unknown domain: how many of the largest items are looked at, at least k"),
 }
+CALENDAR_UNITS = ("day", "week", "month")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -55,17 +59,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """All arguments of a batch report. Whether required ones are there is checked later, so that Beam may parse too."""
     rows = parser.add_argument_group("input")
     rows.add_argument("--input", metavar="GLOB", help="files of rows: .avro, .parquet, .csv or .jsonl, each also .gz")
-    rows.add_argument("--user-column", default="user", metavar="NAME", help="who (default: user)")
-    rows.add_argument("--item-column", default="item", metavar="NAME", help="what is ranked (default: item)")
-    rows.add_argument("--time-column", default="time", metavar="NAME", help="event time, for --window (default: time)")
-    rows.add_argument("--time-unit", choices=("s", "ms", "us"), default="s",
-                      help="what a plain number in the time column counts, since 1970 UTC (default: s)")  # fmt: skip
-    _add_domain(parser)
-    add_mechanism_arguments(parser)
-    add_count_arguments(parser)
-    add_budget_arguments(parser)
-    _add_windows(parser)
-    _add_release(parser)
+    add_column_arguments(rows)
+    add_question_arguments(parser)
     running = parser.add_argument_group("running")
     running.add_argument("--output", metavar="PATH", help="ranking file: .avro, .jsonl, .csv or .parquet; a manifest "
                          "goes beside it")  # fmt: skip
@@ -73,6 +68,24 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--runner", default="direct", metavar="NAME", help="direct (default), or any Beam runner")
     running.add_argument("--shards", type=int, metavar="N",
                          help="user shards, a power of two; any gives the same ranking (default: by size)")  # fmt: skip
+
+
+def add_column_arguments(rows: argparse._ActionsContainer) -> None:
+    rows.add_argument("--user-column", default="user", metavar="NAME", help="who (default: user)")
+    rows.add_argument("--item-column", default="item", metavar="NAME", help="what is ranked (default: item)")
+    rows.add_argument("--time-column", default="time", metavar="NAME", help="event time, for --window (default: time)")
+    rows.add_argument("--time-unit", choices=("s", "ms", "us"), default="s",
+                      help="what a plain number in the time column counts, since 1970 UTC (default: s)")  # fmt: skip
+
+
+def add_question_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is asked of the rows, wherever they come from: the same for files and for streams."""
+    _add_domain(parser)
+    add_mechanism_arguments(parser)
+    add_count_arguments(parser)
+    add_budget_arguments(parser)
+    add_window_arguments(parser)
+    _add_release(parser)
 
 
 def add_mechanism_arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,13 +159,23 @@ def duration(text: str) -> timedelta:
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
+def window_length(text: str) -> timedelta | str:
+    """A length of time such as 7d, or a calendar's day, week or month."""
+    return text if text in CALENDAR_UNITS else duration(text)
+
+
 def moment(text: str) -> datetime:
     """A point in time in ISO 8601, in UTC where no time zone is given."""
+    value = local_moment(text)
+    return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+
+
+def local_moment(text: str) -> datetime:
+    """A point in time in ISO 8601, without a time zone where none is given."""
     try:
-        value = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        return datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a date or time such as 2026-01-01, got {text!r}") from None
-    return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
 
 
 def given_names(argv: Sequence[str]) -> set[str]:
@@ -170,17 +193,19 @@ def _add_domain(parser: argparse.ArgumentParser) -> None:
                        "needs an unknown-domain mechanism and a delta")  # fmt: skip
 
 
-def _add_windows(parser: argparse.ArgumentParser) -> None:
+def add_window_arguments(parser: argparse.ArgumentParser) -> None:
+    """The declared period and how it is cut, for batch and for streaming."""
     group = parser.add_argument_group("windows (all of --from, --to and perhaps --window, or none)")
-    group.add_argument(
-        "--window", type=duration, metavar="LENGTH", help="one ranking for every such length, as in 7d or 12h"
-    )
-    group.add_argument(
-        "--from", type=moment, dest="period_from", metavar="TIME", help="start of the declared period, included"
-    )
-    group.add_argument(
-        "--to", type=moment, dest="period_to", metavar="TIME", help="end of the declared period, excluded"
-    )
+    group.add_argument("--window", type=window_length, metavar="LENGTH", help="one ranking for every such length, as "
+                       "in 7d or 12h, or for every day, week or month of the calendar")  # fmt: skip
+    group.add_argument("--every", type=duration, metavar="LENGTH", help="with a --window of a length: one such window "
+                       "starts every so often, and they overlap")  # fmt: skip
+    group.add_argument("--time-zone", metavar="NAME", help="of --from, --to and of the days, weeks or months, such as "
+                       "Europe/Berlin (default: UTC)")  # fmt: skip
+    group.add_argument("--from", type=local_moment, dest="period_from", metavar="TIME",
+                       help="start of the declared period, included")  # fmt: skip
+    group.add_argument("--to", type=local_moment, dest="period_to", metavar="TIME",
+                       help="end of the declared period, excluded")  # fmt: skip
 
 
 def _add_release(parser: argparse.ArgumentParser) -> None:

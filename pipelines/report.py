@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from private_topk.pipelines.budget.charging import Account, read_account
+from private_topk.pipelines.budget.composition import windows_reached
 from private_topk.pipelines.budget.units import Privacy, share_out
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, exists, match
 from private_topk.pipelines.options import as_argument, make_mechanism, require
+from private_topk.pipelines.periods import make_period
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.sources import Columns, check_files
@@ -21,11 +23,22 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.release import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.windows import Period
+from private_topk.transforms.windows import MICROSECOND, Period, SlidingWindows
 
-__all__ = ["Report", "make_report"]
+__all__ = ["Question", "Report", "make_columns", "make_question", "make_report"]
 
 _BYTES_PER_SHARD = 4 << 20
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the rows, wherever they come from, and under which release and budget."""
+
+    selection: Selection
+    period: Period | None
+    release: Release
+    privacy: Privacy = Privacy()
+    account: Account | None = None
 
 
 @dataclass(frozen=True)
@@ -49,24 +62,42 @@ def make_report(arguments: argparse.Namespace) -> Report:
     Raises InputError with one sentence: what is wrong, by which rule, and what to do.
     """
     require(arguments, "input", "output", "mechanism", "k", "epsilon")
-    period, account = _period(arguments), read_account(arguments)
+    _check_output(arguments.output, arguments.overwrite)
+    question = make_question(arguments, make_period(arguments))
+    columns = make_columns(arguments, question.period)
+    files = tuple(match(arguments.input))
+    _keep_apart(arguments.output, [*(file.path for file in files), *filter(None, [arguments.domain])])
+    check_files(files, columns)
+    shards = _shards(arguments.shards, files)
+    return Report(files, columns, output=arguments.output, shards=shards, **vars(question))
+
+
+def make_question(arguments: argparse.Namespace, period: Period | None) -> Question:
+    """The question that the arguments ask of the windows of a period. Raises InputError."""
+    account = read_account(arguments)
     held = account.budget(arguments.privacy_unit).total if account else None
-    privacy, arguments = share_out(arguments, len(period) if period else 1, held)
+    privacy, arguments = share_out(arguments, len(period) if period else 1, held, _overlap(period))
     mechanism = make_mechanism(arguments)
     release = _release(arguments)
-    _check_output(arguments.output, arguments.overwrite)
-    time = arguments.time_column if period else None
-    columns = Columns(arguments.user_column, arguments.item_column, time, arguments.time_unit)
     try:
         counts = _count_budget(arguments)
         selection = make_selection(arguments.k, mechanism, _domain(arguments), arguments.max_items_per_user, counts)
     except (TypeError, ValueError) as error:
         raise InputError(as_argument(str(error))) from None
-    files = tuple(match(arguments.input))
-    _keep_apart(arguments.output, [*(file.path for file in files), *filter(None, [arguments.domain])])
-    check_files(files, columns)
-    shards = _shards(arguments.shards, files)
-    return Report(files, columns, selection, period, release, arguments.output, shards, privacy, account)
+    return Question(selection, period, release, privacy, account)
+
+
+def _overlap(period: Period | None) -> int:
+    """How many windows the rows of one window can be in."""
+    if period is None or not isinstance(period.cut, SlidingWindows):
+        return 1
+    size, every = (length // MICROSECOND for length in (period.cut.size, period.cut.every))
+    return windows_reached("user-window", len(period), size, every)
+
+
+def make_columns(arguments: argparse.Namespace, period: Period | None) -> Columns:
+    time = arguments.time_column if period else None
+    return Columns(arguments.user_column, arguments.item_column, time, arguments.time_unit)
 
 
 def _count_budget(arguments: argparse.Namespace) -> CountBudget | None:
@@ -78,21 +109,6 @@ def _count_budget(arguments: argparse.Namespace) -> CountBudget | None:
         return CountBudget(arguments.publish_counts, arguments.publish_counts_delta or 0.0)
     except ValueError as error:
         raise InputError(f"--publish-counts, --publish-counts-delta: {error}") from None
-
-
-def _period(arguments: argparse.Namespace) -> Period | None:
-    start, end, size = arguments.period_from, arguments.period_to, arguments.window
-    if start is None and end is None:
-        if size is not None:
-            raise InputError("--window needs --from and --to: windows that are inferred from the data would tell of a "
-                             "user who is alone in one, so the period must be public")  # fmt: skip
-        return None
-    if start is None or end is None:
-        raise InputError("--from and --to go together: give both, so that the period is public")
-    try:
-        return Period(start, end, size)
-    except ValueError as error:
-        raise InputError(f"--from, --to, --window: {error}") from None
 
 
 def _release(arguments: argparse.Namespace) -> Release:

@@ -45,31 +45,40 @@ class MakeBlocks(beam.PTransform):
     """(user, item) pairs to blocks, a window at a time. Users and items are strings or integers.
 
     Pairs with a None are left out and counted; anything else that is no pair of labels raises, without showing it.
+
+    Args:
+        with_times: also a column of the elements' event times.
     """
+
+    def __init__(self, with_times: bool = False) -> None:
+        super().__init__()
+        self._with_times = with_times
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)  ->  block of up to 50,000 rows, of one window
-        return pairs | "Gather pairs into blocks" >> beam.ParDo(_GatherDoFn())
+        return pairs | "Gather pairs into blocks" >> beam.ParDo(_GatherDoFn(self._with_times))
 
 
 class _GatherDoFn(beam.DoFn):
-    def __init__(self) -> None:
+    def __init__(self, with_times: bool) -> None:
         self._left_out = left_out("null")
+        self._with_times = with_times
 
     def start_bundle(self) -> None:
-        self._rows: dict[Any, list[tuple[str, str]]] = defaultdict(list)
+        self._rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
 
     def process(
         self,
         pair: tuple[Any, Any],
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
+        time: Any = beam.DoFn.TimestampParam,  # noqa: ANN401, B008
     ) -> Iterator[pa.RecordBatch]:
         row = _labels(pair)
         if row is None:
             self._left_out.inc()
             return
         rows = self._rows[window]
-        rows.append(row)
+        rows.append((*row, time.micros) if self._with_times else row)
         if len(rows) >= _ROWS:
             yield _block(self._rows.pop(window))
 
@@ -93,6 +102,5 @@ def _labels(pair: tuple[Any, Any]) -> tuple[str, str] | None:
     return str(user), str(item)
 
 
-def _block(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    users, items = zip(*rows, strict=True)
-    return make_block(pa.array(users), pa.array(items))[0]
+def _block(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    return make_block(*(pa.array(column) for column in zip(*rows, strict=True)))[0]

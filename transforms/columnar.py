@@ -19,6 +19,7 @@ __all__ = [
     "from_ipc",
     "hash_labels",
     "keep_at_most",
+    "kept_pairs",
     "make_block",
     "mix",
     "partition",
@@ -168,15 +169,23 @@ def keep_at_most(ranks: Codes, codes: Codes, users: Words, items: Words, limit: 
         ranks, codes, users: what `sorted_pairs` returns.
         items: a stable word of every code, indexed by code.
     """
+    return codes[kept_pairs(ranks, codes, users, items, limit)]
+
+
+def kept_pairs(ranks: Codes, codes: Codes, users: Words, items: Words, limit: int) -> Codes:
+    """The positions of the pairs that `keep_at_most` keeps. Keeping may be repeated as pairs arrive: a pair that is
+    among a user's `limit` lowest hashes in the end was among them at any time.
+    """
     held = np.bincount(ranks) if len(ranks) else np.empty(0, np.int64)
     over = held[ranks] > limit
     if not over.any():
-        return codes
-    kept, ranks, codes = codes[~over], ranks[over], codes[over]  # only users over the limit need sorting
+        return np.arange(len(codes))
+    places = np.flatnonzero(over)  # only users over the limit need sorting
+    ranks, codes = ranks[over], codes[over]
     order = np.lexsort((codes, mix(users[ranks] ^ mix(items[codes])), ranks))
     starts = np.flatnonzero(np.append(True, ranks[1:] != ranks[:-1]))  # ranks are sorted, and stay so in this order
     place = np.arange(len(ranks)) - np.repeat(starts, np.diff(np.append(starts, len(ranks))))
-    return np.concatenate([kept, codes[order][place < limit]])
+    return np.concatenate([np.flatnonzero(~over), places[order][place < limit]])
 
 
 def count_pairs(codes: Codes, size: int) -> tuple[Codes, Codes]:

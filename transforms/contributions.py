@@ -9,28 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.blocks import left_out
-from private_topk.transforms.columnar import (
-    Codes,
-    Words,
-    count_pairs,
-    from_ipc,
-    hash_labels,
-    keep_at_most,
-    mix,
-    partition,
-    sorted_pairs,
-    to_ipc,
-)
+from private_topk.transforms.columnar import hash_labels, partition, to_ipc
+from private_topk.transforms.counter import Counter
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 
-__all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "CountContributions", "ShardByUser"]
+__all__ = ["CountContributions", "ShardByUser"]
 
-ITEM_SHARD_BITS = 20
-"""Public domain: an item shard is a range of 2**20 codes, 8 MiB of counts."""
 
-UNKNOWN_ITEM_SHARDS = 16
-"""Unknown domain: an item shard is a residue of the item's hash."""
+_WITHOUT_HOLDS = ("BundleBasedDirectRunner", "SwitchingDirectRunner")
 
 
 class ShardByUser(beam.PTransform):
@@ -85,60 +73,28 @@ class CountContributions(beam.PTransform):
     """(user shard, pairs) to partial counts by item shard, each user bounded to distinct items and at most `limit`.
 
     One user changes every count by at most 1, all in one direction, and at most `limit` counts where one is set.
+
+    Memory: of a bounded input, all rows of a shard and window; of an unbounded one, about twice its distinct pairs.
+    Beam's in-process streaming runner does not make the watermark wait for timers: it gathers all rows as well.
     """
 
     def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, limit: int | None) -> None:
         super().__init__()
-        self._fn = _CountDoFn(domain, key, limit)
+        self._counter = Counter(domain, key, limit)
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        return (
-            pairs
-            | "Gather each user's pairs" >> beam.GroupByKey()
-            # (user shard, [pairs])  ->  (item shard, IPC of {item: code or string, count: int64})
-            | "Bound and count" >> beam.ParDo(self._fn).with_output_types(tuple[int, bytes])
-        )
+        # (user shard, IPC of pairs)  ->  (item shard, IPC of {item: code or string, count: int64})
+        if pairs.is_bounded or type(pairs.pipeline.runner).__name__ in _WITHOUT_HOLDS:
+            shards = pairs | "Gather each user's pairs" >> beam.GroupByKey()
+            count = beam.ParDo(_CountDoFn(self._counter))
+        else:
+            shards, count = pairs, beam.ParDo(CountOnTheFlyDoFn(self._counter))
+        return shards | "Bound and count" >> count.with_output_types(tuple[int, bytes])
 
 
 class _CountDoFn(beam.DoFn):
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, limit: int | None) -> None:
-        self._domain, self._key, self._limit = domain, key, limit
-
-    def setup(self) -> None:
-        self._seed = int.from_bytes(self._key.derive("item hash")[:8], "big")
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
 
     def process(self, shard: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
-        table = from_ipc(shard[1])
-        users = table["user"].to_numpy()
-        if isinstance(self._domain, PublicDomain):
-            codes = table["item"].to_numpy().astype(np.int64)
-            yield from self._by_range(*self._count(users, codes, None, self._domain.size))
-        else:
-            dictionary = table["item"].combine_chunks().dictionary_encode()
-            labels = dictionary.dictionary
-            words = hash_labels(labels, self._seed)
-            codes = dictionary.indices.to_numpy().astype(np.int64)
-            present, counts = self._count(users, codes, words, len(labels))
-            yield from self._by_hash(labels.take(pa.array(present)), words[present], counts)
-
-    def _count(self, users: Words, codes: Codes, words: Words | None, size: int) -> tuple[Codes, Codes]:
-        ranks, codes, by_rank = sorted_pairs(users, codes)
-        if self._limit is not None:
-            if words is None:
-                words = mix(np.arange(size, dtype=np.uint64))
-            codes = keep_at_most(ranks, codes, by_rank, words, self._limit)
-        return count_pairs(codes, size)
-
-    @staticmethod
-    def _by_range(codes: Codes, counts: Codes) -> Iterator[tuple[int, bytes]]:
-        if len(codes) == 0:
-            return
-        for item_shard, rows in partition(codes >> ITEM_SHARD_BITS, (int(codes[-1]) >> ITEM_SHARD_BITS) + 1):
-            yield item_shard, to_ipc(item=codes[rows].astype(np.uint32), count=counts[rows])
-
-    @staticmethod
-    def _by_hash(labels: pa.Array, words: Words, counts: Codes) -> Iterator[tuple[int, bytes]]:
-        for item_shard, rows in partition(
-            (words % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64), UNKNOWN_ITEM_SHARDS
-        ):
-            yield item_shard, to_ipc(item=labels.take(pa.array(rows)), count=counts[rows])
+        yield from self._counter.counts(shard[1])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import from_ipc, to_ipc
-from private_topk.transforms.contributions import ITEM_SHARD_BITS
+from private_topk.transforms.counter import ITEM_SHARD_BITS
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 
 __all__ = ["AddUp", "add_up_labels", "add_up_range", "largest"]

@@ -17,6 +17,7 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from private_topk.transforms.columnar import from_ipc
 from private_topk.transforms.counts import largest
+from private_topk.transforms.cut import bounds_of_cell
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
@@ -209,10 +210,11 @@ class _ReleaseDoFn(beam.DoFn):
         return self._selection.draw(counts, digest.digest(), bounds.label(), self._release)
 
     def _bounds(self, window: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window
+        if self._period is not None:
+            return bounds_of_cell(self._period, window)
         if not isinstance(window, IntervalWindow):
             return WindowBounds()
-        start, end = (from_microseconds(t.micros) for t in (window.start, window.end))
-        return WindowBounds(start, min(end, self._period.end) if self._period else end)
+        return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
 
 
 _EMPTY = pa.table({"item": pa.array([], pa.string()), "count": pa.array([], pa.int64())})

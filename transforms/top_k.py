@@ -8,18 +8,18 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms import trigger, window
-from apache_beam.utils.timestamp import Duration, Timestamp
 
-from private_topk.transforms.blocks import MakeBlocks, left_out
+from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
+from private_topk.transforms.cut import CutIntoWindows, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k, check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
-from private_topk.transforms.windows import MICROSECOND, Period, microseconds
+from private_topk.transforms.windows import Period
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
 
@@ -67,27 +67,10 @@ class PrivateTopK(beam.PTransform):
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)
-        if self._period is not None:
-            pairs = (
-                pairs
-                | "Keep the declared period" >> beam.ParDo(_InPeriodDoFn(self._period))
-                | "Cut into the declared windows" >> declared_windows(self._period)
-            )
-        return pairs | MakeBlocks() | self._rank
-
-
-class _InPeriodDoFn(beam.DoFn):
-    """Rows outside the declared period would make windows of their own, or lengthen the last one."""
-
-    def __init__(self, period: Period) -> None:
-        self._start, self._end = microseconds(period.start), microseconds(period.end)
-        self._left_out = left_out("outside_the_period")
-
-    def process(self, pair: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:  # noqa: ANN401, B008
-        if self._start <= time.micros < self._end:
-            yield pair
-        else:
-            self._left_out.inc()
+        if self._period is None:
+            return pairs | MakeBlocks() | self._rank
+        blocks = pairs | MakeBlocks(with_times=True)
+        return blocks | "Cut into the declared windows" >> CutIntoWindows(self._period) | self._rank
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -152,22 +135,6 @@ def make_selection(
     return Selection(mechanism, k, domain, limit, publish_counts)
 
 
-def declared_windows(period: Period) -> beam.WindowInto:
-    """The windows of a declared period: one firing each, at the watermark, no lateness."""
-    size, start = period.step // MICROSECOND, microseconds(period.start)
-    return _fire_once(window.FixedWindows(Duration(micros=size), offset=Timestamp(micros=start % size)))
-
-
-def stamped(value: Any, micros: int) -> window.TimestampedValue:  # noqa: ANN401 - any element
-    """A value at an exact event time: seconds as a float would lose microseconds, and with them the window."""
-    return window.TimestampedValue(value, Timestamp(micros=micros))
-
-
-def _fire_once(windowfn: window.WindowFn) -> beam.WindowInto:
-    discarding = trigger.AccumulationMode.DISCARDING
-    return beam.WindowInto(windowfn, trigger=trigger.AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0)
-
-
 def refuse_second_firings(rows: beam.PCollection) -> None:
     """Raise unless every window of `rows` fires exactly once: each firing is a release of its own."""
     windowing = rows.windowing
@@ -190,14 +157,17 @@ class _Heartbeats(beam.PTransform):
         self._period, self._windowing = period, windowing
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        if self._period is not None:
-            starts = [microseconds(bounds.start) for bounds in self._period.windows()]
-        else:
-            starts = [None] if isinstance(self._windowing.windowfn, window.GlobalWindows) else []
-        beats = [HEARTBEAT if start is None else stamped(HEARTBEAT, start) for start in starts]
+        everything = isinstance(self._windowing.windowfn, window.GlobalWindows)
         return (
             pipeline
             | beam.Impulse()
-            | "Empty" >> beam.FlatMap(lambda _: beats).with_output_types(tuple[int, bytes])
+            | "Empty" >> beam.FlatMap(_beats, self._period, everything).with_output_types(tuple[int, bytes])
             | "Into the same windows" >> beam.WindowInto(self._windowing)
         )
+
+
+def _beats(_: bytes, period: Period | None, everything: bool) -> Iterator[Any]:
+    if period is None:
+        yield from [HEARTBEAT] * everything
+    else:
+        yield from (window.TimestampedValue(HEARTBEAT, last_moment(period, number)) for number in range(len(period)))

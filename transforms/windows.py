@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import cached_property
 
 import numpy as np
 
+from private_topk.transforms.calendar import CalendarWindows
 from private_topk.transforms.columnar import Codes
 
-__all__ = ["MICROSECOND", "Period", "WindowBounds"]
+__all__ = ["MICROSECOND", "CalendarWindows", "Period", "SlidingWindows", "WindowBounds"]
 
 MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,34 @@ class WindowBounds:
 
 
 @dataclass(frozen=True)
-class Period:
-    """The declared period [start, end), cut into windows of `size` from its start; the last one ends with the period.
+class SlidingWindows:
+    """Windows of `size`, one every `every`, which overlap: a row belongs to up to ceil(size / every) of them."""
 
-    Without a size the whole period is one window.
+    size: timedelta
+    every: timedelta
+
+    def __post_init__(self) -> None:
+        if not timedelta(0) < self.every <= self.size:
+            raise ValueError(f"windows must start every so often, at most their own length {self.size} apart, "
+                             f"got {self.every}")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Period:
+    """The declared period [start, end) and its windows.
+
+    Args:
+        cut: a length: windows of that length from the start on, the last one ends with the period. `SlidingWindows`:
+            all those that lie wholly in the period. `CalendarWindows`: the period must be made of whole ones. None:
+            the whole period is one window.
+        slack: how long a window stays open after its end, by the clock of the source, for rows that come out of
+            order. It moves the time of publication only: labels and rankings are the same.
     """
 
     start: datetime
     end: datetime
-    size: timedelta | None = None
+    cut: timedelta | SlidingWindows | CalendarWindows | None = None
+    slack: timedelta = timedelta(0)
 
     def __post_init__(self) -> None:
         for name in ("start", "end"):
@@ -57,41 +79,82 @@ class Period:
                 raise ValueError(f"period {name} must be a whole millisecond, which is as fine as Beam's windows are")
         if not self.start < self.end:
             raise ValueError(f"period must end after it starts, got {self.start} to {self.end}")
-        if self.size is not None and self.size <= timedelta(0):
-            raise ValueError(f"window must be longer than nothing, got {self.size}")
-        if self.size is not None and self.size % timedelta(milliseconds=1):
-            raise ValueError(
-                f"window must be whole milliseconds, which is as fine as Beam's windows are, got {self.size}"
-            )
-        if len(self) > 100_000:
-            raise ValueError(f"period must have at most 100,000 windows, got {len(self):,}: choose a longer window")
+        if self.slack < timedelta(0):
+            raise ValueError(f"slack must not be negative, got {self.slack}")
+        self._check_cut()
+        if len(self) > _MOST:
+            raise ValueError(f"period must have at most {_MOST:,} windows, got {len(self):,}: choose a longer window")
+
+    def _check_cut(self) -> None:
+        if isinstance(self.cut, CalendarWindows):
+            self.cut.check(self.start, self.end)
+            return
+        lengths = [self.cut.size, self.cut.every] if isinstance(self.cut, SlidingWindows) else [self.cut]
+        for length in [self.slack, *filter(None, lengths)]:
+            if length % timedelta(milliseconds=1):
+                raise ValueError("window must be whole milliseconds, which is as fine as Beam's windows are, got "
+                                 f"{length}")  # fmt: skip
+        if isinstance(self.cut, timedelta) and self.cut <= timedelta(0):
+            raise ValueError(f"window must be longer than nothing, got {self.cut}")
+        if isinstance(self.cut, SlidingWindows) and self.cut.size > self.end - self.start:
+            raise ValueError(f"period must hold a whole window of {self.cut.size}, got {self.start} to {self.end}")
 
     def __len__(self) -> int:
+        if isinstance(self.cut, CalendarWindows):
+            return len(self.starts)
+        if isinstance(self.cut, SlidingWindows):
+            return (self.end - self.start - self.cut.size) // self.cut.every + 1
         return -((self.start - self.end) // self.step)
 
     @property
     def step(self) -> timedelta:
+        """From the start of a window to that of the next. Raises ValueError for calendar windows, which vary."""
+        if isinstance(self.cut, CalendarWindows):
+            raise ValueError("calendar windows have no fixed length")
         whole = self.end - self.start
-        return min(self.size or whole, whole)
+        return min((self.cut.every if isinstance(self.cut, SlidingWindows) else self.cut) or whole, whole)
+
+    @cached_property
+    def starts(self) -> Codes:
+        """The start of every window in order, microseconds since 1970 UTC, (len,)."""
+        if isinstance(self.cut, CalendarWindows):
+            edges = [microseconds(edge) for edge in self.cut.edges(self.start, self.end)]
+            return np.array(edges[:-1], np.int64)
+        return microseconds(self.start) + np.arange(len(self), dtype=np.int64) * (self.step // MICROSECOND)
+
+    @cached_property
+    def ends(self) -> Codes:
+        """The end of every window, (len,); increasing, so that a window is known by its end."""
+        end = microseconds(self.end)
+        if isinstance(self.cut, CalendarWindows):
+            return np.append(self.starts[1:], end)
+        size = self.cut.size if isinstance(self.cut, SlidingWindows) else self.step
+        return np.minimum(self.starts + size // MICROSECOND, end)
+
+    @cached_property
+    def closing(self) -> Codes:
+        """When every window closes, (len,): its end and the slack."""
+        return self.ends + self.slack // MICROSECOND
 
     def windows(self) -> list[WindowBounds]:
         """Every window of the period, in order."""
         return [self.window(number) for number in range(len(self))]
 
     def window(self, number: int) -> WindowBounds:
-        """The bounds of a window by its number."""
-        start = self.start + number * self.step
-        return WindowBounds(start, start + min(self.step, self.end - start))
+        return WindowBounds(from_microseconds(int(self.starts[number])), from_microseconds(int(self.ends[number])))
 
-    def start_of(self, number: int) -> int:
-        """Where a window starts, in microseconds since 1970 UTC."""
-        return microseconds(self.start + number * self.step)
+    def spans(self, times: Codes) -> tuple[Codes, Codes]:
+        """The first window of every event time (microseconds since 1970 UTC) and the one after its last, shape (n,).
+
+        They are equal where a time belongs to no window.
+        """
+        first = np.searchsorted(self.ends, times, side="right")
+        return first, np.maximum(np.searchsorted(self.starts, times, side="right"), first)
 
     def number(self, times: Codes) -> Codes:
-        """The number of the window of every event time (microseconds since 1970 UTC), -1 outside the period."""
-        start, end, step = microseconds(self.start), microseconds(self.end), self.step // MICROSECOND
-        inside = (times >= start) & (times < end)
-        return np.where(inside, (times - start) // step, -1)
+        """The number of the first window of every event time, -1 for none; there is one at most unless they slide."""
+        first, after = self.spans(times)
+        return np.where(after > first, first, -1)
 
 
 def microseconds(moment: datetime) -> int:

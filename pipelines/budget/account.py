@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from private_topk.pipelines.budget.composition import Cost, Total, rho_within
-from private_topk.transforms.windows import Period, from_microseconds, microseconds
+from private_topk.pipelines.errors import InputError
+from private_topk.transforms.windows import MICROSECOND, CalendarWindows, Period, from_microseconds, microseconds
 
 __all__ = ["Budget", "Charge", "Spent", "Windows", "heaviest"]
 
@@ -34,8 +35,11 @@ class Windows(NamedTuple):
     def of(cls, period: Period | None) -> Windows:
         if period is None:
             return cls(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1)
-        step = microseconds(period.start + period.step) - microseconds(period.start)
-        return cls(microseconds(period.start), microseconds(period.end), step, step, len(period))
+        if isinstance(period.cut, CalendarWindows):
+            raise InputError("--ledger keeps windows of one length: give --window as a length such as 7d, not as "
+                             f"{period.cut.unit}")  # fmt: skip
+        size, step = int(period.ends[0] - period.starts[0]), period.step // MICROSECOND
+        return cls(microseconds(period.start), microseconds(period.end), size, step, len(period))
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and end of every window, shape (number,) each."""

@@ -26,9 +26,9 @@ from private_topk.pipelines.options import Parser, add_run_arguments
 from private_topk.pipelines.report import make_report
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sources import Columns, ReadBlocks, cut_into_pieces
-from private_topk.pipelines.windows import CutIntoWindows
 from private_topk.runners import prepare
 from private_topk.transforms import Period, PublicDomain, ReleaseKey
+from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits
 from tests.pipelines.support import SHARED, Done, avro_schema, command, options, to_avro, write
 from tests.transforms.pipelines import count_inside, outcome, set_counts

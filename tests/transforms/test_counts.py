@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from private_topk.transforms.columnar import from_ipc, to_ipc
-from private_topk.transforms.contributions import ITEM_SHARD_BITS
+from private_topk.transforms.counter import ITEM_SHARD_BITS
 from private_topk.transforms.counts import add_up_labels, add_up_range, largest
 
 

@@ -54,17 +54,17 @@ def publish_counts(
         ValueError: epsilon, delta or max_items_per_user breaks its rule.
     """
     budget = Fraction(check_parameter("epsilon", epsilon))
-    delta = None if delta is None else Fraction(check_parameter("delta", delta))
+    slack = None if delta is None else Fraction(check_parameter("delta", delta))
     limit = check_parameter("max_items_per_user", max_items_per_user)
     exact = np.asarray(counts)[np.asarray(chosen, np.int64)].astype(np.int64)
     moved = min(len(exact), drift(neighbours) * (limit or len(exact)))
     draw = bits.draw()
     if not moved:
         return exact
-    if delta is None:
+    if slack is None:
         noise = [discrete_laplace(draw, moved / budget) for _ in exact]
     else:
-        variance = discrete_gaussian_variance(budget, delta, moved)
+        variance = discrete_gaussian_variance(budget, slack, moved)
         noise = [discrete_gaussian(draw, variance) for _ in exact]
     return exact + np.array(noise, np.int64)
 

@@ -156,7 +156,7 @@ def _probability(name: str, value: object) -> None:
 
 
 def _whole(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 

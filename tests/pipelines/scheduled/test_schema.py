@@ -113,7 +113,7 @@ def test_every_argument_of_run_has_a_field_or_is_set_by_the_schedule() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     add_run_arguments(parser)
     options = {option for action in parser._actions for option in action.option_strings}
-    by_schedule = {"--from", "--to", "--window", "--horizon", "--release-id", "--overwrite"}
+    by_schedule = {"--from", "--to", "--window", "--every", "--time-zone", "--horizon", "--release-id", "--overwrite"}
     assert options == {rule.option for rule in FIELDS.values() if rule.option} | by_schedule
 
 

@@ -1,0 +1,127 @@
+"""A steady load on the streaming report: rows a second, lag of publication, memory.
+
+    python -m benchmarks.streaming --minutes 15 --rate 20000
+
+A Kafka broker on loopback, a producer that sends so many rows a second with the present as their event time, and
+`private-topk stream` on Prism with windows of a minute. Lag: from the close of a window (its end and the slack) until
+its file is there. Memory: of the job's processes and of Prism, every ten seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from private_topk.runners.kafka_broker import Broker
+
+USERS, ITEMS, PARTITIONS, WINDOW, SLACK = 50_000, 2_000, 4, 60, 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=int, default=15)
+    parser.add_argument("--rate", type=int, default=20_000, help="rows a second")
+    parser.add_argument("--port", type=int, default=29092)
+    parser.add_argument("--runner", default="prism")
+    arguments, beam_arguments = parser.parse_known_args()
+    with tempfile.TemporaryDirectory() as name:
+        broker = Broker(Path(name) / "kafka", arguments.port)
+        broker.start()
+        try:
+            run(Path(name), broker.address, arguments, beam_arguments)
+        finally:
+            broker.stop()
+
+
+def run(folder: Path, address: str, arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic("load", PARTITIONS, 1, config={"retention.bytes": "1000000000"})])["load"].result(30)
+    (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(ITEMS)))
+    start = (int(time.time()) // WINDOW + 1) * WINDOW
+    end = start + 60 * arguments.minutes
+    command = [
+        sys.executable, "-m", "private_topk.pipelines.cli", "stream", "--input", f"kafka://{address}/load",
+        "--domain", f"{folder}/items.txt", "--mechanism", "joint", "--k", "10", "--epsilon", "1",
+        "--window", f"{WINDOW}s", "--slack", f"{SLACK}s", "--from", _iso(start), "--to", _iso(end),
+        "--output", f"{folder}/rankings", "--runner", arguments.runner, *beam_arguments,
+    ]  # fmt: skip
+    job = subprocess.Popen(command, start_new_session=True)
+    sent: list[int] = []
+    sender = threading.Thread(target=send, args=(address, arguments.rate, end, sent), daemon=True)
+    sender.start()
+    memory = watch(job, end + SLACK + 120)
+    print(f"{arguments.runner}, {arguments.minutes} min, {USERS:,} users, {ITEMS:,} items, {PARTITIONS} partitions")
+    print(f"sent:   {sum(sent):,} rows, {sum(sent) / max(len(sent), 1):,.0f} a second")
+    report_lag(folder / "rankings", start, end)
+    print("memory, MiB, by minute: " + " ".join(f"{max(part):.0f}" for part in by_minute(memory) if part))
+    print(f"exit status of the job: {job.returncode}")
+
+
+def send(address: str, rate: int, end: int, sent: list[int]) -> None:
+    """A batch every second, until the end. What could not be sent in its second is sent late, and shows as lag."""
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000,
+                         "compression.type": "lz4"})  # fmt: skip
+    state = np.random.Generator(np.random.PCG64(1))
+    while (now := time.time()) < end:
+        users, items = state.integers(0, USERS, rate), np.minimum(state.zipf(1.3, rate), ITEMS) - 1
+        stamp = f'", "time": {now:.3f}}}'
+        for user, item in zip(users.tolist(), items.tolist(), strict=True):
+            producer.produce("load", f'{{"user": "u{user}", "item": "item {item}{stamp}', partition=user % PARTITIONS)
+        producer.poll(0)
+        sent.append(rate)
+        time.sleep(max(0.0, now + 1 - time.time()))
+    producer.flush(60)
+
+
+def watch(job: subprocess.Popen, deadline: float) -> list[tuple[float, float]]:
+    """(time, MiB) of the job's session, until it ends by itself or is ended at the deadline."""
+    memory, began = [], time.time()
+    try:
+        while job.poll() is None and time.time() < deadline:
+            found = subprocess.run(["ps", "-o", "rss=", "--sid", str(job.pid)], capture_output=True, text=True).stdout
+            memory.append((time.time() - began, sum(map(int, found.split())) / 1024))
+            time.sleep(10)
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)  # its own session, started above
+        job.wait()
+    return memory
+
+
+def report_lag(rankings: Path, start: int, end: int) -> None:
+    lags = []
+    for path in sorted(rankings.glob("*.avro")):
+        facts = json.loads(path.with_suffix("").with_suffix(".manifest.json").read_text())
+        closed = datetime.fromisoformat(facts["windows"][0]["end"]).timestamp() + SLACK
+        lags.append(path.stat().st_mtime - closed)
+    print(f"windows: {len(lags)} of {(end - start) // WINDOW} published")
+    if lags:
+        print(f"lag, s: median {statistics.median(lags):.1f}, most {max(lags):.1f}, by window: "
+              + " ".join(f"{lag:.1f}" for lag in lags))  # fmt: skip
+
+
+def by_minute(memory: list[tuple[float, float]]) -> list[list[float]]:
+    last = int(memory[-1][0] // 60) if memory else 0
+    return [[size for at, size in memory if at // 60 == minute] for minute in range(last + 1)]
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Files that arrive in a folder, each read once, in a splittable DoFn that keeps which it has read."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration
+
+from private_topk.pipelines.files import FileInfo
+from private_topk.pipelines.sources import cut_into_pieces, format_of
+from private_topk.pipelines.sources.clock import Clock, now_of
+from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.transforms.blocks import left_out
+
+__all__ = ["WatchFolder"]
+
+_TURN = 5.0
+_DIGEST = 16
+
+
+@beam.typehints.with_output_types(pa.RecordBatch)
+class WatchFolder(beam.PTransform):
+    """The rows of all files that match a pattern, now or later, until the clock has passed the horizon.
+
+    A file must appear complete: written under another name and renamed. Names that start with a dot or end in .tmp or
+    .incomplete are passed over. What is read is kept as 16 bytes a file.
+
+    Args:
+        poll: seconds between two looks at the folder.
+    """
+
+    def __init__(self, pattern: str, columns: Columns, clock: Clock, poll: float) -> None:
+        super().__init__()
+        self._pattern, self._fn = pattern, _WatchDoFn(columns, clock, poll)
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        pattern = pipeline | "Name the folder" >> beam.Create([self._pattern], reshuffle=False)
+        return pattern | "Read files as they arrive" >> beam.ParDo(self._fn)
+
+
+class _Read(NamedTuple):
+    """Which files have been read, 16 bytes each; `over` if no more belong to this part of the work."""
+
+    files: bytes
+    over: bool = False
+
+    def digests(self) -> set[bytes]:
+        return {self.files[at : at + _DIGEST] for at in range(0, len(self.files), _DIGEST)}
+
+
+class _ReadTracker(RestrictionTracker):
+    """Claims files one by one. Its only split is the one that gives the rest back."""
+
+    def __init__(self, restriction: _Read) -> None:
+        self._read = restriction
+
+    def current_restriction(self) -> _Read:
+        return self._read
+
+    def current_progress(self) -> RestrictionProgress:
+        return RestrictionProgress(fraction=1.0 if self._read.over else 0.0)
+
+    def try_claim(self, path: str | None) -> bool:
+        """Claim a file; None says that nothing is left to claim."""
+        if self._read.over:
+            return False
+        self._read = self._read._replace(over=True) if path is None else _Read(self._read.files + _digest(path))
+        return True
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[_Read, _Read] | None:
+        if self._read.over or fraction_of_remainder != 0:
+            return None
+        rest, self._read = self._read, self._read._replace(over=True)
+        return self._read, rest
+
+    def check_done(self) -> None:
+        if not self._read.over:
+            raise ValueError("the folder is still to be watched")
+
+    def is_bounded(self) -> bool:
+        return False
+
+
+class _WatchDoFn(beam.DoFn, RestrictionProvider):
+    def __init__(self, columns: Columns, clock: Clock, poll: float) -> None:
+        self._columns, self._clock, self._poll = columns, clock, poll
+        self._left_out = left_out("null")
+
+    def initial_restriction(self, pattern: str) -> _Read:
+        return _Read(b"")
+
+    def create_tracker(self, restriction: _Read) -> _ReadTracker:
+        return _ReadTracker(restriction)
+
+    def restriction_size(self, pattern: str, restriction: _Read) -> int:
+        return 1
+
+    @beam.DoFn.unbounded_per_element()
+    def process(
+        self,
+        pattern: str,
+        tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: ANN401, B008 - Beam's convention
+        estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: ANN401, B008
+    ) -> Iterator[TimestampedValue]:
+        looked, deadline = time.time(), time.monotonic() + _TURN
+        read = tracker.current_restriction().digests()
+        for file, at in arrived(pattern):
+            if _digest(file.path) in read:
+                continue
+            if time.monotonic() > deadline:  # before the clock may move: there are more files
+                tracker.defer_remainder(Duration(0))
+                return
+            if not tracker.try_claim(file.path):
+                return
+            latest = None
+            for block in self._blocks(file, at):
+                yield TimestampedValue(block, now_of(estimator))
+                latest = max(latest or 0, pc.max(block["time"]).as_py())
+            if self._clock.by_rows:
+                self._clock.advance(estimator, latest)
+        if not self._clock.by_rows:
+            self._clock.advance(estimator, int(looked * 1e6))
+        if self._clock.is_over(estimator):
+            tracker.try_claim(None)
+        else:
+            tracker.defer_remainder(Duration(self._poll))
+
+    def _blocks(self, file: FileInfo, at: int) -> Iterator[pa.RecordBatch]:
+        module = format_of(file.path)
+        module.check(file, self._columns)
+        for piece in cut_into_pieces([file]):
+            for table in module.read(piece.path, piece.start, piece.stop, self._columns):
+                block, missing = block_of(table, self._columns)
+                if missing:
+                    self._left_out.inc(missing)
+                if not self._clock.by_rows:
+                    block = block.append_column("arrived", pa.array(np.full(len(block), at)))
+                if len(block):
+                    yield block
+
+
+def arrived(pattern: str) -> list[tuple[FileInfo, int]]:
+    """The complete files of a pattern and when they were last written, in that order; there may be none.
+
+    Times are microseconds since 1970 UTC; 0 where a file system keeps none.
+    """
+    found = FileSystems.match([pattern])[0].metadata_list
+    files = [(FileInfo(entry.path, entry.size_in_bytes), int((entry.last_updated_in_seconds or 0.0) * 1e6))
+             for entry in found if _is_complete(entry.path)]  # fmt: skip
+    return sorted(files, key=lambda file: (file[1], file[0].path))
+
+
+def _is_complete(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return bool(name) and not name.startswith(".") and not name.endswith((".tmp", ".incomplete"))
+
+
+def _digest(path: str) -> bytes:
+    return hashlib.sha256(path.encode()).digest()[:_DIGEST]

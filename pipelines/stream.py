@@ -1,0 +1,108 @@
+"""The streaming report: one ranking per window of a declared horizon, published as each window closes.
+
+    python -m private_topk.pipelines.stream --input kafka://localhost:9092/plays --domain items.txt --mechanism joint \\
+        --k 10 --epsilon 1 --window day --from 2026-01-01 --to 2026-02-01 --output rankings/ [any Beam option]
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+
+import apache_beam as beam
+
+from private_topk.pipelines.batch import launch
+from private_topk.pipelines.errors import InputError, input_error_in
+from private_topk.pipelines.options import Parser, require
+from private_topk.pipelines.periods import make_period
+from private_topk.pipelines.places import make_sink, make_source
+from private_topk.pipelines.report import Question, make_columns, make_question
+from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.stream_options import add_stream_arguments
+from private_topk.runners import Launch
+from private_topk.transforms.cut import CutIntoWindows
+from private_topk.transforms.top_k import RankBlocks
+from private_topk.transforms.windows import Period
+
+__all__ = ["StreamReport", "build", "main", "make_stream", "run", "start"]
+
+
+@dataclass(frozen=True)
+class StreamReport:
+    """One run of the streaming pipeline: from a source of blocks to a sink of rankings."""
+
+    source: beam.PTransform
+    sink: beam.PTransform
+    question: Question
+    period: Period
+    shards: int
+
+
+def make_stream(arguments: argparse.Namespace) -> StreamReport:
+    """The report that the arguments describe, with its source and its sink looked at.
+
+    Raises InputError with one sentence: what is wrong, by which rule, and what to do.
+    """
+    require(arguments, "input", "output", "mechanism", "k", "epsilon")
+    period = make_period(arguments, arguments.slack)
+    if period is None:
+        raise InputError("--from and --to must be given: a stream is published window by window of a declared horizon")
+    if any(edge % 1000 for edge in (int(period.starts[0]), int(period.closing[-1]))):
+        raise InputError("--from and --to must be whole milliseconds: streaming runners count no finer")
+    if arguments.ledger is not None or arguments.dataset is not None:
+        raise InputError("--ledger does not go with a stream, whose input has no fingerprint before it ends: charge it "
+                         "with the batch report of the same windows")  # fmt: skip
+    question = make_question(arguments, period)
+    columns = make_columns(arguments, period)
+    facts = describe_release(question.selection, question.release, arguments.runner)
+    facts["privacy"] = question.privacy.describe(facts["privacy"])
+    sink = make_sink(arguments, period, question.release, facts)
+    return StreamReport(make_source(arguments, columns, period), sink, question, period, arguments.shards)
+
+
+def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
+    """The whole pipeline of a report."""
+    ask = report.question
+    blocks = pipeline | "Read" >> report.source | "Cut into windows" >> CutIntoWindows(report.period)
+    rankings = blocks | "Rank" >> RankBlocks(ask.selection, ask.release, report.period, report.shards)
+    rankings | "Write" >> report.sink
+
+
+def run(report: StreamReport, launch: Launch) -> None:
+    """Run a report to the end of its horizon. Raises InputError where its input turns out to be bad."""
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    try:
+        build(pipeline, report)
+        # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
+        with redirect_stderr(io.StringIO()):
+            pipeline.run().wait_until_finish()
+    except Exception as error:
+        found = input_error_in(error)
+        if found is not None:
+            raise found from None
+        raise
+
+
+def start(arguments: argparse.Namespace, beam_arguments: Sequence[str]) -> StreamReport:
+    """Check everything, then run to the end of the horizon."""
+    report = make_stream(arguments)
+    run(report, launch(arguments.runner, [*beam_arguments, "--streaming"]))
+    return report
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse, check, run. Raises InputError before any work starts."""
+    parser = Parser(prog="python -m private_topk.pipelines.stream", description=__doc__, allow_abbrev=False)
+    add_stream_arguments(parser)
+    arguments, beam_arguments = parser.parse_known_args(argv)
+    start(arguments, beam_arguments)
+
+
+if __name__ == "__main__":
+    from private_topk.pipelines.cli import guarded
+
+    sys.exit(guarded(main))

@@ -1,0 +1,132 @@
+"""A Kafka broker on this machine, for trying and testing: one process in KRaft mode, listening on loopback only.
+
+    python -m private_topk.runners.kafka_broker --folder out/kafka --port 9092
+
+The jars come from Maven's repository (some 60 MB, once) and need Java 17. Ends with SIGTERM or SIGINT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from private_topk.runners import cache_folder
+from private_topk.runners.network import reachable
+
+__all__ = ["VERSION", "Broker", "jars", "main"]
+
+VERSION = "3.9.1"
+
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_PROJECT = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>private-topk</groupId><artifactId>broker</artifactId><version>1</version><dependencies><dependency>
+<groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+</dependency></dependencies></project>"""
+_PATIENCE = 60.0
+
+
+class Broker:
+    """One broker that is its own controller. Topics and messages are kept in its folder."""
+
+    def __init__(self, folder: Path, port: int, heap: str = "384m") -> None:
+        self.folder, self.port, self._heap = folder.resolve(), port, heap
+        self.process: subprocess.Popen | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start and wait until it answers. Raises RuntimeError if it does not, ValueError without jars or Java."""
+        jars()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings = self.folder / "server.properties"
+        if not settings.exists():
+            settings.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+            cluster = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+            self._run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)).wait(_PATIENCE)
+        self.process = self._run("kafka.Kafka", str(settings))
+        deadline = time.monotonic() + _PATIENCE
+        while not reachable(self.address, 1):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(f"the broker did not start: see {self.folder}/broker.log")
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """End the process that was started."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def _settings(self) -> dict[str, object]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{self.port + 1}",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self.port + 1}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": self.folder / "data",
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "auto.create.topics.enable": "false",
+        }
+
+    def _run(self, *command: str) -> subprocess.Popen:
+        java = ["java", f"-Xmx{self._heap}", "-cp", f"{jars()}/*", *command]
+        with open(self.folder / "broker.log", "ab") as log:
+            return subprocess.Popen(java, stdout=log, stderr=log, cwd=self.folder, start_new_session=True)
+
+
+def jars() -> Path:
+    """The folder of the broker's jars, fetched with Maven unless it stands already. Raises ValueError if it cannot be."""
+    home = cache_folder() / f"kafka-{VERSION}"
+    for program in ("java",) if home.exists() else ("java", "mvn"):
+        if shutil.which(program) is None:
+            raise ValueError(f"a Kafka broker needs {program}: on Debian `apt install default-jre-headless maven`")
+    if not home.exists():
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home.parent) as folder:
+            _fetch(Path(folder))
+            (Path(folder) / "jars").rename(home)
+    return home
+
+
+def _fetch(folder: Path) -> None:
+    print(f"fetching Kafka {VERSION} (60 MB, once)", file=sys.stderr)
+    (folder / "pom.xml").write_text(_PROJECT)
+    command = ["mvn", "--quiet", "--batch-mode", _COPY, f"-DoutputDirectory={folder}/jars"]
+    if subprocess.run(command, cwd=folder, capture_output=True).returncode:
+        raise ValueError(f"Maven could not fetch org.apache.kafka:kafka_2.13:{VERSION}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m private_topk.runners.kafka_broker", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("out/kafka"))
+    parser.add_argument("--port", type=int, default=9092)
+    arguments = parser.parse_args(argv)
+    broker = Broker(arguments.folder, arguments.port)
+    broker.start()
+    print(f"Kafka is up at {broker.address}, logs in {arguments.folder}", flush=True)
+    try:
+        broker.process.wait()
+    finally:
+        broker.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Rows as messages of a topic, and the command line reading them in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.pipelines.support import command
+
+Row = tuple[str, str, str]
+HORIZON = ("--from", "2024-09-01", "--to", "2026-09-01")
+AFTERWARDS = "2026-09-15T00:00:00Z"
+
+
+class Topics:
+    """The topics of a broker."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def create(self, topic: str, partitions: int, **settings: str) -> str:
+        """Make a topic; its place on the command line."""
+        wanted = NewTopic(topic, partitions, 1, config=settings)
+        admin = AdminClient({"bootstrap.servers": self.address})  # kept until the answer has come
+        admin.create_topics([wanted])[topic].result(30)
+        return f"kafka://{self.address}/{topic}"
+
+    def send(self, topic: str, partitions: int, messages: Sequence[tuple[str, bytes]]) -> None:
+        """Send messages by a key, each key to its partition, in their order."""
+        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 20})
+        for key, message in messages:
+            producer.produce(topic, message, partition=zlib.crc32(key.encode()) % partitions)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def end(self, topic: str, partitions: int, message: bytes) -> None:
+        """A last message in every partition: a row after the horizon, which closes its windows."""
+        producer = Producer({"bootstrap.servers": self.address})
+        for partition in range(partitions):
+            producer.produce(topic, message, partition=partition)
+        assert producer.flush(30) == 0
+
+    def messages(self, topic: str, count: int) -> list[tuple[bytes, bytes]]:
+        """Key and value of so many messages."""
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": "tests", "auto.offset.reset": "earliest"})
+        consumer.subscribe([topic])
+        found: list[Any] = []
+        deadline = time.monotonic() + 30
+        while len(found) < count and time.monotonic() < deadline:
+            found += [message for message in consumer.consume(count, 0.5) if not message.error()]
+        consumer.close()
+        return [(message.key(), message.value()) for message in found]
+
+
+class Commits:
+    """Rows with times, their public list of items, and the batch report that every stream of them must equal."""
+
+    def __init__(self, folder: Path, rows: Sequence[Row]) -> None:
+        self.folder, self.rows = folder, rows
+        (folder / "items.txt").write_text("\n".join(sorted({item for _, item, _ in rows})) + "\n")
+        (folder / "key").write_text("a key of the tests, which is no secret\n")
+        (folder / "rows.jsonl").write_bytes(b"".join(as_json(row) + b"\n" for row in rows))
+
+    def question(self, *window: str) -> list[str]:
+        return [
+            "--domain", f"{self.folder}/items.txt", "--mechanism", "joint", "--k", "5", "--epsilon", "1",
+            "--release-key", f"file:{self.folder}/key", "--release-id", "streams",
+            *(window or ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON)),
+        ]  # fmt: skip
+
+    def batch(self, output: Path, *question: str) -> bytes:
+        """The bytes of the ranking file of all windows, by `run` on the direct runner."""
+        rows, asked = f"{self.folder}/rows.jsonl", question or self.question()
+        done = command("run", "--quiet", "--input", rows, "--output", output, *asked)
+        assert done.status == 0, done.err
+        return output.read_bytes()
+
+
+def as_json(row: Row) -> bytes:
+    return json.dumps(dict(zip(("user", "item", "time"), row, strict=True))).encode()
+
+
+def closing() -> bytes:
+    return as_json(("nobody", "nothing", AFTERWARDS))
+
+
+@contextmanager
+def streaming(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen]:
+    """`private-topk stream` in a process of its own, ended with its children if it has not ended by itself."""
+    with open(log, "wb") as output:
+        process = subprocess.Popen([sys.executable, "-m", "private_topk.pipelines.cli", "stream", *arguments],
+                                   stdout=output, stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+    try:
+        yield process
+    finally:
+        kill(process)
+
+
+def kill(process: subprocess.Popen) -> None:
+    """End a process and its children without letting them say goodbye: its own session, started above."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait(20)
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen, log: Path, patience: float = 60) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, f"nothing came of it:\n{log.read_text()}"
+        time.sleep(0.1)
+
+
+def finished(process: subprocess.Popen, log: Path, patience: float = 90) -> str:
+    assert process.wait(patience) == 0, log.read_text()
+    return log.read_text()
+
+
+def published(folder: Path) -> dict[str, bytes]:
+    """The ranking files of a folder by name, in the order of their windows."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.jsonl"))}

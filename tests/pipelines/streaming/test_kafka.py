@@ -1,0 +1,147 @@
+"""A real broker: what is streamed equals the batch of the same windows under the same key and id."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.streaming.replay import (
+    HORIZON,
+    Commits,
+    Topics,
+    as_json,
+    closing,
+    finished,
+    kill,
+    published,
+    streaming,
+    wait_for,
+)  # fmt: skip
+from tests.pipelines.support import command
+
+PARTITIONS = 3
+
+
+def messages(commits: Commits) -> list[tuple[str, bytes]]:
+    return [(row[0], as_json(row)) for row in commits.rows]
+
+
+@pytest.fixture(scope="module")
+def whole_topic(broker: Topics, commits: Commits) -> str:
+    """All commits, in order within each partition, and the row that closes the horizon."""
+    place = broker.create("whole", PARTITIONS)
+    broker.send("whole", PARTITIONS, messages(commits))
+    broker.end("whole", PARTITIONS, closing())
+    return place
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON),
+        ("--window", "28d", "--every", "14d", *HORIZON),
+        ("--window", "30d", *HORIZON, "--max-items-per-user", "3"),
+    ],
+    ids=["calendar", "sliding", "fixed"],
+)
+def test_a_topic_on_the_direct_runner_gives_the_batch(
+    whole_topic: str, commits: Commits, rankings: Path, tmp_path: Path, window: tuple[str, ...]
+) -> None:
+    question = commits.question(*window)
+    done = command("stream", "--input", whole_topic, "--clock", "event", "--output", rankings,
+                   "--output-format", "jsonl", *question)  # fmt: skip
+    assert done.status == 0, done.err
+    assert b"".join(published(rankings).values()) == commits.batch(tmp_path / "batch.jsonl", *question)
+    assert len(list(rankings.glob("*.manifest.json"))) == len(published(rankings))
+    assert not [path.name for path in rankings.iterdir() if set(path.name) & set(" []:()")]
+
+
+def test_windows_are_published_while_the_producer_is_still_sending_and_a_killed_job_starts_again(
+    broker: Topics, commits: Commits, prism_runner: str, rankings: Path, tmp_path: Path
+) -> None:
+    """Killed in the middle and started anew, the job repeats what it had published, byte for byte, and goes on."""
+    expected = commits.batch(tmp_path / "batch.jsonl")
+    place, log = broker.create("killed", PARTITIONS), tmp_path / "log"
+    arguments = ["--input", place, "--clock", "event", "--output", str(rankings), "--output-format", "jsonl",
+                 "--runner", prism_runner, *commits.question()]  # fmt: skip
+    rows = messages(commits)
+    half = len(rows) // 2
+    broker.send("killed", PARTITIONS, rows[:half])
+    with streaming(arguments, log) as process:
+        wait_for(lambda: len(published(rankings)) >= 3, process, log)
+        kill(process)
+    before = published(rankings)
+    assert 3 <= len(before) < 24
+    sender = threading.Thread(target=broker.send, args=("killed", PARTITIONS, rows[half:]))
+    sender.start()
+    with streaming([*arguments, "--overwrite"], log) as process:
+        sender.join()
+        broker.end("killed", PARTITIONS, closing())
+        assert "24 windows published" in finished(process, log)
+    after = published(rankings)
+    assert b"".join(after.values()) == expected
+    assert {name: after[name] for name in before} == before
+    assert command("stream", *arguments).err.count("exists and is kept") == 1
+
+
+def test_rankings_go_to_a_topic(broker: Topics, whole_topic: str, commits: Commits, tmp_path: Path) -> None:
+    output = broker.create("rankings", 1)
+    done = command("stream", "--input", whole_topic, "--clock", "event", "--output", output, *commits.question())
+    assert done.status == 0, done.err
+    expected: dict[str, list[str]] = {}
+    for line in commits.batch(tmp_path / "batch.jsonl").splitlines():
+        row = json.loads(line)
+        expected.setdefault(row["window_start"], []).append(row["item"])
+    found = [(key.decode(), json.loads(value)) for key, value in broker.messages("rankings", len(expected))]
+    assert {message["window_start"]: message["items"] for _, message in found} == expected
+    for key, message in found:
+        compact = [message[edge].replace("-", "").replace(":", "") for edge in ("window_start", "window_end")]
+        assert key == "--".join(compact) and message["release_id"] == "streams" and message["k"] == 5
+
+
+def test_the_logs_clock_publishes_live_and_late_rows_are_left_out(
+    broker: Topics, prism_runner: str, rankings: Path, tmp_path: Path
+) -> None:
+    """Rows as they happen, in windows of five seconds; what the log stamps after a window's end is late for it."""
+    place, log = broker.create("live", 2, **{"message.timestamp.type": "LogAppendTime"}), tmp_path / "log"
+    start = int(time.time()) + 4
+    window = ("--window", "5s", "--from", _iso(start), "--to", _iso(start + 15))
+    rows = [(f"u{n % 40}", f"item {min(n % 7, n % 11)}", _iso(start + n // 40)) for n in range(40 * 12)]
+    commits = Commits(tmp_path, rows)
+    late = [(f"late {n}", "item 6", _iso(start + 1)) for n in range(300)]
+    arguments = ["--input", place, "--output", str(rankings), "--output-format", "jsonl", "--slack", "3s",
+                 "--runner", prism_runner, *commits.question(*window)]  # fmt: skip
+    with streaming(arguments, log) as process:
+        for second in range(12):
+            time.sleep(max(0.0, start + second + 0.1 - time.time()))
+            broker.send("live", 2, [(row[0], as_json(row)) for row in rows[40 * second : 40 * second + 40]])
+        broker.send("live", 2, [(row[0], as_json(row)) for row in late])
+        assert "3 windows published" in finished(process, log)
+    question = commits.question(*window)
+    expected = commits.batch(tmp_path / "batch.jsonl", *question)
+    assert b"".join(published(rankings).values()) == expected
+    assert Commits(tmp_path, rows + late).batch(tmp_path / "with late.jsonl", *question) != expected
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
+
+
+def test_what_is_wrong_with_kafka_is_said(broker: Topics, commits: Commits, rankings: Path) -> None:
+    def refused(**change: str) -> str:
+        places = {"input": f"kafka://{broker.address}/none", "output": str(rankings), **change}
+        words = [word for name, value in places.items() for word in (f"--{name.replace('_', '-')}", value)]
+        done = command("stream", *words, *commits.question())
+        assert done.status == 2 and done.err.count("\n") == 1, done.err
+        return done.err
+
+    assert "has no topic none: create it first" in refused()
+    assert "kafka://HOST:PORT/TOPIC" in refused(input="kafka://localhost/x")
+    assert "NAME=VALUE" in refused(kafka_option="secret")
+    assert "the log's clock only" in refused(kafka_reader="beam", clock="event")
+    assert "cannot be reached" in refused(input="kafka://127.0.0.1:1/x")

@@ -1,0 +1,118 @@
+"""Placing blocks in the declared windows, on any runner.
+
+Portable runners know the windows of Beam's own window functions and no others: windows of a calendar are none of them.
+So every declared window is represented by a *cell*: the piece of a regular grid, Beam's `FixedWindows`, that ends when
+the window closes. A cell fires when the watermark passes its end, and rows are late after that: exactly as the
+declared window would have it. Windows that follow each other without gap are their own cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.transforms import trigger
+from apache_beam.transforms.window import FixedWindows, IntervalWindow, TimestampedValue, WindowFn
+from apache_beam.utils.timestamp import Duration, Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+from private_topk.transforms.blocks import left_out
+from private_topk.transforms.columnar import partition
+from private_topk.transforms.windows import Period, WindowBounds
+
+__all__ = ["CutIntoWindows", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment"]
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+@beam.typehints.with_output_types(pa.RecordBatch)
+class CutIntoWindows(beam.PTransform):
+    """Blocks with times to blocks in their declared windows. Rows outside the period are left out and counted.
+
+    Where a block also has a column `arrived`, a row is late for the windows that had closed when it arrived, wherever
+    the watermark stands: so which rows are late depends on themselves alone, and not on what other users did.
+    """
+
+    def __init__(self, period: Period) -> None:
+        super().__init__()
+        self._period = period
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        # block with the column time  ->  block of users and items, in the cells of its windows
+        return (
+            blocks
+            | "Stamp" >> beam.Map(TimestampedValue, last_moment(self._period, -1))
+            | "Enter the cells" >> enter_cells(self._period)
+            | "Split by window" >> beam.ParDo(_SplitDoFn(self._period))
+        )
+
+
+class _SplitDoFn(beam.DoFn):
+    """Rows between two neighbouring edges of windows share all of their windows: one block in several cells."""
+
+    def __init__(self, period: Period) -> None:
+        self._period = period
+        self._outside, self._late = left_out("outside_the_period"), left_out("late")
+
+    def setup(self) -> None:
+        self._cells = cells(self._period)
+
+    def process(self, block: pa.RecordBatch) -> Iterator[WindowedValue]:
+        first, after = self._period.spans(block["time"].to_numpy())
+        _count(self._outside, first == after)
+        if "arrived" in block.schema.names:
+            # A row misses the windows before the first that was still open when it arrived.
+            still_open = np.searchsorted(self._period.closing, block["arrived"].to_numpy(), side="right")
+            _count(self._late, (first < after) & (still_open >= after))
+            first = np.minimum(np.maximum(first, still_open), after)
+        rows = block.select(["user", "item"])
+        width = len(self._period) + 1
+        keys, places = np.unique(first * width + after, return_inverse=True)
+        for place, members in partition(places, len(keys)):
+            windows = self._cells[int(keys[place]) // width : int(keys[place]) % width]
+            if windows:
+                yield WindowedValue(rows.take(pa.array(members)), windows[0].max_timestamp(), tuple(windows))
+
+
+def _count(counter: Any, rows: np.ndarray) -> None:  # noqa: ANN401 - a Beam counter
+    if rows.any():
+        counter.inc(int(rows.sum()))
+
+
+def cells(period: Period) -> list[IntervalWindow]:
+    """The cell of every declared window, in order."""
+    size, _ = _grid(period)
+    return [IntervalWindow(Timestamp(micros=end - size), Timestamp(micros=end)) for end in period.closing.tolist()]
+
+
+def enter_cells(period: Period) -> beam.WindowInto:
+    """The windowing of the cells: one firing each, at the watermark, no lateness."""
+    size, offset = _grid(period)
+    return fire_once(FixedWindows(Duration(micros=size), Timestamp(micros=offset)))
+
+
+def fire_once(windowfn: WindowFn) -> beam.WindowInto:
+    discarding = trigger.AccumulationMode.DISCARDING
+    return beam.WindowInto(windowfn, trigger=trigger.AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0)
+
+
+def last_moment(period: Period, number: int) -> Timestamp:
+    """An event time in the cell of a window: its last."""
+    return Timestamp(micros=int(period.closing[number]) - 1)
+
+
+def bounds_of_cell(period: Period, cell: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window
+    """The declared window of a cell. Raises RuntimeError for a window that was not declared."""
+    number = int(np.searchsorted(period.closing, cell.end.micros))
+    if number == len(period) or period.closing[number] != cell.end.micros:
+        raise RuntimeError("a window that was not declared reached the release stage: nothing is released for it")
+    return period.window(number)
+
+
+def _grid(period: Period) -> tuple[int, int]:
+    """Size and offset of the coarsest grid on which every window closes at an edge, and no two at the same."""
+    closing = period.closing
+    size = int(np.gcd.reduce(np.append(np.diff(closing), period.ends[0] - period.starts[0])))
+    return size, int(closing[0]) % size

@@ -1,0 +1,76 @@
+"""Counting an unbounded input: pairs are deduplicated as they arrive, and a window's state ends with the window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec, TimerSpec, on_timer
+
+from private_topk.transforms.blocks import left_out
+from private_topk.transforms.counter import Counter
+
+__all__ = ["CountOnTheFlyDoFn"]
+
+_LEAST = 20_000
+_CLOSED = (-1, 0)
+
+
+class CountOnTheFlyDoFn(beam.DoFn):
+    """(user shard, pairs) to partial counts, once per shard and window, when the watermark passes its end.
+
+    State: a bag of pairs. When more rows have been added than it held distinct pairs, the bag is replaced by its
+    distinct pairs, bounded per user: so it holds at most twice the distinct pairs (or 20,000 rows more), and a row is
+    sorted a constant number of times on average. Nothing but a mark stays when the window has ended.
+
+    Args:
+        least: rows that are always allowed to gather before the bag is compacted.
+    """
+
+    _PAIRS = BagStateSpec("pairs", BytesCoder())
+    _HELD = ReadModifyWriteStateSpec("held", TupleCoder([VarIntCoder(), VarIntCoder()]))
+    _END = TimerSpec("end", TimeDomain.WATERMARK)
+
+    def __init__(self, counter: Counter, least: int = _LEAST) -> None:
+        self._counter, self._least = counter, least
+        self._left_out = left_out("late")
+
+    def process(
+        self,
+        element: tuple[int, bytes],
+        window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention, as below
+        pairs: Any = beam.DoFn.StateParam(_PAIRS),  # noqa: ANN401, B008
+        held: Any = beam.DoFn.StateParam(_HELD),  # noqa: ANN401, B008
+        end: Any = beam.DoFn.TimerParam(_END),  # noqa: ANN401, B008
+    ) -> None:
+        stream = element[1]
+        rows = pa.ipc.open_stream(stream).read_all().num_rows
+        state = held.read()
+        if state == _CLOSED:  # counted once already: a second count would be a second contribution
+            self._left_out.inc(rows)
+            return
+        if state is None:
+            end.set(window.max_timestamp())
+        distinct, added = state or (0, 0)
+        if added + rows > max(distinct, self._least):
+            stream, distinct = self._counter.distinct([*pairs.read(), stream])
+            pairs.clear()
+            added = rows = 0
+        pairs.add(stream)
+        held.write((distinct, added + rows))
+
+    @on_timer(_END)
+    def count(
+        self,
+        pairs: Any = beam.DoFn.StateParam(_PAIRS),  # noqa: ANN401, B008
+        held: Any = beam.DoFn.StateParam(_HELD),  # noqa: ANN401, B008
+    ) -> Iterator[tuple[int, bytes]]:
+        streams = list(pairs.read())
+        pairs.clear()
+        held.write(_CLOSED)
+        if streams:
+            yield from self._counter.counts(streams)

@@ -93,7 +93,7 @@ class Broker:
 
 
 def jars() -> Path:
-    """The folder of the broker's jars, fetched with Maven unless it stands already. Raises ValueError if it cannot be."""
+    """The folder of the broker's jars, fetched with Maven unless it stands. Raises ValueError if it cannot be."""
     home = cache_folder() / f"kafka-{VERSION}"
     for program in ("java",) if home.exists() else ("java", "mvn"):
         if shutil.which(program) is None:
@@ -121,6 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     broker = Broker(arguments.folder, arguments.port)
     broker.start()
+    assert broker.process is not None
     print(f"Kafka is up at {broker.address}, logs in {arguments.folder}", flush=True)
     try:
         broker.process.wait()

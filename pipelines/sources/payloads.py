@@ -109,6 +109,7 @@ class Decoder:
         """
         table, places = self._payload.table([message or b"" for message in messages], self._columns)
         names = self._columns
+        assert names.time is not None, "a stream has event times"
         rows = {"user": as_labels(table[names.user]), "item": as_labels(table[names.item])}
         rows["time"] = to_microseconds(table[names.time], names.time_unit)
         if arrived is not None:

@@ -141,7 +141,7 @@ def check_parameter(name: str, value: Any) -> Any:  # noqa: ANN401 - parameters 
         return value
     rule(name, value)
     if isinstance(value, Integral):
-        return int(value) if rule is _whole or value > 2**53 else float(value)
+        return int(value) if rule is _whole or int(value) > 2**53 else float(value)
     return value if isinstance(value, Rational) else float(value)
 
 

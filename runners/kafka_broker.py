@@ -93,7 +93,7 @@ class Broker:
 
 
 def jars() -> Path:
-    """The folder of the broker's jars, fetched with Maven unless it stands already. Raises ValueError if it cannot be."""
+    """The folder of the broker's jars, fetched with Maven unless it stands. Raises ValueError if it cannot be."""
     home = cache_folder() / f"kafka-{VERSION}"
     for program in ("java",) if home.exists() else ("java", "mvn"):
         if shutil.which(program) is None:

@@ -110,7 +110,7 @@ class Decoder:
         table, places = self._payload.table([message or b"" for message in messages], self._columns)
         names = self._columns
         rows = {"user": as_labels(table[names.user]), "item": as_labels(table[names.item])}
-        rows["time"] = to_microseconds(table[names.time], names.time_unit)
+        rows["time"] = to_microseconds(table[str(names.time)], names.time_unit)
         if arrived is not None:
             rows["arrived"] = pa.array(np.asarray(arrived, np.int64)[places])
         block = pa.RecordBatch.from_pydict(rows)

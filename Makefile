@@ -37,3 +37,5 @@ bench: .venv/tested
 
 clean:
 	rm -rf .venv out build *.egg-info
+
+include flink.mk

@@ -24,6 +24,8 @@ class FileInfo(NamedTuple):
 
 def match(pattern: str) -> list[FileInfo]:
     """The files of a glob, sorted by path. Raises InputError if there are none."""
+    if os.path.isfile(pattern):  # a name may hold brackets of its own
+        return [FileInfo(pattern, os.path.getsize(pattern))]
     try:
         found = FileSystems.match([pattern])[0].metadata_list
     except Exception as error:  # every file system raises its own kind

@@ -60,7 +60,7 @@ class _HintAtMachines(PipelineVisitor):
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """A job, or with --template_location a classic template. Nothing of this machine is seen by the workers."""
-    if find_spec("google.cloud.dataflow_v1beta3") is None:
+    if not _googles_libraries():
         raise ValueError("--runner dataflow needs Google's libraries: `pip install 'private-topk[gcp]'`")
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
@@ -78,6 +78,13 @@ def prepare(arguments: Sequence[str]) -> Launch:
     _check_bucket(google.temp_location, options)
     _settle(options)
     return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=bool(google.template_location))
+
+
+def _googles_libraries() -> bool:
+    try:
+        return find_spec("google.cloud.dataflow_v1beta3") is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _name_package(options: PipelineOptions) -> None:

@@ -12,7 +12,7 @@ from apache_beam.coders import registry
 from apache_beam.metrics import Metrics
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.columnar import from_ipc, make_block, to_ipc
+from private_topk.transforms.columnar import make_block, to_ipc
 
 __all__ = ["BlockCoder", "MakeBlocks", "left_out"]
 
@@ -31,7 +31,7 @@ class BlockCoder(beam.coders.Coder):
         return to_ipc(**{name: value.column(name) for name in value.schema.names})
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
-        return from_ipc([encoded]).combine_chunks().to_batches()[0]
+        return pa.ipc.open_stream(encoded).read_next_batch()
 
     def is_deterministic(self) -> bool:
         return False

@@ -118,7 +118,7 @@ def _from_environment(place: str) -> bytes:
     value = os.environ.get(place)
     if value is None:
         raise ValueError(f"release key env:{place} is not set: export {place}, here and where the workers run")
-    return value.encode()
+    return os.fsencode(value)  # whatever bytes it has: an error of decoding would show some of them
 
 
 def _from_secret_manager(place: str) -> bytes:

@@ -23,6 +23,7 @@ from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.discrete import publish_counts
 from private_topk.transforms.mechanisms.mechanism import check_parameter
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
 
 __all__ = ["CountBudget", "Ranking", "ReleaseRanking", "Selection"]
@@ -72,9 +73,8 @@ class CountBudget:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        check_parameter("epsilon", self.epsilon)
-        if self.delta:
-            check_parameter("delta", self.delta)
+        object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,16 @@ class Selection:
             "domain": self.domain.describe(),
         }
 
+    def head(self) -> int | None:
+        """How many of the largest counts the mechanism looks at; None for all of a public domain."""
+        if isinstance(self.domain, PublicDomain):
+            return None
+        assert isinstance(self.mechanism, UnknownDomainMechanism)
+        return self.mechanism.kbar_for(self.k) + 1
+
     def epsilon(self) -> float:
         """The whole cost of one window, rounded up."""
-        return _sum_up(self.mechanism.epsilon, self.publish_counts.epsilon if self.publish_counts else 0.0)
+        return _sum_up(self.mechanism.parameter("epsilon"), self.publish_counts.epsilon if self.publish_counts else 0.0)
 
     def delta(self) -> float:
         """The whole delta of one window, rounded up; 0 for a pure release."""
@@ -177,6 +184,7 @@ class _ReleaseDoFn(beam.DoFn):
 
     def _ranked_codes(self, streams: list[bytes], bounds: WindowBounds) -> Labelled:
         domain = self._selection.domain
+        assert isinstance(domain, PublicDomain)
         counts = np.zeros(domain.size, np.int64)
         for stream in streams:
             part = from_ipc([stream])
@@ -186,8 +194,7 @@ class _ReleaseDoFn(beam.DoFn):
         return labels, None if noisy is None else noisy.tolist()
 
     def _ranked_labels(self, streams: list[bytes], bounds: WindowBounds) -> Labelled:
-        keep = self._selection.mechanism.kbar_for(self._selection.k) + 1
-        table = largest(from_ipc(streams), keep) if streams else _EMPTY
+        table = largest(from_ipc(streams), self._selection.head()) if streams else _EMPTY
         counts, labels = table["count"].to_numpy(), table["item"].to_pylist()
         digest = hashlib.sha256(counts.astype("<i8").tobytes())
         for label in labels:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from numbers import Integral
 from typing import Any
 
 import apache_beam as beam
@@ -17,7 +16,8 @@ from private_topk.transforms.cut import CutIntoWindows, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.mechanism import check_k
+from private_topk.transforms.mechanisms.mechanism import check_k, check_parameter
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
 from private_topk.transforms.windows import Period
 
@@ -87,13 +87,11 @@ class RankBlocks(beam.PTransform):
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         refuse_second_firings(blocks)
         selection, key = self._selection, self._release.key
-        unknown = isinstance(selection.domain, UnknownDomain)
-        keep = selection.mechanism.kbar_for(selection.k) + 1 if unknown else None
         totals = (
             blocks
             | "Shard by user" >> ShardByUser(selection.domain, key, self._shards)
             | "Bound contributions" >> CountContributions(selection.domain, key, selection.max_items_per_user)
-            | "Count items" >> AddUp(selection.domain, keep)
+            | "Count items" >> AddUp(selection.domain, selection.head())
         )
         heartbeats = blocks.pipeline | "Name every window" >> _Heartbeats(self._period, blocks.windowing)
         return (
@@ -124,20 +122,17 @@ def make_selection(
             "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
             "limit-domain with a delta"
         )
-    if isinstance(domain, PublicDomain):
-        check_k(k, domain.size, about.domain)
-    else:
-        check_k(k, 0, "unknown")
+    size = domain.size if isinstance(domain, PublicDomain) else 0
+    k = check_k(k, size, about.domain)
+    if isinstance(mechanism, UnknownDomainMechanism):
+        mechanism.kbar_for(k)
     bound = mechanism.parameter("max_items_per_user")
     if max_items_per_user is None:
         max_items_per_user = bound
     elif bound is not None and bound != max_items_per_user:
         raise ValueError(f"max_items_per_user must be the mechanism's own bound, got {max_items_per_user} and {bound}")
-    if max_items_per_user is not None:
-        whole = isinstance(max_items_per_user, Integral) and not isinstance(max_items_per_user, bool)
-        if not whole or max_items_per_user < 1:
-            raise ValueError(f"max_items_per_user must be a whole number of at least 1, got {max_items_per_user!r}")
-    return Selection(mechanism, int(k), domain, max_items_per_user, publish_counts)
+    limit = check_parameter("max_items_per_user", max_items_per_user)
+    return Selection(mechanism, k, domain, limit, publish_counts)
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:

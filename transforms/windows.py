@@ -71,7 +71,10 @@ class Period:
             if getattr(self, name).tzinfo is None:
                 raise ValueError(f"period {name} must have a time zone: add one, such as +00:00")
             # In UTC, since a zone with summer time adds days of 23 and 25 hours.
-            object.__setattr__(self, name, getattr(self, name).astimezone(timezone.utc))
+            try:
+                object.__setattr__(self, name, getattr(self, name).astimezone(timezone.utc))
+            except OverflowError:
+                raise ValueError(f"period {name} must lie in the years 1 to 9999 in UTC") from None
             if getattr(self, name).microsecond % 1000:
                 raise ValueError(f"period {name} must be a whole millisecond, which is as fine as Beam's windows are")
         if not self.start < self.end:

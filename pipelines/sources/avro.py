@@ -15,7 +15,7 @@ import pyarrow as pa
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, is_gzip, open_content
 from private_topk.pipelines.sources.avro_blocks import Header, header_of, runs_of_blocks
-from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.columns import SAY_WHICH, Columns
 
 __all__ = ["check", "pieces", "read"]
 
@@ -38,7 +38,8 @@ def check(file: FileInfo, columns: Columns) -> None:
     fields = {field["name"]: field["type"] for field in header.fields}
     for name in columns.names():
         if name not in fields:
-            raise InputError(f"{file.path} has no column {name!r}: its columns are {', '.join(sorted(fields))}")
+            raise InputError(f"{file.path} has no column {name!r}: its columns are {', '.join(sorted(fields))}; "
+                             f"{SAY_WHICH}")  # fmt: skip
         allowed = _TIME_TYPES | _TIME_LOGICAL | {"date"} if name == columns.time else _LABEL_TYPES
         found = _branches(fields[name])
         if not found <= allowed | {"null"}:

@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 from private_topk.pipelines.errors import InputError
 from private_topk.transforms.columnar import as_labels, make_block
 
-__all__ = ["Columns", "block_of", "check_types", "to_microseconds"]
+__all__ = ["SAY_WHICH", "Columns", "block_of", "check_types", "to_microseconds"]
+
+SAY_WHICH = "say which it is with --user-column, --item-column, --time-column or --domain-column"
 
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FARTHEST = 3_155_760_000_000_000_000  # microseconds in 100,000 years, well inside int64
@@ -107,7 +109,7 @@ def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> N
     """Raise InputError unless the columns are there, users and items as labels and the time as a time."""
     for name in columns.names():
         if name not in found:
-            raise InputError(f"{path} has no column {name!r}: its columns are {', '.join(sorted(found))}")
+            raise InputError(f"{path} has no column {name!r}: its columns are {', '.join(sorted(found))}; {SAY_WHICH}")
         try:
             empty = pa.array([], found[name])
             to_microseconds(empty, columns.time_unit) if name == columns.time else as_labels(empty)

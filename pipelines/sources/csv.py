@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, open_content
-from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.columns import SAY_WHICH, Columns
 from private_topk.pipelines.sources.text import whole_file
 
 __all__ = ["check", "pieces", "read"]
@@ -27,9 +27,8 @@ def check(file: FileInfo, columns: Columns) -> None:
         found = _open(source, file.path, None).schema.names
     for name in columns.names():
         if found.count(name) != 1:  # what stands in the first line may be data, so it is not shown
-            raise InputError(f"{file.path}: exactly one column must be named {name!r} in the first line, got "
-                             f"{found.count(name)} of {len(found)}: name the columns there, or say with --user-column, "
-                             "--item-column and --time-column what they are called")  # fmt: skip
+            raise InputError(f"{file.path}: the first line must name one column {name!r}, got {found.count(name)} of "
+                             f"{len(found)}: name the columns there, or {SAY_WHICH}")  # fmt: skip
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[str, pa.Array]]:

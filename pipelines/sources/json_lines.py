@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo
-from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.columns import SAY_WHICH, Columns
 from private_topk.pipelines.sources.text import chunks, whole_file
 
 __all__ = ["check", "pieces", "read"]
@@ -31,8 +31,7 @@ def check(file: FileInfo, columns: Columns) -> None:
         names = set().union(*rows)
         for name in columns.names():
             if rows and name not in names:  # the keys it has may be data, so they are not shown
-                raise InputError(f"{file.path}: none of the first lines has {name!r}: say with --user-column, "
-                                 "--item-column and --time-column what they are called")  # fmt: skip
+                raise InputError(f"{file.path}: none of the first lines has {name!r}: {SAY_WHICH}")
             for row in rows:
                 _check_value(row.get(name), name, file.path, int | float if name == columns.time else int)
         return

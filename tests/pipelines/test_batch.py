@@ -17,6 +17,8 @@ from typing import Any
 import apache_beam as beam
 import fastavro
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from private_topk.pipelines.batch import build
@@ -27,8 +29,8 @@ from private_topk.pipelines.sources import Columns, ReadBlocks, cut_into_pieces
 from private_topk.runners import prepare
 from private_topk.transforms import Period, PublicDomain, ReleaseKey
 from private_topk.transforms.cut import CutIntoWindows
-from private_topk.transforms.mechanisms import Joint, RandomBits
-from tests.pipelines.support import SHARED, Done, command, options, to_avro, write
+from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits
+from tests.pipelines.support import SHARED, Done, avro_schema, command, options, to_avro, write
 from tests.transforms.pipelines import count_inside, outcome, set_counts
 
 ITEMS = [f"item {n:03d}" for n in range(150)]
@@ -84,6 +86,8 @@ class TestOneDraw:
         assert published(folder, "parts/*") == first
         write(folder / "fine.avro", to_avro(rows, sync_interval=50, codec="deflate"))
         assert published(folder, "fine.avro", shards=1024) == first
+        bounded = published(folder, "whole.avro", max_items_per_user=40)
+        assert bounded != first and bounded == published(folder, "parts/*", max_items_per_user=40, shards=2)
 
     @pytest.mark.parametrize(
         "more",
@@ -235,6 +239,58 @@ class TestRealData:
         assert done.status == 0 and done.out.count(" UTC\n") == 40
         ranked = format_of("x.parquet").decode((folder / "commits.parquet").read_bytes())
         assert len(ranked) == 40 * 5 and {row["item"] for row in ranked} <= set(items)
+
+
+@pytest.mark.parametrize("ending", [".avro", ".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("windowed", [False, True])
+def test_a_file_without_rows_still_publishes(folder: Path, ending: str, windowed: bool) -> None:
+    empty = {".avro": to_avro([], avro_schema(user="string", item="string", time="long")), ".csv": b"user,item,time\n"}
+    if ending == ".parquet":
+        nothing = pa.table({name: pa.array([], pa.string()) for name in ("user", "item", "time")})
+        pq.write_table(nothing, folder / "rows.parquet")
+    else:
+        write(folder / f"rows{ending}", empty.get(ending, b""))
+    bounds = {"window": "1d", "from_": "2026-01-01", "to": "2026-01-03"} if windowed else {}
+    assert len(items_of(published(folder, f"rows{ending}", **bounds)[0])) == (20 if windowed else 10)
+
+
+def test_a_name_with_brackets_and_spaces(folder: Path) -> None:
+    write(folder / "rows [1] of 2.csv", flat_rows())
+    assert len(items_of(published(folder, "rows [1] of 2.csv")[0])) == 10
+
+
+UNKNOWN = [name for name, mechanism in MECHANISMS.items() if mechanism.about.domain == "unknown"]
+SETS = [name for name, mechanism in MECHANISMS.items() if mechanism.about.answer == "set"]
+
+
+@pytest.mark.skipif(not UNKNOWN, reason="no mechanism for an unknown domain is listed")
+def test_an_unknown_domain_draws_once_too(folder: Path) -> None:
+    rows = [{"user": str(user), "item": item} for user in range(300) for item in ITEMS[: 1 + user % 30]]
+    write(folder / "rows.avro", rows)
+    write(folder / "turned.parquet", rows[::-1] + rows[:500])
+    settings = {
+        "mechanism": UNKNOWN[0],
+        "delta": 1e-6,
+        "domain": None,
+        "unknown_domain": True,
+        "max_items_per_user": 30,
+    }
+    first = published(folder, "rows.avro", **settings)
+    assert 1 <= len(items_of(first[0])) <= 10 and set(items_of(first[0])) <= set(ITEMS[:30])
+    assert published(folder, "turned.parquet", "--shards=2", **settings) == first
+    write(folder / "few.csv", "user,item\nalone,a rare thing\n")
+    assert items_of(published(folder, "few.csv", **settings)[0]) == []
+    assert json.loads((folder / "out" / "ranking.manifest.json").read_text())["windows"][0]["returned"] == 0
+    assert "No item was released" in run(folder, "few.csv", **{**settings, "quiet": None}).out
+
+
+@pytest.mark.skipif(not SETS, reason="no mechanism that answers with a set is listed")
+def test_a_set_is_published_in_the_order_of_the_domain_without_ranks(folder: Path) -> None:
+    write(folder / "rows.avro", [row for row in flat_rows() if row["item"] > "item 100"])
+    name = next(name for name in SETS if MECHANISMS[name].about.domain == "public")
+    rows = format_of("x.avro").decode(published(folder, "rows.avro", mechanism=name)[0])
+    assert [row["item"] for row in rows] == sorted(row["item"] for row in rows) and len(rows) == 10
+    assert {row["rank"] for row in rows} == {None}
 
 
 def test_rows_left_out_are_counted_for_the_operator(folder: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,24 @@ def test_same_key_and_id_repeat_and_all_else_is_fresh(tmp_path: Path) -> None:
                indices(select(path, **{**repeat, "release_id": "s"})),
                indices(select(path, **{**repeat, "epsilon": 2}))]  # fmt: skip
     assert len({tuple(answer) for answer in answers}) == len(answers)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism(tmp_path: Path, name: str) -> None:
+    """With its own parameters only: what it needs is told, what it lacks is refused."""
+    path = write(tmp_path / "counts.npy", npy([900, 800, 700, *range(20)]))
+    own = {field.name for field in fields(MECHANISMS[name])}
+    needs = {"delta": 1e-6, "max_items_per_user": 3}
+    done = select(path, mechanism=name, **{n: value for n, value in needs.items() if n in own})
+    assert done.status == 0 and done.err == ""
+    lines = [line.split("\t") for line in done.out.splitlines()[1:]]
+    public = MECHANISMS[name].about.domain == "public"
+    assert len({index for _, index in lines}) == len(lines) and (len(lines) == 3 if public else len(lines) <= 3)
+    for parameter in {"delta", "skew", "gamma", "noise", "beta", "kbar"} - own:
+        value = {"noise": "gumbel", "kbar": 9}.get(parameter, 0.5)
+        extra = {n: v for n, v in needs.items() if n in own}
+        refused = select(path, mechanism=name, **{**extra, parameter: value})
+        assert refused.status == 2 and f"--{parameter} does not apply to {name}" in refused.err
 
 
 def test_edges(tmp_path: Path) -> None:

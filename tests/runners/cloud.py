@@ -1,7 +1,11 @@
-"""A cloud on loopback: an emulator of Google's object store, and an endpoint that records the jobs it is given."""
+"""A cloud on loopback: an emulator of Google's object store, and an endpoint that records the jobs it is given.
+
+The endpoint speaks as much of Dataflow and BigQuery as their clients ask for; it runs nothing.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -51,6 +55,7 @@ class Service(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.jobs: list[dict[str, Any]] = []
+        self.outcome: dict[str, Any] = {}
 
     @property
     def url(self) -> str:
@@ -64,16 +69,35 @@ class _Handler(BaseHTTPRequestHandler):
         sent = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path == "/token":
             return self._answer({"access_token": "of-the-tests", "expires_in": 3600, "token_type": "Bearer"})
-        job = json.loads(sent)
+        job = json.loads(gzip.decompress(sent) if self.headers.get("Content-Encoding") == "gzip" else sent)
+        if self.path.startswith("/bigquery/"):
+            return self._take_bigquery(job)
         self.server.jobs.append(job)
         return self._answer({"name": job["name"], "clientRequestId": job.get("clientRequestId", "")})
 
     def do_GET(self) -> None:
-        self._answer({})
+        name = self.path.partition("?")[0].rpartition("/")[2]
+        if self.path.startswith("/bigquery/") and "/queries/" in self.path:
+            self._answer(
+                {"jobComplete": True, "jobReference": {"jobId": name}, "schema": {"fields": []}, "totalRows": "0"}
+            )
+        elif self.path.startswith("/bigquery/"):
+            self._answer(next(job for job in self.server.jobs if job["jobReference"]["jobId"] == name))
+        else:
+            self._answer({})
 
-    def _answer(self, content: dict[str, Any]) -> None:
+    def _take_bigquery(self, job: dict[str, Any]) -> None:
+        """As BigQuery does: an id that was taken before is refused."""
+        taken = [found["jobReference"]["jobId"] for found in self.server.jobs if "jobReference" in found]
+        if job["jobReference"]["jobId"] in taken:
+            return self._answer({"error": {"code": 409, "message": "Already Exists"}}, 409)
+        done = {**job, "status": {"state": "DONE", **self.server.outcome}}
+        self.server.jobs.append(done)
+        return self._answer(done)
+
+    def _answer(self, content: dict[str, Any], status: int = 200) -> None:
         body = json.dumps({"id": "a-job", "currentState": "JOB_STATE_DONE", **content}).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -110,6 +134,7 @@ def cloud_serving(folder: Path) -> Iterator[Cloud]:
     with bucket_serving(folder) as bucket, service_serving() as service:
         found = {
             "STORAGE_EMULATOR_HOST": bucket.url,
+            "BIGQUERY_EMULATOR_HOST": service.url,
             "GOOGLE_APPLICATION_CREDENTIALS": write_credentials(folder / "credentials.json", service),
             "NO_GCE_CHECK": "true",
             "GCE_METADATA_HOST": "127.0.0.1:1",

@@ -169,7 +169,7 @@ def test_the_staged_package_installs_into_an_empty_environment(submitted: Submit
     package = tmp_path / "workflow.tar.gz"
     package.write_bytes(submitted.package)
     with tarfile.open(package) as archive:
-        assert not any("/tests/" in name or "/shared/" in name for name in archive.getnames())
+        assert not any("/shared/" in name or "/out/" in name for name in archive.getnames())
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "empty")], check=True)
     python = str(tmp_path / "empty" / "bin" / "python")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(package)], check=True, timeout=120)
@@ -280,6 +280,17 @@ def test_a_fresh_key_is_refused_with_the_reason(cloud: Cloud, report: Report) ->
     done = subprocess.run([sys.executable, "-m", "private_topk.pipelines.cli", *command],
                           capture_output=True, text=True, env=cloud.environment)  # fmt: skip
     assert done.returncode == 2 and "a fresh key would travel inside the job" in done.stderr
+
+
+def test_without_googles_libraries_the_extra_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['google.cloud'] = None\n")
+    line = "from private_topk.runners import prepare; prepare('dataflow', [])"
+    done = subprocess.run(
+        [sys.executable, "-c", line], capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert done.stderr.splitlines()[-1].startswith(
+        "ValueError: --runner dataflow needs Google's libraries: `pip install"
+    )
 
 
 def test_what_is_missing_is_named(refusal_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,11 @@ def test_external_workers_publish_the_same(report: Report, direct: Published, jo
         assert report.publish("portable", "--job_endpoint", job_service, *workers) == direct
 
 
+def test_flinks_client_hands_over_the_same_job(report: Report, direct: Published, job_service: str) -> None:
+    """Not Flink itself: its runner's side of the job API, with another server behind it."""
+    assert report.publish("flink", "--job_endpoint", job_service, "--environment_type", "LOOPBACK") == direct
+
+
 def test_prism_publishes_the_same(report: Report, direct: Published, prism_binary: Path) -> None:
     assert report.publish("prism", "--prism_location", str(prism_binary)) == direct
 

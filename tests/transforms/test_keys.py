@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -60,6 +61,11 @@ def test_unreadable_missing_and_short_keys(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ValueError, match="at least 16 bytes, got 7") as caught:
         ReleaseKey.parse("env:PRIVATE_TOPK_SHORT").secret()
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_key_of_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVATE_TOPK_BYTES", os.fsdecode(bytes(range(128, 160))))
+    assert ReleaseKey.parse("env:PRIVATE_TOPK_BYTES").secret() == bytes(range(128, 160))
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 501, "\x1b[31m"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -24,8 +25,9 @@ from apache_beam.transforms.trigger import (
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, TimestampedValue
 
 from private_topk.transforms import Period, PrivateTopK, PublicDomain, Release, ReleaseKey, UnknownDomain
-from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.release import Selection
+from private_topk.transforms.mechanisms import Joint, Laplace
+from private_topk.transforms.mechanisms.restricted import Restricted
+from private_topk.transforms.release import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds, microseconds
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
@@ -208,6 +210,23 @@ def test_what_could_fire_twice_is_refused_at_construction(case: str) -> None:
     windowed = rows | beam.WindowInto(FixedWindows(10), **arguments)
     with pytest.raises(ValueError, match="must fire exactly once, since each firing is a release: window the input"):
         windowed | PrivateTopK(1, JOINT, ["a"])
+
+
+def test_the_bound_inside_a_restricted_mechanism_is_enforced() -> None:
+    mechanism = Restricted(Laplace(1.0, max_items_per_user=2), 1.0, 1e-3)
+    assert make_selection(3, mechanism, UnknownDomain()).max_items_per_user == 2
+    with pytest.raises(ValueError, match="max_items_per_user must be the mechanism's own bound, got 50 and 2"):
+        make_selection(3, mechanism, UnknownDomain(), max_items_per_user=50)
+
+
+def test_numbers_of_any_kind_are_one_selection() -> None:
+    """The release's seed is made of them as JSON, which knows no numpy and tells 1 from 1.0."""
+    written = [
+        json.dumps(make_selection(one(2), Joint(one(1)), ITEMS, one(3), CountBudget(one(1))).parameters())
+        for one in (int, np.int64, np.uint8)
+    ]
+    written.append(json.dumps(make_selection(2, Joint(1.0), ITEMS, 3, CountBudget(1.0, 0)).parameters()))
+    assert len(set(written)) == 1
 
 
 def test_windows_inferred_from_the_data_are_refused() -> None:

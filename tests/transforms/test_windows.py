@@ -71,6 +71,7 @@ def test_microseconds_are_exact_both_ways() -> None:
     [
         ((datetime(2026, 1, 1), day(1)), "start must have a time zone"),
         ((START, datetime(2026, 2, 1)), "end must have a time zone"),
+        ((datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=10))), day(1)), "start must lie in the years 1 to 9999"),
         ((START, START), "must end after it starts"),
         ((day(1), START), "must end after it starts"),
         ((START, day(1), timedelta(0)), "longer than nothing"),

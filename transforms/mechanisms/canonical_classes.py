@@ -126,24 +126,24 @@ class Rectangle:
     def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
         """A uniform set of the rectangle: its ranks, from 0."""
         k = self.classes.k
-        number = draw.below(int(self._up_to(self.t_end - 1)))
+        number = draw.below(self._up_to(self.t_end - 1))
         t = self.t + bisect_left(range(self.t, self.t_end), number + 1, key=self._up_to)
-        number -= int(self._up_to(t - 1))
+        number -= self._up_to(t - 1)
         h = self.h + bisect_left(range(self.h, self.h_end), number + 1, key=lambda h: self._ending_at(t, h))
         body = uniform_subset(draw, t - h - 2, k - 1 - h)
         return np.array([*range(h), *(h + 1 + i for i in body), t - 1])
 
-    def _up_to(self, t: int) -> fmpz:
+    def _up_to(self, t: int) -> int:
         """The number of its sets whose last rank is at most t."""
         within = self.classes.within
         both = within(t, self.h) - within(t, self.h_end)
-        return both - within(self.t - 1, self.h) + within(self.t - 1, self.h_end)
+        return int(both - within(self.t - 1, self.h) + within(self.t - 1, self.h_end))
 
-    def _ending_at(self, t: int, h: int) -> fmpz:
+    def _ending_at(self, t: int, h: int) -> int:
         """The number of its sets whose last rank is t and that miss one of the ranks up to h + 1."""
         within = self.classes.within
         starting = within(t, self.h) - within(t - 1, self.h)
-        return starting - within(t, h + 1) + within(t - 1, h + 1)
+        return int(starting - within(t, h + 1) + within(t - 1, h + 1))
 
 
 def _runs(counts: NDArray[np.int64], weight: int) -> NDArray[np.int64]:

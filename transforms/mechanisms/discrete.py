@@ -53,18 +53,18 @@ def publish_counts(
     Raises:
         ValueError: epsilon, delta or max_items_per_user breaks its rule.
     """
-    for name, value in (("epsilon", epsilon), ("delta", delta), ("max_items_per_user", max_items_per_user)):
-        if value is not None:
-            check_parameter(name, value)
+    budget = Fraction(check_parameter("epsilon", epsilon))
+    slack = None if delta is None else Fraction(check_parameter("delta", delta))
+    limit = check_parameter("max_items_per_user", max_items_per_user)
     exact = np.asarray(counts)[np.asarray(chosen, np.int64)].astype(np.int64)
-    moved = min(len(exact), drift(neighbours) * (max_items_per_user or len(exact)))
-    draw, budget = bits.draw(), Fraction(epsilon)
+    moved = min(len(exact), drift(neighbours) * (limit or len(exact)))
+    draw = bits.draw()
     if not moved:
         return exact
-    if delta is None:
+    if slack is None:
         noise = [discrete_laplace(draw, moved / budget) for _ in exact]
     else:
-        variance = discrete_gaussian_variance(budget, Fraction(delta), moved)
+        variance = discrete_gaussian_variance(budget, slack, moved)
         noise = [discrete_gaussian(draw, variance) for _ in exact]
     return exact + np.array(noise, np.int64)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -96,7 +96,7 @@ class Mechanism(abc.ABC):
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            check_parameter(field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, check_parameter(field.name, getattr(self, field.name)))
         offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
             raise ValueError(f"neighbours must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}")
@@ -118,38 +118,45 @@ def check_counts(counts: ArrayLike, domain: str = "public") -> Indices:
     return array.astype(np.int64, copy=False)
 
 
-def check_k(k: int, d: int, domain: str = "public") -> int:
+def check_k(k: object, d: int, domain: str = "public") -> int:
     """k as an int, or a clear error."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"k must be an integer, got {type(k).__name__}")
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
-    if domain == "public" and k > d:
-        raise ValueError(f"k must be at most the number of items, got k = {k} and {d} items")
-    return int(k)
+    whole = int(k)
+    if whole < 1:
+        raise ValueError(f"k must be at least 1, got {whole}")
+    if domain == "public" and whole > d:
+        raise ValueError(f"k must be at most the number of items, got k = {whole} and {d} items")
+    return whole
 
 
-def check_parameter(name: str, value: object) -> None:
-    """Refuse a value that breaks the rule of a shared parameter; names without a rule pass."""
+def check_parameter(name: str, value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
+    """The value of a shared parameter, or a clear error; names without a rule pass as they are.
+
+    Numbers come back as Python's own: numpy's have a fixed width, which exact arithmetic does not fit in. Real ones
+    come back as floats or fractions, since 1 and 1.0 are one budget and must make one seed.
+    """
     rule = _RULES.get(name)
-    if rule is not None:
-        rule(name, value)
+    if rule is None or value is None and rule is _whole:
+        return value
+    rule(name, value)
+    if isinstance(value, Integral):
+        return int(value) if rule is _whole or value > 2**53 else float(value)
+    return value if isinstance(value, Rational) else float(value)
 
 
 def _positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
 def _probability(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
 
 
 def _whole(name: str, value: object) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 

@@ -17,9 +17,11 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import count
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
+import numpy as np
 from flint import arb, ctx
+from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.bits import Draw
 from private_topk.transforms.mechanisms.exact import Real, ball, greater, precision, uniform
@@ -32,22 +34,25 @@ _PRECISION = 96
 _LEVELS = 2  # words of a uniform at that precision
 _PREFETCH = 256
 
-R = TypeVar("R", bound="Region")
-
 
 class Region(Protocol):
     """A set of answers."""
 
-    least_loss: int
+    @property
+    def least_loss(self) -> int:
+        """The smallest loss of its answers."""
 
     def size(self) -> arb:
         """The number of answers, at least 1, as a ball at the working precision."""
 
-    def split(self: R) -> tuple[R, R] | None:
+    def split(self) -> tuple[Region, Region] | None:
         """Two parts, neither of them empty; None where all answers have the same loss."""
 
+    def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
+        """A uniform answer, as ranks from 0, of a region that does not split."""
 
-def winner(regions: Sequence[R], rate: Fraction, noise: str, draw: Draw) -> R:
+
+def winner(regions: Sequence[Region], rate: Fraction, noise: str, draw: Draw) -> Region:
     """The region of equal losses that holds the answer of largest noise - rate * loss; uniform within the region.
 
     Args:
@@ -85,12 +90,12 @@ def remembered(value: Real) -> Real:
     return recall
 
 
-class _Entry(Generic[R]):
+class _Entry:
     """A region in the heap, the one that could win by most first."""
 
     __slots__ = ("_high", "_low", "_score", "region", "time")
 
-    def __init__(self, region: R, time: Real, rate: Fraction, noise: str) -> None:
+    def __init__(self, region: Region, time: Real, rate: Fraction, noise: str) -> None:
         self.region, self.time = region, time
         quantile, weight = NOISES[noise].quantile, rate * region.least_loss
         self._score = remembered(lambda: quantile(-(-time()).expm1()) - ball(weight))

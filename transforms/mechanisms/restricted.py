@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -102,6 +102,14 @@ class Restricted(RestrictedMechanism):
     def neighbours(self) -> str:
         """Those of the mechanism inside."""
         return self.mechanism.parameter("neighbours", "add-remove")
+
+    @property
+    def max_items_per_user(self) -> int | None:
+        """That of the mechanism inside: whoever counts for this one must enforce it."""
+        return self.mechanism.parameter("max_items_per_user")
+
+    def parameters(self) -> dict[str, Any]:
+        return {**super().parameters(), "mechanism": f"{self.about.name} {self.mechanism!r}"}
 
     @property
     def epsilon(self) -> Fraction:

@@ -18,6 +18,9 @@ from private_topk.transforms.mechanisms.thresholds import Staircase
 
 __all__ = ["Sequences"]
 
+_AT_ONCE = 1 << 20  # look-ups held in memory
+_FACTORS = 256
+
 
 class Sequences(Staircase):
     """Sequences (s_1 .. s_k) of ranks under the loss max_i of (b - a) c_i - a c_{s_i}, for a skew a/b in [1/2, 1].
@@ -41,6 +44,11 @@ class Sequences(Staircase):
 
     def upper(self, thresholds: Sequence[int]) -> list[Scaled]:
         """N rounded up, by products of doubles in a fixed order: IEEE 754 defines each of them to the last bit."""
+        rows = max(1, _AT_ONCE // self._k)
+        parts = (thresholds[start : start + rows] for start in range(0, len(thresholds), rows))
+        return [bound for part in parts for bound in self._upper(part)]
+
+    def _upper(self, thresholds: Sequence[int]) -> list[Scaled]:
         factors = (self._reach(thresholds) - self._taken).astype(np.float64)
         exponents = np.zeros(len(factors), np.int64)
         size = self._d.bit_length()  # every product so far is below 2**size, and at least 2**-size
@@ -60,7 +68,10 @@ class Sequences(Staircase):
 
     def exact(self, threshold: int) -> arb:
         """The ball of N(threshold) at the working precision."""
-        return arb(math.prod((self._reach([threshold])[0] - self._taken).tolist()))
+        factors = (self._reach([threshold])[0] - self._taken).tolist()
+        # One product of k integers would take time in proportion to k squared.
+        balls = (arb(math.prod(factors[start : start + _FACTORS])) for start in range(0, self._k, _FACTORS))
+        return math.prod(balls, start=arb(1))
 
     def sample(self, threshold: int, draw: Draw) -> NDArray[np.int64]:
         """Ranks of a uniform sequence of loss at most the threshold: a Fisher-Yates shuffle whose pool grows."""

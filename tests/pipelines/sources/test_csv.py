@@ -70,7 +70,7 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
     [
         (b"", "must start with a line of column names"),
         (b"\n\n", "must start with a line of column names"),
-        (b"alice,secret\nb,y\n", "one column must be named 'user' in the first line, got 0 of 2"),
+        (b"alice,secret\nb,y\n", "the first line must name one column 'user', got 0 of 2"),
         (b"user,item,user\na,b,c\n", "got 2 of 3"),
         (b"user;item\na;b\n", "got 0 of 1"),
         (b"user,item\nsecret\n", "as many values in every line"),
@@ -78,7 +78,7 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
         (b"user,item\nsecret,caf\xe9\n", "in UTF-8"),
         ("user,item\nsecret,b\n".encode("utf-16"), "in UTF-8"),
         (b'user,item\n"secret,b\nc,d\n', "as many values in every line|closed quotes"),
-        (b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema", "in UTF-8|one column must be named"),
+        (b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema", "in UTF-8|must name one column"),
     ],
 )
 def test_foreign_files_are_refused_without_showing_them(tmp_path: Path, content: bytes, message: str) -> None:

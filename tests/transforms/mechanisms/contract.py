@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import ClassVar
 
@@ -95,6 +96,18 @@ class Contract:
     def test_bits_must_be_a_keystream(self, mechanism: Mechanism) -> None:
         with pytest.raises(TypeError, match=r"RandomBits\.fresh"):
             mechanism([1, 2], 1, np.random.default_rng(1))
+
+    def test_numbers_of_any_kind_are_one_parameter(self, mechanism: Mechanism) -> None:
+        """Also where balls decide: large equal counts. One budget must make one seed however it is written."""
+        given = {name: getattr(mechanism, name) for name in mechanism.parameters()}
+        whole = {name: value for name, value in given.items() if type(value) is int}
+        plain = type(mechanism)(**{**given, "epsilon": 2.0})
+        for epsilon in (2, np.int64(2), np.float64(2), np.float32(2)):
+            same = type(mechanism)(**{**given, **{n: np.int64(v) for n, v in whole.items()}, "epsilon": epsilon})
+            assert json.dumps(same.parameters()) == json.dumps(plain.parameters())
+            for counts in ([9, 7, 7], [2**62, 2**62 - 1, 2**62 - 1]):
+                answers = [m(counts, 3, RandomBits.keyed(b"kind")).tolist() for m in (same, plain)]
+                assert answers[0] == answers[1]
 
     def test_is_its_parameters(self, mechanism: Mechanism) -> None:
         assert pickle.loads(pickle.dumps(mechanism)) == mechanism

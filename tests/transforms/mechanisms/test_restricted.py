@@ -211,6 +211,15 @@ def test_named_ones_are_the_framework_over_a_public_mechanism(neighbours: str) -
             assert answers[0] == answers[1]
 
 
+def test_the_bound_of_the_mechanism_inside_is_the_bound_to_enforce() -> None:
+    """A pipeline enforces `max_items_per_user`: left out, the noise would be too small for the counts."""
+    assert Restricted(Laplace(1.0, 2), 1.0, 0.1).parameter("max_items_per_user") == 2
+    assert Restricted(PnfPeeling(1.0), 1.0, 0.1).parameter("max_items_per_user") is None
+    inner = [Laplace(1.0, 2), Oneshot(1.0)]
+    seeds = {str(Restricted(mechanism, 1.0, 0.1).parameters()) for mechanism in inner}
+    assert len(seeds) == 2, "the mechanism inside is a parameter"
+
+
 def test_refuses_what_adds_no_noise_to_counts() -> None:
     defaults = {"delta": 1e-6, "max_items_per_user": 3, "beta": 0.1}
     for name, kind in MECHANISMS.items():

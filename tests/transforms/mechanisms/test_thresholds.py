@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
@@ -83,6 +84,16 @@ def test_upper_bounds_are_bounds_close_and_rising(top: int, skew: Fraction) -> N
         ctx.prec = before
         assert all(n <= bound <= n * (1 + Fraction(1, 2**38)) for n, bound in zip(values, bounds, strict=True))
         assert values == sorted(values) and bounds == sorted(bounds)
+
+
+def test_memory_does_not_grow_with_places_times_thresholds() -> None:
+    sequences = stairs(range(0, 200_000, 10), 20_000)
+    tracemalloc.start()
+    together = sequences.upper(range(0, 2000, 10))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 80 << 20, "200 thresholds of 20,000 places are 32 MB an array"
+    assert together[::50] == [sequences.upper([threshold])[0] for threshold in range(0, 2000, 500)]
 
 
 def test_wide_integers_and_python_integers_agree() -> None:

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+
+from private_topk.pipelines import progress
+from private_topk.pipelines.progress import PROGRESS
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience: float, shares: list[float]) -> str:
+    monkeypatch.setattr(progress, "_PATIENCE", patience)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with PROGRESS.shown():
+        monkeypatch.setattr(sys, "stderr", io.StringIO())  # what Beam says goes elsewhere while it runs
+        for share in shares:
+            PROGRESS.add(share)
+            time.sleep(0.3)
+    return stream.getvalue()
+
+
+def test_a_long_run_shows_its_share_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = shown(monkeypatch, Terminal(), 0.0, [0.25, 0.25, 0.5])
+    assert "reading" in said and " 25%" in said and "counting and ranking" in said
+    assert "\n" not in said and said.endswith("\r" + " " * 62 + "\r")
+
+
+def test_a_short_run_and_a_file_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, Terminal(), 60.0, [0.5]) == ""
+    assert shown(monkeypatch, io.StringIO(), 0.0, [0.5]) == ""

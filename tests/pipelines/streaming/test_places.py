@@ -100,8 +100,8 @@ def test_single_messages_are_gathered_and_late_by_their_own_arrival(
     late = [(f'{{"user": "v{n}", "item": "y", "time": {first + n}}}', first + 26 * hour) for n in range(500)]
     broken = [("{", first), ('{"user": null, "item": "x", "time": 1}', first)]
     events = test_stream.TestStream().advance_watermark_to(first)
-    for message, at in [*on_time, *broken, *late]:  # all before the watermark closes the first day: late all the same
-        events = events.add_elements([TimestampedValue(message.encode(), at)])
+    for group in (on_time[:9], [*on_time[9:], *broken], late):  # late ones too before the watermark closes their day
+        events = events.add_elements([TimestampedValue(message.encode(), at) for message, at in group])
     selection = make_selection(1, Joint(epsilon=1000.0), ["x", "y"])
     period = Period(start, start + timedelta(days=2), timedelta(days=1))
     release = Release(ReleaseKey("fresh", b"a key of the tests, no secret"), "gathered")

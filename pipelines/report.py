@@ -25,7 +25,7 @@ from private_topk.transforms.release import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import MICROSECOND, Period, SlidingWindows
 
-__all__ = ["Question", "Report", "make_columns", "make_question", "make_report"]
+__all__ = ["Question", "Report", "make_columns", "make_question", "make_report", "user_shards"]
 
 _BYTES_PER_SHARD = 4 << 20
 
@@ -68,7 +68,7 @@ def make_report(arguments: argparse.Namespace) -> Report:
     files = tuple(match(arguments.input))
     _keep_apart(arguments.output, [*(file.path for file in files), *filter(None, [arguments.domain])])
     check_files(files, columns)
-    shards = _shards(arguments.shards, files)
+    shards = user_shards(arguments.shards, files)
     return Report(files, columns, output=arguments.output, shards=shards, **vars(question))
 
 
@@ -164,7 +164,7 @@ def _keep_apart(output: str, inputs: list[str]) -> None:
             raise InputError(f"--output {output} would replace {path}, which is read: give another path")
 
 
-def _shards(shards: int | None, files: Sequence[FileInfo]) -> int:
+def user_shards(shards: int | None, files: Sequence[FileInfo]) -> int:
     """As asked for; otherwise about 4 MiB of stored input a shard, so that a shard fits any worker's memory."""
     if shards is None:
         stored = sum(file.size for file in files)

@@ -20,10 +20,12 @@ from private_topk.pipelines.errors import InputError, input_error_in
 from private_topk.pipelines.options import Parser, require
 from private_topk.pipelines.periods import make_period
 from private_topk.pipelines.places import make_sink, make_source
-from private_topk.pipelines.report import Question, make_columns, make_question
+from private_topk.pipelines.report import Question, make_columns, make_question, user_shards
 from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.sources.pubsub import ReadPubSub
 from private_topk.pipelines.stream_options import add_stream_arguments
 from private_topk.runners import Launch
+from private_topk.runners.direct import live
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows import Period
@@ -61,7 +63,8 @@ def make_stream(arguments: argparse.Namespace) -> StreamReport:
     facts = describe_release(question.selection, question.release, arguments.runner)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
     sink = make_sink(arguments, period, question.release, facts)
-    return StreamReport(make_source(arguments, columns, period), sink, question, period, arguments.shards)
+    shards = user_shards(arguments.shards, ())
+    return StreamReport(make_source(arguments, columns, period), sink, question, period, shards)
 
 
 def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
@@ -77,6 +80,9 @@ def run(report: StreamReport, launch: Launch) -> None:
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
         build(pipeline, report)
+    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
+        raise InputError(str(error)) from None
+    try:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
         with redirect_stderr(io.StringIO()):
             pipeline.run().wait_until_finish()
@@ -90,7 +96,8 @@ def run(report: StreamReport, launch: Launch) -> None:
 def start(arguments: argparse.Namespace, beam_arguments: Sequence[str]) -> StreamReport:
     """Check everything, then run to the end of the horizon."""
     report = make_stream(arguments)
-    run(report, launch(arguments.runner, [*beam_arguments, "--streaming"]))
+    ready = launch(arguments.runner, [*beam_arguments, "--streaming"])
+    run(report, live(ready) if ready.name == "direct" and isinstance(report.source, ReadPubSub) else ready)
     return report
 
 

@@ -25,6 +25,10 @@ RUNNERS = {
 """Every runner by its name on the command line, and its module."""
 
 
+_YEARS = 10 * 365 * 86_400
+"""In seconds: longer than any job."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """A runner and its options, checked and ready.
@@ -53,7 +57,19 @@ def prepare(name: str, arguments: Sequence[str]) -> Launch:
     short = name.lower().removesuffix("runner")
     if short not in RUNNERS:
         raise ValueError(f"--runner must be one of {', '.join(RUNNERS)}, got {name}")
-    return import_module(RUNNERS[short]).prepare(list(arguments))
+    launch = import_module(RUNNERS[short]).prepare(list(arguments))
+    if not any(word.startswith(("--job_server_timeout", "--job-server-timeout")) for word in arguments):
+        _wait_without_end(launch)
+    return launch
+
+
+def _wait_without_end(launch: Launch) -> None:
+    """Let a portable job run as long as it needs: after five minutes Beam stops listening to it, and fails."""
+    from apache_beam.options.pipeline_options import PortableOptions
+    from apache_beam.runners.portability.portable_runner import PortableRunner
+
+    if isinstance(launch.runner, PortableRunner):
+        launch.options.view_as(PortableOptions).job_server_timeout = _YEARS
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.runners import Launch, refuse_unknown
 
-__all__ = ["prepare"]
+__all__ = ["live", "prepare"]
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
@@ -27,3 +29,8 @@ def prepare(arguments: Sequence[str]) -> Launch:
     if direct.direct_num_workers != 1 and not any(word.startswith("--direct_running_mode") for word in arguments):
         direct.direct_running_mode = "multi_threading"
     return Launch("direct", FnApiRunner(), options)
+
+
+def live(launch: Launch) -> Launch:
+    """The same launch on Beam's in-process streaming runner, the only local one that receives from Pub/Sub."""
+    return replace(launch, runner=BundleBasedDirectRunner())

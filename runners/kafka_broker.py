@@ -61,6 +61,11 @@ class Broker:
                 raise RuntimeError(f"the broker did not start: see {self.folder}/broker.log")
             time.sleep(0.2)
 
+    def wait(self) -> None:
+        """Wait until the process has ended."""
+        if self.process is not None:
+            self.process.wait()
+
     def stop(self) -> None:
         """End the process that was started."""
         if self.process is not None and self.process.poll() is None:
@@ -124,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     assert broker.process is not None
     print(f"Kafka is up at {broker.address}, logs in {arguments.folder}", flush=True)
     try:
-        broker.process.wait()
+        broker.wait()
     finally:
         broker.stop()
 

@@ -111,7 +111,7 @@ class Decoder:
         names = self._columns
         assert names.time is not None, "a stream has event times"
         rows = {"user": as_labels(table[names.user]), "item": as_labels(table[names.item])}
-        rows["time"] = to_microseconds(table[names.time], names.time_unit)
+        rows["time"] = to_microseconds(table[str(names.time)], names.time_unit)
         if arrived is not None:
             rows["arrived"] = pa.array(np.asarray(arrived, np.int64)[places])
         block = pa.RecordBatch.from_pydict(rows)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from apache_beam.options.pipeline_options import PortableOptions
 
-from private_topk.runners import prism
+from private_topk.runners import prepare, prism
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import free_port, missing, module_serving
 
@@ -90,3 +91,11 @@ def test_what_is_missing_is_named(
     assert "must be one of LOOPBACK" in refusal_of(*here, "--environment_type=CLOUD")
     assert "--no_such is no argument" in refusal_of(*here, "--no_such=1")
     assert "direct, flink, prism, portable" in refusal_of("spark")
+
+
+def test_a_job_may_take_longer_than_beam_listens(prism_binary: Path) -> None:
+    def patience(*arguments: str) -> int:
+        launch = prepare("prism", [f"--prism_location={prism_binary}", *arguments])
+        return launch.options.view_as(PortableOptions).job_server_timeout
+
+    assert patience() > 86_400 * 365 and patience("--job_server_timeout=7") == 7

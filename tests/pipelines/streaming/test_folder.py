@@ -1,0 +1,73 @@
+"""Files that arrive while the report is running."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.streaming.replay import Commits, closing, finished, published, streaming, wait_for
+from tests.pipelines.streaming.replay import as_json as line_of
+from tests.pipelines.support import command
+
+WINDOW = ("--window", "2d", "--every", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
+ROWS = [
+    (f"u{n % 50}", f"item {min(n % 7, n % 13)}", f"2026-01-0{1 + n // 300}T{n // 20 % 15:02}:00:00Z")
+    for n in range(1200)
+]  # fmt: skip
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> Commits:
+    return Commits(tmp_path, ROWS)
+
+
+def arrive(folder: Path, name: str, lines: list[bytes]) -> None:
+    """Written under another name and renamed: complete or not there."""
+    (folder / f"{name}.tmp").write_bytes(b"\n".join(lines) + b"\n")
+    os.replace(folder / f"{name}.tmp", folder / f"{name}.jsonl")
+
+
+def test_files_are_read_as_they_arrive_each_once(
+    made_up: Commits, prism_runner: str, rankings: Path, tmp_path: Path
+) -> None:
+    incoming, log = tmp_path / "incoming", tmp_path / "log"
+    incoming.mkdir()
+    arrive(incoming, "day 1", [line_of(row) for row in ROWS[:300]])
+    (incoming / ".hidden.jsonl").write_bytes(b"{")
+    (incoming / "half.jsonl.tmp").write_bytes(b"{")
+    question = made_up.question(*WINDOW)
+    arguments = ["--input", f"{incoming}/*", "--clock", "event", "--poll", "1s", "--output", str(rankings),
+                 "--output-format", "jsonl", "--runner", prism_runner, *question]  # fmt: skip
+    refused = command("stream", *arguments)
+    assert refused.status == 2 and "no known ending" in refused.err
+    arguments[1] = f"{incoming}/*.jsonl"
+    with streaming(arguments, log) as process:
+        for day in (2, 3):
+            arrive(incoming, f"day {day}", [line_of(row) for row in ROWS[300 * (day - 1) : 300 * day]])
+        wait_for(lambda: len(published(rankings)) == 1, process, log)
+        arrive(incoming, "day 4", [line_of(row) for row in [*ROWS[900:], *ROWS[900:]]])
+        arrive(incoming, "end", [closing()])
+        assert "3 windows published" in finished(process, log)
+    assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
+
+
+def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
+    made_up: Commits, rankings: Path, tmp_path: Path
+) -> None:
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+    for number, (rows, written) in enumerate([(ROWS[:900], "2026-01-03T12:00:00"), (ROWS[900:], "2026-01-04T12:00:00"),
+                                              ([("x", "item 6", ROWS[0][2])] * 9, "2026-01-04T12:00:01")]):  # fmt: skip
+        arrive(incoming, f"{number}", [line_of((f"{user}", item, time)) for user, item, time in rows])
+        at = datetime.fromisoformat(f"{written}+00:00").timestamp()
+        os.utime(incoming / f"{number}.jsonl", (at, at))
+    question = made_up.question("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
+    done = command("stream", "--input", f"{incoming}/*.jsonl", "--slack", "2d", "--output", rankings,
+                   "--output-format", "jsonl", *question)  # fmt: skip
+    assert done.status == 0, done.err
+    found, expected = published(rankings), made_up.batch(tmp_path / "batch.jsonl", *question)
+    # The first file was on time for all of its days, the second for its own, and the third for none.
+    assert b"".join(found.values()) == expected

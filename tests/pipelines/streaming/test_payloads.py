@@ -1,0 +1,100 @@
+"""Messages to rows: every message by itself."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import fastavro
+import pytest
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.payloads import AvroPayload, Decoder, JsonPayload, make_payload
+
+COLUMNS = Columns(time="time")
+SCHEMA = {
+    "type": "record",
+    "name": "Play",
+    "fields": [
+        {"name": "user", "type": ["null", "long"]},
+        {"name": "item", "type": "string"},
+        {"name": "time", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    ],
+}
+DAY = 1_767_225_600_000_000  # 2026-01-01
+
+
+def rows(
+    payload: JsonPayload | AvroPayload, messages: list[bytes | None], arrived: list[int] | None = None
+) -> list[tuple]:
+    block = Decoder(payload, COLUMNS).block(messages, arrived)
+    return [tuple(row.values()) for row in block.to_pylist()]
+
+
+def avro(**row: object) -> bytes:
+    sink = io.BytesIO()
+    fastavro.schemaless_writer(sink, fastavro.parse_schema(SCHEMA), row)
+    return sink.getvalue()
+
+
+GOOD = [b'{"user": "a", "item": "x", "time": "2026-01-01"}',
+        b'{"time": 1767225601, "user": 5, "item": "y", "more": [1]}',
+        b'{"user": "e", "item": "z", "time": "2026-01-01T00:00:02Z"}']  # fmt: skip
+READ = [("a", "x", DAY), ("5", "y", DAY + 1_000_000), ("e", "z", DAY + 2_000_000)]
+
+
+def test_json_objects_are_rows() -> None:
+    assert rows(JsonPayload(), GOOD) == READ
+    assert rows(JsonPayload(), []) == []
+    assert rows(JsonPayload(), [json.dumps(json.loads(message), indent=2).encode() for message in GOOD]) == READ
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"", None, b"{", b"[1]", b"null", b'"text"', b"\xff\xfe", b'{"user": "a"', b"\n\n", b"{" * 5000,
+     b'{"user": "a"}\n{"user": "b"}'],
+)  # fmt: skip
+def test_a_broken_message_harms_no_other(broken: bytes | None) -> None:
+    for place in range(len(GOOD) + 1):
+        messages = [*GOOD[:place], broken, *GOOD[place:]]
+        assert rows(JsonPayload(), messages) == READ
+        arrived = [1, 2, 3]
+        arrived.insert(place, 9)
+        assert [row[3] for row in rows(JsonPayload(), messages, arrived)] == [1, 2, 3]
+
+
+def test_what_lacks_a_value_is_left_out() -> None:
+    lacking = [b'{"user": "a", "item": "x"}', b'{"user": null, "item": "x", "time": 1}', b'{"item": "x", "time": 1}',
+               b'{"user": "a", "item": "x", "time": "soon"}']  # fmt: skip
+    assert rows(JsonPayload(), [*lacking, *GOOD], list(range(7))) == [(*row, 4 + n) for n, row in enumerate(READ)]
+
+
+def test_avro_records_with_and_without_a_header() -> None:
+    plain = [avro(user=1, item="x", time=DAY), avro(user=None, item="x", time=DAY), avro(user=2, item="", time=DAY + 1)]
+    expected = [("1", "x", DAY), ("2", "", DAY + 1)]
+    payload = AvroPayload(json.dumps(SCHEMA))
+    assert rows(payload, plain) == expected
+    assert rows(payload, [b"\0\0\0\0\7" + message for message in plain]) == expected
+    for broken in (b"", b"\0", b"\0\0\0\0\7", plain[0][:-1], plain[0] + b"\0", b"\xff" * 30):
+        assert rows(payload, [plain[0], broken, plain[2]]) == expected
+
+
+def test_what_is_wrong_with_a_schema_is_said(tmp_path: Path) -> None:
+    def refused(schema: object, columns: Columns = COLUMNS) -> str:
+        path = tmp_path / "play.avsc"
+        path.write_text(schema if isinstance(schema, str) else json.dumps(schema))
+        with pytest.raises(InputError) as caught:
+            make_payload("avro", str(path), columns)
+        return str(caught.value)
+
+    assert "not an Avro schema of a record" in refused("{")
+    assert "not an Avro schema of a record" in refused('"string"')
+    assert "no field 'who': its fields are item, time, user" in refused(SCHEMA, Columns("who"))
+    with pytest.raises(InputError, match="needs --payload-schema FILE"):
+        make_payload("avro", None, COLUMNS)
+    with pytest.raises(InputError, match="goes with --payload avro"):
+        make_payload("json", "x.avsc", COLUMNS)
+    (tmp_path / "play.avsc").write_text(json.dumps(SCHEMA))
+    assert isinstance(make_payload("avro", str(tmp_path / "play.avsc"), COLUMNS), AvroPayload)

@@ -117,10 +117,10 @@ def _decode_any(file: bytes, columns: Columns) -> Iterator[dict[str, pa.Array]]:
 
 def _array(values: list[Any]) -> pa.Array:
     values = [str(value) if isinstance(value, UUID) else value for value in values]
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # a union of text and numbers
-        return pa.array([None if value is None else str(value) for value in values])
+    if len({type(value) for value in values if value is not None}) > 1:
+        # Arrow would go by the first value of a union and bend the others to it.
+        values = [None if value is None else str(value) for value in values]
+    return pa.array(values)
 
 
 def _branches(kind: Any) -> set[str]:  # noqa: ANN401 - an Avro schema

@@ -16,6 +16,7 @@ __all__ = ["SAY_WHICH", "Columns", "block_of", "check_types", "to_microseconds"]
 SAY_WHICH = "say which it is with --user-column, --item-column, --time-column or --domain-column"
 
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_TIME_TEXT = r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2})(?::(\d{2})(?::(\d{2})(\.\d+)?)?)?(?:Z|([+-]\d{2})(?::?(\d{2}))?)?)?$"
 _FARTHEST = 3_155_760_000_000_000_000  # microseconds in 100,000 years, well inside int64
 
 
@@ -86,23 +87,35 @@ def _scaled(values: pa.Array, factor: int) -> pa.Array:
 
 
 def _from_text(times: pa.Array, unit: str) -> pa.Array:
+    """Whole columns of one well-formed kind are cast at once; of others every text by itself, to the same times."""
     texts = times.cast(pa.string())
     for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
-        try:  # whole columns of one well-formed kind, the usual case
+        try:
             return texts.cast(kind).cast(pa.int64())
         except pa.ArrowInvalid:
             continue
     column = pl.Series("time", texts)
-    found = column.str.to_datetime("%+", time_unit="us", time_zone="UTC", strict=False)
-    for form in ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"):
+    found = _written_out(column).str.to_datetime("%FT%T%.f%:z", time_unit="us", time_zone="UTC", strict=False)
+    for form in ("%+", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"):
         found = found.fill_null(column.str.to_datetime(form, time_unit="us", time_zone="UTC", strict=False))
-    dates = column.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us", "UTC"))
-    found = found.fill_null(dates).to_physical()
+    found = found.fill_null(column.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us", "UTC"))).to_physical()
     for number in (pl.Int64, pl.Float64):
         if found.null_count() > column.null_count():
             numbers = _scaled(column.cast(number, strict=False).to_arrow(), _UNITS[unit])
             found = found.fill_null(pl.Series("time", numbers))
     return found.to_arrow().cast(pa.int64())
+
+
+def _written_out(texts: pl.Series) -> pl.Series:
+    """The texts that Arrow takes for times, with all they may leave out; null for others.
+
+    What becomes of a row must not depend on the rows it is read with: a user whose times are written oddly would take
+    other users' rows along.
+    """
+    date, hour, minute, second, fraction, zone, offset = texts.str.extract_groups(_TIME_TEXT).struct.unnest()
+    parts = [date, "T", hour.fill_null("00"), ":", minute.fill_null("00"), ":", second.fill_null("00"),
+             fraction.fill_null(""), zone.fill_null("+00"), ":", offset.fill_null("00")]  # fmt: skip
+    return pl.select(pl.concat_str([pl.lit(part) for part in parts])).to_series()
 
 
 def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> None:

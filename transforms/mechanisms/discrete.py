@@ -48,7 +48,8 @@ def publish_counts(
         bits: its next draw is taken.
 
     Returns:
-        int64, shape (n,), in the order of `chosen`; a noisy count may be negative.
+        int64, shape (n,), in the order of `chosen`; a noisy count may be negative. What does not fit in int64, for
+        epsilon below about 1e-18, becomes the nearest number that does.
 
     Raises:
         ValueError: epsilon, delta or max_items_per_user breaks its rule.
@@ -66,7 +67,9 @@ def publish_counts(
     else:
         variance = discrete_gaussian_variance(budget, slack, moved)
         noise = [discrete_gaussian(draw, variance) for _ in exact]
-    return exact + np.array(noise, np.int64)
+    limits = np.iinfo(np.int64)
+    noisy = [min(max(count + x, limits.min), limits.max) for count, x in zip(exact.tolist(), noise, strict=True)]
+    return np.array(noisy, np.int64)
 
 
 def discrete_laplace(draw: Draw, scale: Fraction) -> int:

@@ -114,6 +114,14 @@ def test_counts_come_in_the_order_of_the_answer() -> None:
     assert publish_counts([7, 8], [], RandomBits.keyed(b"none"), 1.0).tolist() == []
 
 
+def test_noise_beyond_int64_neither_wraps_nor_fails() -> None:
+    counts = [2**62] * 200
+    noisy = publish_counts(counts, range(200), RandomBits.keyed(b"wide"), 1e-30).tolist()
+    assert set(noisy) == {-(2**63), 2**63 - 1}
+    noisy = publish_counts(counts, range(200), RandomBits.keyed(b"wrap"), 200 / 2**62).tolist()
+    assert noisy.count(2**63 - 1) > 20 and sum(count < 0 for count in noisy) < 60, "by the law about 37 each"
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

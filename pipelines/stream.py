@@ -16,17 +16,22 @@ from dataclasses import dataclass
 import apache_beam as beam
 
 from private_topk.pipelines.batch import launch
+from private_topk.pipelines.budget.charging import Account, charged
+from private_topk.pipelines.budget.fingerprint import place_fingerprint
+from private_topk.pipelines.budget.units import Privacy
 from private_topk.pipelines.errors import InputError, input_error_in
 from private_topk.pipelines.options import Parser, require
 from private_topk.pipelines.periods import make_period
 from private_topk.pipelines.places import make_sink, make_source
-from private_topk.pipelines.report import Question, make_columns, make_question, user_shards
+from private_topk.pipelines.report import make_columns, make_question, user_shards
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sources.pubsub import ReadPubSub
 from private_topk.pipelines.stream_options import add_stream_arguments
 from private_topk.runners import Launch
 from private_topk.runners.direct import live
 from private_topk.transforms.cut import CutIntoWindows
+from private_topk.transforms.keys import Release
+from private_topk.transforms.release import Selection
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows import Period
 
@@ -39,9 +44,17 @@ class StreamReport:
 
     source: beam.PTransform
     sink: beam.PTransform
-    question: Question
+    selection: Selection
     period: Period
+    release: Release
     shards: int
+    privacy: Privacy
+    account: Account | None
+    input_name: str
+
+    def fingerprint(self) -> str:
+        """The name of the input in a ledger."""
+        return self.input_name
 
 
 def make_stream(arguments: argparse.Namespace) -> StreamReport:
@@ -53,25 +66,22 @@ def make_stream(arguments: argparse.Namespace) -> StreamReport:
     period = make_period(arguments, arguments.slack)
     if period is None:
         raise InputError("--from and --to must be given: a stream is published window by window of a declared horizon")
-    if any(edge % 1000 for edge in (int(period.starts[0]), int(period.closing[-1]))):
-        raise InputError("--from and --to must be whole milliseconds: streaming runners count no finer")
-    if arguments.ledger is not None or arguments.dataset is not None:
-        raise InputError("--ledger does not go with a stream, whose input has no fingerprint before it ends: charge it "
-                         "with the batch report of the same windows")  # fmt: skip
     question = make_question(arguments, period)
     columns = make_columns(arguments, period)
     facts = describe_release(question.selection, question.release, arguments.runner)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
     sink = make_sink(arguments, period, question.release, facts)
     shards = user_shards(arguments.shards, ())
-    return StreamReport(make_source(arguments, columns, period), sink, question, period, shards)
+    source, ask = make_source(arguments, columns, period), question
+    start = (arguments.input, columns, arguments.clock, arguments.kafka_start)
+    name = place_fingerprint(*start, ask.release.key) if ask.account else ""
+    return StreamReport(source, sink, ask.selection, period, ask.release, shards, ask.privacy, ask.account, name)
 
 
 def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
     """The whole pipeline of a report."""
-    ask = report.question
     blocks = pipeline | "Read" >> report.source | "Cut into windows" >> CutIntoWindows(report.period)
-    rankings = blocks | "Rank" >> RankBlocks(ask.selection, ask.release, report.period, report.shards)
+    rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
     rankings | "Write" >> report.sink
 
 
@@ -84,7 +94,7 @@ def run(report: StreamReport, launch: Launch) -> None:
         raise InputError(str(error)) from None
     try:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
-        with redirect_stderr(io.StringIO()):
+        with charged(report), redirect_stderr(io.StringIO()):
             pipeline.run().wait_until_finish()
     except Exception as error:
         found = input_error_in(error)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import argparse
 import io
-import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 
 import apache_beam as beam
 
-from private_topk.pipelines.batch import launch
+from private_topk.pipelines.batch import launch, reach_files
 from private_topk.pipelines.budget.charging import Account, charged
 from private_topk.pipelines.budget.fingerprint import place_fingerprint
 from private_topk.pipelines.budget.units import Privacy
@@ -23,8 +22,10 @@ from private_topk.pipelines.errors import InputError, input_error_in
 from private_topk.pipelines.options import Parser, require
 from private_topk.pipelines.periods import make_period
 from private_topk.pipelines.places import make_sink, make_source
-from private_topk.pipelines.report import make_columns, make_question, user_shards
+from private_topk.pipelines.remote import check_places
+from private_topk.pipelines.report import Question, make_columns, make_question, user_shards
 from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.pubsub import ReadPubSub
 from private_topk.pipelines.stream_options import add_stream_arguments
 from private_topk.runners import Launch
@@ -44,13 +45,14 @@ class StreamReport:
 
     source: beam.PTransform
     sink: beam.PTransform
+    shards: int
+    input_name: str
+    places: dict[str, str]
     selection: Selection
     period: Period
     release: Release
-    shards: int
     privacy: Privacy
     account: Account | None
-    input_name: str
 
     def fingerprint(self) -> str:
         """The name of the input in a ledger."""
@@ -72,10 +74,16 @@ def make_stream(arguments: argparse.Namespace) -> StreamReport:
     facts["privacy"] = question.privacy.describe(facts["privacy"])
     sink = make_sink(arguments, period, question.release, facts)
     shards = user_shards(arguments.shards, ())
-    source, ask = make_source(arguments, columns, period), question
-    start = (arguments.input, columns, arguments.clock, arguments.kafka_start)
-    name = place_fingerprint(*start, ask.release.key) if ask.account else ""
-    return StreamReport(source, sink, ask.selection, period, ask.release, shards, ask.privacy, ask.account, name)
+    source = make_source(arguments, columns, period)
+    name = _input_name(arguments, columns, question)
+    places = {"--input": arguments.input, "--output": arguments.output}
+    return StreamReport(source, sink, shards, name, places, **{**vars(question), "period": period})
+
+
+def _input_name(arguments: argparse.Namespace, columns: Columns, question: Question) -> str:
+    if question.account is None:  # then the key need not be here
+        return ""
+    return place_fingerprint(arguments.input, columns, arguments.clock, arguments.kafka_start, question.release.key)
 
 
 def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
@@ -87,6 +95,8 @@ def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
 
 def run(report: StreamReport, launch: Launch) -> None:
     """Run a report to the end of its horizon. Raises InputError where its input turns out to be bad."""
+    if launch.remote:
+        check_places(report.release, report.selection, report.places)
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
         build(pipeline, report)
@@ -103,12 +113,14 @@ def run(report: StreamReport, launch: Launch) -> None:
         raise
 
 
-def start(arguments: argparse.Namespace, beam_arguments: Sequence[str]) -> StreamReport:
-    """Check everything, then run to the end of the horizon."""
+def start(arguments: argparse.Namespace, beam_arguments: Sequence[str]) -> None:
+    """Check everything, then run to the end of the horizon, and say so."""
+    reach_files(beam_arguments)
     report = make_stream(arguments)
     ready = launch(arguments.runner, [*beam_arguments, "--streaming"])
     run(report, live(ready) if ready.name == "direct" and isinstance(report.source, ReadPubSub) else ready)
-    return report
+    if not ready.deferred:
+        print(f"the horizon is over: {len(report.period):,} windows published to {arguments.output}")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -120,6 +132,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    from private_topk.pipelines.cli import guarded
+    from private_topk.pipelines.cli import guarded, leave
 
-    sys.exit(guarded(main))
+    leave(guarded(main))

@@ -74,7 +74,7 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
 
 
 def test_a_stream_is_charged_once_for_its_horizon(made_up: Commits, rankings: Path, tmp_path: Path) -> None:
-    """The input is known by its place: the same release from there costs nothing again, from elsewhere it is refused."""
+    """The input is known by its place: the same release from there costs nothing again, elsewhere it is refused."""
     ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]
     made = command("budget", "create", *ledger, "--privacy-unit", "user-window", "--epsilon", "1.5", "--delta", "0")
     assert made.status == 0, made.err

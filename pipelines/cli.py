@@ -146,8 +146,7 @@ def _run(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
 def _stream(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
     from private_topk.pipelines import stream
 
-    report = stream.start(arguments, beam_arguments)
-    print(f"the horizon is over: {len(report.period):,} windows published to {arguments.output}")
+    stream.start(arguments, beam_arguments)
 
 
 def _select(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from private_topk.pipelines.budget.charging import Account, read_account
 from private_topk.pipelines.budget.composition import windows_reached
+from private_topk.pipelines.budget.fingerprint import fingerprint
 from private_topk.pipelines.budget.units import Privacy, share_out
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, exists, match
@@ -54,6 +55,10 @@ class Report:
     shards: int
     privacy: Privacy = Privacy()
     account: Account | None = None
+
+    def fingerprint(self) -> str:
+        """The name of the input in a ledger. Reads it once."""
+        return fingerprint(self.files, self.columns, self.release.key)
 
 
 def make_report(arguments: argparse.Namespace) -> Report:

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import argparse
 import io
-import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 
 import apache_beam as beam
 
-from private_topk.pipelines.batch import launch
+from private_topk.pipelines.batch import launch, reach_files
+from private_topk.pipelines.budget.charging import Account, charged
+from private_topk.pipelines.budget.fingerprint import place_fingerprint
+from private_topk.pipelines.budget.units import Privacy
 from private_topk.pipelines.errors import InputError, input_error_in
 from private_topk.pipelines.options import Parser, require
 from private_topk.pipelines.periods import make_period
 from private_topk.pipelines.places import make_sink, make_source
+from private_topk.pipelines.remote import check_places
 from private_topk.pipelines.report import Question, make_columns, make_question, user_shards
 from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.pubsub import ReadPubSub
 from private_topk.pipelines.stream_options import add_stream_arguments
 from private_topk.runners import Launch
 from private_topk.runners.direct import live
 from private_topk.transforms.cut import CutIntoWindows
+from private_topk.transforms.keys import Release
+from private_topk.transforms.release import Selection
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows import Period
 
@@ -39,9 +45,18 @@ class StreamReport:
 
     source: beam.PTransform
     sink: beam.PTransform
-    question: Question
-    period: Period
     shards: int
+    input_name: str
+    places: dict[str, str]
+    selection: Selection
+    period: Period
+    release: Release
+    privacy: Privacy
+    account: Account | None
+
+    def fingerprint(self) -> str:
+        """The name of the input in a ledger."""
+        return self.input_name
 
 
 def make_stream(arguments: argparse.Namespace) -> StreamReport:
@@ -53,30 +68,35 @@ def make_stream(arguments: argparse.Namespace) -> StreamReport:
     period = make_period(arguments, arguments.slack)
     if period is None:
         raise InputError("--from and --to must be given: a stream is published window by window of a declared horizon")
-    if any(edge % 1000 for edge in (int(period.starts[0]), int(period.closing[-1]))):
-        raise InputError("--from and --to must be whole milliseconds: streaming runners count no finer")
-    if arguments.ledger is not None or arguments.dataset is not None:
-        raise InputError("--ledger does not go with a stream, whose input has no fingerprint before it ends: charge it "
-                         "with the batch report of the same windows")  # fmt: skip
     question = make_question(arguments, period)
     columns = make_columns(arguments, period)
     facts = describe_release(question.selection, question.release, arguments.runner)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
     sink = make_sink(arguments, period, question.release, facts)
     shards = user_shards(arguments.shards, ())
-    return StreamReport(make_source(arguments, columns, period), sink, question, period, shards)
+    source = make_source(arguments, columns, period)
+    name = _input_name(arguments, columns, question)
+    places = {"--input": arguments.input, "--output": arguments.output}
+    return StreamReport(source, sink, shards, name, places, **{**vars(question), "period": period})
+
+
+def _input_name(arguments: argparse.Namespace, columns: Columns, question: Question) -> str:
+    if question.account is None:  # then the key need not be here
+        return ""
+    return place_fingerprint(arguments.input, columns, arguments.clock, arguments.kafka_start, question.release.key)
 
 
 def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
     """The whole pipeline of a report."""
-    ask = report.question
     blocks = pipeline | "Read" >> report.source | "Cut into windows" >> CutIntoWindows(report.period)
-    rankings = blocks | "Rank" >> RankBlocks(ask.selection, ask.release, report.period, report.shards)
+    rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
     rankings | "Write" >> report.sink
 
 
 def run(report: StreamReport, launch: Launch) -> None:
     """Run a report to the end of its horizon. Raises InputError where its input turns out to be bad."""
+    if launch.remote:
+        check_places(report.release, report.selection, report.places)
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
         build(pipeline, report)
@@ -84,7 +104,7 @@ def run(report: StreamReport, launch: Launch) -> None:
         raise InputError(str(error)) from None
     try:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
-        with redirect_stderr(io.StringIO()):
+        with charged(report), redirect_stderr(io.StringIO()):
             pipeline.run().wait_until_finish()
     except Exception as error:
         found = input_error_in(error)
@@ -93,12 +113,14 @@ def run(report: StreamReport, launch: Launch) -> None:
         raise
 
 
-def start(arguments: argparse.Namespace, beam_arguments: Sequence[str]) -> StreamReport:
-    """Check everything, then run to the end of the horizon."""
+def start(arguments: argparse.Namespace, beam_arguments: Sequence[str]) -> None:
+    """Check everything, then run to the end of the horizon, and say so."""
+    reach_files(beam_arguments)
     report = make_stream(arguments)
     ready = launch(arguments.runner, [*beam_arguments, "--streaming"])
     run(report, live(ready) if ready.name == "direct" and isinstance(report.source, ReadPubSub) else ready)
-    return report
+    if not ready.deferred:
+        print(f"the horizon is over: {len(report.period):,} windows published to {arguments.output}")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -110,6 +132,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    from private_topk.pipelines.cli import guarded
+    from private_topk.pipelines.cli import guarded, leave
 
-    sys.exit(guarded(main))
+    leave(guarded(main))

@@ -11,6 +11,7 @@ import argparse
 import base64
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -58,7 +59,8 @@ class Broker:
         while not reachable(self.address, 1):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                raise RuntimeError(f"the broker did not start: see {self.folder}/broker.log")
+                said = (self.folder / "broker.log").read_text("utf-8", "replace").strip()
+                raise RuntimeError(f"the broker did not start: {said[-500:]}")
             time.sleep(0.2)
 
     def wait(self) -> None:
@@ -125,6 +127,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=9092)
     arguments = parser.parse_args(argv)
     broker = Broker(arguments.folder, arguments.port)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by way of the `finally` below
     broker.start()
     assert broker.process is not None
     print(f"Kafka is up at {broker.address}, logs in {arguments.folder}", flush=True)

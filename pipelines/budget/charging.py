@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.budget.account import Budget, Windows
-from private_topk.pipelines.budget.fingerprint import fingerprint
 from private_topk.pipelines.budget.units import cost_of
 from private_topk.pipelines.errors import InputError
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Receipt, Request
     from private_topk.pipelines.report import Report
+    from private_topk.pipelines.stream import StreamReport
 
 __all__ = ["Account", "charged", "read_account", "request_of"]
 
@@ -45,7 +45,7 @@ def read_account(arguments: argparse.Namespace) -> Account | None:
 
 
 @contextmanager
-def charged(report: Report) -> Iterator[None]:
+def charged(report: Report | StreamReport) -> Iterator[None]:
     """Charge a report, run the block, and note how it ended. Does nothing for a report without a ledger.
 
     Raises:
@@ -69,13 +69,13 @@ def charged(report: Report) -> Iterator[None]:
     ledger.finish(receipt.entry, "released")
 
 
-def request_of(report: Report, dataset: str) -> Request:
-    """What a report asks of its ledger. Reads the whole input once, for its fingerprint."""
+def request_of(report: Report | StreamReport, dataset: str) -> Request:
+    """What a report asks of its ledger. Reads files once, for their fingerprint."""
     from private_topk.pipelines.budget.ledger import Request
 
     release = report.release
     try:
-        key_id, input_name = release.key.key_id(), fingerprint(report.files, report.columns, release.key)
+        key_id, input_name = release.key.key_id(), report.fingerprint()
     except ValueError as error:
         raise InputError(f"--ledger needs the release key where the run is launched: {error}") from None
     return Request(
@@ -99,7 +99,7 @@ def _let_through(name: str, dataset: str, receipt: Receipt) -> str:
     return f"resuming {name}, charged on {receipt.charged} and not finished: costs nothing"
 
 
-def _how_to_resume(report: Report) -> str:
+def _how_to_resume(report: Report | StreamReport) -> str:
     if report.release.key.source == "fresh":
         return ("the charge stays, since an answer may have been drawn. Its key was random and is gone: give "
                 "--release-key and --release-id, so that a failed run can be resumed")  # fmt: skip

@@ -14,7 +14,7 @@ from private_topk.pipelines.files import FileInfo, open_file
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms.keys import ReleaseKey
 
-__all__ = ["fingerprint"]
+__all__ = ["fingerprint", "place_fingerprint"]
 
 _AT_ONCE = 1 << 20
 
@@ -30,6 +30,16 @@ def fingerprint(files: Sequence[FileInfo], columns: Columns, key: ReleaseKey) ->
         contents = sorted(pool.map(_content, files))
     names = [columns.user, columns.item, columns.time, columns.time_unit]
     message = json.dumps(["private-topk input 1", names, contents])
+    return hmac.digest(key.derive("input fingerprint"), message.encode(), "sha256").hex()
+
+
+def place_fingerprint(place: str, columns: Columns, clock: str, start: str, key: ReleaseKey) -> str:
+    """64 hexadecimal digits that name a stream by where it comes from: what it will hold, nobody knows when it starts.
+
+    So the same place is the same input. That is true of a log that keeps its rows, read by its own clock.
+    """
+    names = [columns.user, columns.item, columns.time, columns.time_unit]
+    message = json.dumps(["private-topk stream 1", place, names, clock, start])
     return hmac.digest(key.derive("input fingerprint"), message.encode(), "sha256").hex()
 
 

@@ -71,3 +71,23 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
     found, expected = published(rankings), made_up.batch(tmp_path / "batch.jsonl", *question)
     # The first file was on time for all of its days, the second for its own, and the third for none.
     assert b"".join(found.values()) == expected
+
+
+def test_a_stream_is_charged_once_for_its_horizon(made_up: Commits, rankings: Path, tmp_path: Path) -> None:
+    """The input is known by its place: the same release from there costs nothing again, elsewhere it is refused."""
+    ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]
+    made = command("budget", "create", *ledger, "--privacy-unit", "user-window", "--epsilon", "1.5", "--delta", "0")
+    assert made.status == 0, made.err
+    for name in ("incoming", "elsewhere"):
+        (tmp_path / name).mkdir()
+        arrive(tmp_path / name, "all", [line_of(row) for row in ROWS] + [closing()])
+
+    def stream(place: str, *more: str) -> str:
+        done = command("stream", "--input", f"{tmp_path}/{place}/*.jsonl", "--clock", "event", "--output", rankings,
+                       "--overwrite", *ledger, *made_up.question("--window", "1d", *WINDOW[4:], *more))  # fmt: skip
+        return done.err
+
+    assert "charged streams to dataset plays" in stream("incoming")
+    assert "was released before" in stream("incoming")
+    assert "was used on" in (refused := stream("elsewhere")) and "for other input" in refused
+    assert "1 spent + 1 asked = 2, over 1.5" in stream("incoming", "--release-id", "another")

@@ -121,7 +121,7 @@ def test_bad_places_are_one_sentence(refusal: Callable[..., str], tmp_path: Path
     assert "--every goes with a --window of a length" in refusal("--window", "day", "--every", "1d")
     assert "whole weeks of UTC" in refusal("--window", "week")
     assert "IANA" in refusal("--time-zone", "Berlin", "--window", "day")
-    assert "--ledger does not go with a stream" in refusal("--ledger", "sqlite:///x.db", "--dataset", "d")
+    assert "--ledger and --dataset go together" in refusal("--ledger", "sqlite:///x.db")
     assert "must be a power of two" in refusal("--shards", "3")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.avro").write_bytes(b"no Avro")

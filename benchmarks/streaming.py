@@ -1,6 +1,7 @@
 """A steady load on the streaming report: rows a second, lag of publication, memory.
 
     python -m benchmarks.streaming --minutes 15 --rate 20000
+    python -m benchmarks.streaming --backlog 3000000        # how fast a topic that is already full is read
 
 A Kafka broker on loopback, a producer that sends so many rows a second with the present as their event time, and
 `private-topk stream` on Prism with windows of a minute. Lag: from the close of a window (its end and the slack) until
@@ -35,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=int, default=15)
     parser.add_argument("--rate", type=int, default=20_000, help="rows a second")
+    parser.add_argument("--backlog", type=int, help="instead: send so many rows first, then read them")
     parser.add_argument("--port", type=int, default=29092)
     parser.add_argument("--runner", default="prism")
     arguments, beam_arguments = parser.parse_known_args()
@@ -42,24 +44,46 @@ def main() -> None:
         broker = Broker(Path(name) / "kafka", arguments.port)
         broker.start()
         try:
-            run(Path(name), broker.address, arguments, beam_arguments)
+            (backlog if arguments.backlog else run)(Path(name), broker.address, arguments, beam_arguments)
         finally:
             broker.stop()
 
 
-def run(folder: Path, address: str, arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
+def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> list[str]:
+    """Make the topic and the domain; the command that reads them."""
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic("load", PARTITIONS, 1, config={"retention.bytes": "1000000000"})])["load"].result(30)
     (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(ITEMS)))
-    start = (int(time.time()) // WINDOW + 1) * WINDOW
-    end = start + 60 * arguments.minutes
-    command = [
+    return [
         sys.executable, "-m", "private_topk.pipelines.cli", "stream", "--input", f"kafka://{address}/load",
         "--domain", f"{folder}/items.txt", "--mechanism", "joint", "--k", "10", "--epsilon", "1",
-        "--window", f"{WINDOW}s", "--slack", f"{SLACK}s", "--from", _iso(start), "--to", _iso(end),
-        "--output", f"{folder}/rankings", "--runner", arguments.runner, *beam_arguments,
+        "--window", f"{WINDOW}s", "--from", _iso(start), "--to", _iso(end),
+        "--output", f"{folder}/rankings", "--runner", runner,
     ]  # fmt: skip
-    job = subprocess.Popen(command, start_new_session=True)
+
+
+def backlog(folder: Path, address: str, arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
+    """Rows of ten minutes, a row after them in every partition, and then the time from the command to its end."""
+    start = int(time.time()) // WINDOW * WINDOW - 600
+    command = prepare(folder, address, arguments.runner, start, start + 600)
+    producer = make_producer(address)
+    for second in range(600):
+        send_second(producer, start + second, arguments.backlog // 600, second)
+        producer.flush(60)
+    for partition in range(PARTITIONS):
+        producer.produce("load", f'{{"user": "u", "item": "item 0", "time": {start + 601}}}', partition=partition)
+    producer.flush(60)
+    began = time.perf_counter()
+    subprocess.run([*command, "--clock", "event", *beam_arguments], check=True)
+    took = time.perf_counter() - began
+    print(f"{arguments.runner}: {arguments.backlog:,} rows in {took:.1f} s, {arguments.backlog / took:,.0f} a second")
+
+
+def run(folder: Path, address: str, arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
+    start = (int(time.time()) // WINDOW + 1) * WINDOW
+    end = start + 60 * arguments.minutes
+    command = prepare(folder, address, arguments.runner, start, end)
+    job = subprocess.Popen([*command, "--slack", f"{SLACK}s", *beam_arguments], start_new_session=True)
     sent: list[int] = []
     sender = threading.Thread(target=send, args=(address, arguments.rate, end, sent), daemon=True)
     sender.start()
@@ -73,18 +97,26 @@ def run(folder: Path, address: str, arguments: argparse.Namespace, beam_argument
 
 def send(address: str, rate: int, end: int, sent: list[int]) -> None:
     """A batch every second, until the end. What could not be sent in its second is sent late, and shows as lag."""
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000,
-                         "compression.type": "lz4"})  # fmt: skip
-    state = np.random.Generator(np.random.PCG64(1))
+    producer = make_producer(address)
     while (now := time.time()) < end:
-        users, items = state.integers(0, USERS, rate), np.minimum(state.zipf(1.3, rate), ITEMS) - 1
-        stamp = f'", "time": {now:.3f}}}'
-        for user, item in zip(users.tolist(), items.tolist(), strict=True):
-            producer.produce("load", f'{{"user": "u{user}", "item": "item {item}{stamp}', partition=user % PARTITIONS)
-        producer.poll(0)
+        send_second(producer, now, rate, len(sent))
         sent.append(rate)
         time.sleep(max(0.0, now + 1 - time.time()))
     producer.flush(60)
+
+
+def make_producer(address: str) -> Producer:
+    return Producer({"bootstrap.servers": address, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000,
+                     "compression.type": "lz4"})  # fmt: skip
+
+
+def send_second(producer: Producer, at: float, rate: int, seed: int) -> None:
+    state = np.random.Generator(np.random.PCG64(seed))
+    users, items = state.integers(0, USERS, rate), np.minimum(state.zipf(1.3, rate), ITEMS) - 1
+    stamp = f'", "time": {at:.3f}}}'
+    for user, item in zip(users.tolist(), items.tolist(), strict=True):
+        producer.produce("load", f'{{"user": "u{user}", "item": "item {item}{stamp}', partition=user % PARTITIONS)
+    producer.poll(0)
 
 
 def watch(job: subprocess.Popen, deadline: float) -> list[tuple[float, float]]:

@@ -51,7 +51,7 @@ def _add_kafka(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--kafka-reader", choices=("native", "beam"), default="native", help="native (default): "
                        "librdkafka, on every runner; beam: Beam's cross-language transform, needs Java")  # fmt: skip
     group.add_argument("--kafka-readers", type=int, default=1, metavar="N", help="with the native reader: how many "
-                       "workers share the partitions (default: 1, some 300,000 messages a second)")  # fmt: skip
+                       "workers share the partitions (default: 1)")  # fmt: skip
     group.add_argument("--kafka-start", choices=("earliest", "latest"), default="earliest",
                        help="where a topic is entered (default: earliest)")  # fmt: skip
     group.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE",

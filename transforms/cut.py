@@ -20,7 +20,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.blocks import left_out
-from private_topk.transforms.columnar import partition
+from private_topk.transforms.columnar import Codes, partition
 from private_topk.transforms.windows import Period, WindowBounds
 
 __all__ = ["CutIntoWindows", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment"]
@@ -58,22 +58,34 @@ class _SplitDoFn(beam.DoFn):
 
     def setup(self) -> None:
         self._cells = cells(self._period)
+        self._edges = np.union1d(self._period.starts, self._period.ends)
+        before = np.append(self._edges[:1] - 1, self._edges)  # a time of every stretch between two edges
+        self._first, self._after = self._period.spans(before)
 
     def process(self, block: pa.RecordBatch) -> Iterator[WindowedValue]:
-        first, after = self._period.spans(block["time"].to_numpy())
-        _count(self._outside, first == after)
-        if "arrived" in block.schema.names:
-            # A row misses the windows before the first that was still open when it arrived.
-            still_open = np.searchsorted(self._period.closing, block["arrived"].to_numpy(), side="right")
-            _count(self._late, (first < after) & (still_open >= after))
-            first = np.minimum(np.maximum(first, still_open), after)
+        stretch = np.searchsorted(self._edges, block["time"].to_numpy(), side="right")
+        _count(self._outside, (self._first == self._after)[stretch])
         rows = block.select(["user", "item"])
-        width = len(self._period) + 1
-        keys, places = np.unique(first * width + after, return_inverse=True)
-        for place, members in partition(places, len(keys)):
-            windows = self._cells[int(keys[place]) // width : int(keys[place]) % width]
-            if windows:
-                yield WindowedValue(rows.take(pa.array(members)), windows[0].max_timestamp(), tuple(windows))
+        late = self._late_for(block, stretch) if "arrived" in block.schema.names else None
+        for place, members in partition(stretch, len(self._first)):
+            for first, some in (
+                [(int(self._first[place]), members)] if late is None else _parted(late[members], members)
+            ):
+                windows = self._cells[first : int(self._after[place])]
+                if windows:
+                    yield WindowedValue(rows.take(pa.array(some)), windows[0].max_timestamp(), tuple(windows))
+
+    def _late_for(self, block: pa.RecordBatch, stretch: Codes) -> Codes | None:
+        """The first window that every row is on time for, where that is not the first that it lies in; None if none."""
+        still_open = np.searchsorted(self._period.closing, block["arrived"].to_numpy(), side="right")
+        first, after = self._first[stretch], self._after[stretch]
+        _count(self._late, (first < after) & (still_open >= after))
+        return np.maximum(first, still_open) if np.any(still_open > first) else None
+
+
+def _parted(firsts: Codes, members: Codes) -> Iterator[tuple[int, Codes]]:
+    for first in np.unique(firsts).tolist():
+        yield first, members[firsts == first]
 
 
 def _count(counter: Any, rows: np.ndarray) -> None:  # noqa: ANN401 - a Beam counter

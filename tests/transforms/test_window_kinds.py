@@ -6,9 +6,10 @@ from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from private_topk.transforms.cut import bounds_of_cell, cells, enter_cells, last_moment
+from private_topk.transforms.cut import _SplitDoFn, bounds_of_cell, cells, enter_cells, last_moment
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows, WindowBounds, microseconds
 
 UTC = timezone.utc
@@ -56,6 +57,28 @@ def test_a_cell_ends_when_its_window_closes_and_is_beams_own(period: Period) -> 
         assert bounds_of_cell(period, cell) == window
     with pytest.raises(RuntimeError, match="not declared"):
         bounds_of_cell(period, assign.assign(assign.AssignContext(last_moment(period, -1) + 10**8))[0])
+
+
+@pytest.mark.parametrize("arrivals", [False, True], ids=["by time", "by time and arrival"])
+@pytest.mark.parametrize("period", PERIODS)
+def test_rows_are_in_the_windows_of_their_time_that_were_open_when_they_arrived(period: Period, arrivals: bool) -> None:
+    state = np.random.RandomState(1)
+    start, end = (microseconds(edge) for edge in (period.start, period.end))
+    times = state.randint(start - 10**10, end + 10**10, 2000)
+    arrived = times + state.randint(0, 2 * (end - start) // min(len(period), 5), 2000)
+    names = [str(n) for n in range(2000)]
+    columns = {"user": names, "item": names, "time": times, **({"arrived": arrived} if arrivals else {})}
+    split = _SplitDoFn(period)
+    split.setup()
+    found = [(int(row), bounds_of_cell(period, cell)) for part in split.process(pa.RecordBatch.from_pydict(columns))
+             for cell in part.windows for row in part.value["user"].to_pylist()]  # fmt: skip
+    expected = [
+        (row, window)
+        for row, (time, came) in enumerate(zip(times.tolist(), arrived.tolist(), strict=True))
+        for window in period.windows()[slice(*(int(edge[0]) for edge in period.spans(np.array([time]))))]
+        if not arrivals or came < microseconds(window.end + period.slack)
+    ]
+    assert sorted(found, key=str) == sorted(expected, key=str) and expected
 
 
 @pytest.mark.parametrize(

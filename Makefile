@@ -18,7 +18,9 @@ test: .venv/tested
 	$(BIN)/python -m pytest -q
 
 bench: .venv/tested
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.pipeline
+	$(BIN)/python -m benchmarks.mechanisms
+	$(BIN)/python -m benchmarks.errors
 
 # The version check and the venv come first, so that what is missing is named by what it is.
 .venv/bin/python:

@@ -19,7 +19,7 @@ from private_topk.pipelines.sources.ahead import read_ahead
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.transforms.blocks import left_out
 
-__all__ = ["FORMATS", "Columns", "Piece", "ReadBlocks", "check_files", "cut_into_pieces", "format_of"]
+__all__ = ["FORMATS", "Columns", "Piece", "ReadBlocks", "bundle", "check_files", "cut_into_pieces", "format_of"]
 
 FORMATS: dict[str, ModuleType] = {
     ".avro": avro,
@@ -42,12 +42,12 @@ _MOST_PIECES = 1000
 
 
 class Piece(NamedTuple):
-    """A part of a file that one worker reads: byte range or row groups, as its format has it."""
+    """A part of a file: byte range or row groups, as its format has it, and about how many bytes it is stored in."""
 
     path: str
     start: int
     stop: int
-    share: float
+    stored: int
 
 
 def format_of(path: str) -> ModuleType:
@@ -72,8 +72,18 @@ def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
     found = []
     for file in files:
         ranges = list(format_of(file.path).pieces(file, size))
-        share = file.size / max(total, 1) / max(len(ranges), 1)
-        found += [Piece(file.path, start, stop, share) for start, stop in ranges]
+        found += [Piece(file.path, start, stop, file.size // len(ranges)) for start, stop in ranges]
+    return found
+
+
+def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
+    """Pieces with the number of their bundle, which one worker reads in one go: small ones together, up to 8 MiB."""
+    found, number, stored = [], 0, 0
+    for piece in pieces:
+        if stored and stored + piece.stored > _LEAST_PIECE:
+            number, stored = number + 1, 0
+        found.append((number, piece))
+        stored += piece.stored
     return found
 
 
@@ -86,7 +96,7 @@ class ReadBlocks(beam.PTransform):
         self._pieces, self._columns = pieces, columns
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        pieces = list(enumerate(self._pieces))
+        pieces = bundle(self._pieces)
         return (
             pipeline
             | beam.Impulse()
@@ -95,25 +105,26 @@ class ReadBlocks(beam.PTransform):
             # keep the early timestamp: rows sent back in time from the end of the window would be late, and dropped.
             | "At the start" >> beam.WindowInto(GlobalWindows(), timestamp_combiner=_EARLIEST)
             | "Spread the pieces" >> beam.GroupByKey()
-            # (number, [Piece])  ->  block of up to 100,000 rows
-            | "Read the pieces" >> beam.ParDo(_ReadDoFn(self._columns))
+            # (bundle, [Piece])  ->  block of up to 100,000 rows
+            | "Read the pieces" >> beam.ParDo(_ReadDoFn(self._columns, sum(piece.stored for piece in self._pieces)))
         )
 
 
 class _ReadDoFn(beam.DoFn):
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+    def __init__(self, columns: Columns, stored: int) -> None:
+        self._columns, self._stored = columns, stored
         self._left_out = left_out("null")
 
-    def process(self, numbered: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
-        for piece in numbered[1]:
-            yield from self._read(*piece)
-
-    def _read(self, path: str, start: int, stop: int, share: float) -> Iterator[pa.RecordBatch]:
-        tables = format_of(path).read(path, start, stop, self._columns)
-        for block, missing in read_ahead(block_of(table, self._columns) for table in tables):
+    def process(self, bundled: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
+        # In order, so that a repetition meets the same blocks.
+        for block, missing in read_ahead(self._blocks(sorted(bundled[1]))):
             if missing:
                 self._left_out.inc(missing)
             if len(block):
                 yield block
-        PROGRESS.add(share)
+
+    def _blocks(self, pieces: Iterable[Piece]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        for path, start, stop, stored in pieces:
+            for table in format_of(path).read(path, start, stop, self._columns):
+                yield block_of(table, self._columns)
+            PROGRESS.add(stored / max(self._stored, 1))

@@ -60,5 +60,5 @@ def _open(source: IO[bytes], path: str) -> pq.ParquetFile:
         source = io.BytesIO(source.read())
     try:
         return pq.ParquetFile(source)
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):  # the last for a broken column name
         raise InputError(f"{path} is not a Parquet file, or it is truncated: write or copy it again") from None

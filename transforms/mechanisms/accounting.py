@@ -17,7 +17,7 @@ from private_topk.transforms.mechanisms.exact import Real, ball, precision
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 
 __all__ = [
-    "at_most", "bounded_range_epsilon", "exponential_share", "gaussian_delta", "gaussian_scale",
+    "at_most", "bounded_range_epsilon", "drift", "exponential_share", "gaussian_delta", "gaussian_scale",
     "largest", "smallest", "zcdp_epsilon",
 ]  # fmt: skip
 

@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from private_topk.transforms.mechanisms.accounting import drift
 from private_topk.transforms.mechanisms.bits import Draw
 from private_topk.transforms.mechanisms.canonical_classes import Classes, TopK
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import LIPSCHITZ_NOISES
+from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, check_decimal
+from private_topk.transforms.mechanisms.noise import check_noise
 from private_topk.transforms.mechanisms.race import winner
 from private_topk.transforms.mechanisms.ranking import rank
 
@@ -38,7 +39,8 @@ class Canonical(Mechanism):
         noise: gumbel, exponential, laplace, logistic or half-logistic.
         neighbours: what a neighbour is.
 
-    Cost: a sort of the counts, then some tens of classes of sets, 1 to 10 ms for any d and k <= 1000.
+    Cost: a sort of the counts, then some tens of classes of sets, 1 to 10 ms for any d and k <= 1000; some hundreds and
+    up to 50 ms where thousands of counts lie at even steps around the k-th.
     """
 
     about: ClassVar[About] = About(
@@ -46,7 +48,7 @@ class Canonical(Mechanism):
         answer="set",
         guarantee="pure",
         domain="public",
-        cost="one sort, then some tens of binomials of k factors",
+        cost="one sort, then tens to hundreds of binomials of k factors",
         source="Shekelyan & Loukides 2023, Theorem 3.5 with Theorems 4.1 and A.15",
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )
@@ -58,9 +60,8 @@ class Canonical(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.noise not in LIPSCHITZ_NOISES:
-            raise ValueError(f"noise must be one of {', '.join(LIPSCHITZ_NOISES)}, got {self.noise!r}")
-        object.__setattr__(self, "gamma", _read_gamma(self.gamma))
+        check_noise(self.noise)
+        object.__setattr__(self, "gamma", check_decimal("gamma", self.gamma, Fraction(0), Fraction(1)))
 
     def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
         """Draw the class of sets that holds the winner, then a uniform set of the class."""
@@ -70,20 +71,10 @@ class Canonical(Mechanism):
         ranking, gamma = rank(counts), Fraction(self.gamma)
         classes = Classes(ranking.ascending[::-1], k, gamma)
         # The classes count losses in units of 1 / (the denominator of gamma).
-        rate = Fraction(self.epsilon) / (gamma.denominator * (2 if self.neighbours == "swap" else 1))
+        rate = Fraction(self.epsilon) / (gamma.denominator * drift(self.neighbours))
         best = winner([TopK(k), classes.everything()], rate, self.noise, draw)
         return ranking.items(best.draw_ranks(draw))
 
     def zcdp(self, k: int) -> float | None:
         """epsilon**2/8 for Gumbel noise, an exponential mechanism (Cesar & Rogers 2021, Lemma 3.4)."""
         return float(self.epsilon) ** 2 / 8 if self.noise == "gumbel" else super().zcdp(k)
-
-
-def _read_gamma(gamma: Fraction | float | str) -> Fraction:
-    try:
-        value = None if isinstance(gamma, bool) else Fraction(gamma if isinstance(gamma, Fraction) else str(gamma))
-    except ValueError:
-        value = None
-    if value is None or not 0 <= value <= 1:
-        raise ValueError(f"gamma must be a number from 0 to 1, got {gamma!r}")
-    return value

@@ -67,9 +67,8 @@ def publish_counts(
     else:
         variance = discrete_gaussian_variance(budget, slack, moved)
         noise = [discrete_gaussian(draw, variance) for _ in exact]
-    limits = np.iinfo(np.int64)
-    noisy = [min(max(count + x, limits.min), limits.max) for count, x in zip(exact.tolist(), noise, strict=True)]
-    return np.array(noisy, np.int64)
+    noisy = exact.astype(object) + noise  # Python's integers
+    return np.clip(noisy, -(2**63), 2**63 - 1).astype(np.int64)
 
 
 def discrete_laplace(draw: Draw, scale: Fraction) -> int:

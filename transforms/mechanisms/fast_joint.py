@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from private_topk.transforms.mechanisms.accounting import drift
 from private_topk.transforms.mechanisms.bits import Draw
 from private_topk.transforms.mechanisms.exact import ball, floor
 from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours
@@ -62,7 +63,7 @@ class FastJoint(Mechanism):
 
     @property
     def _rate(self) -> Fraction:
-        return Fraction(self.epsilon) / (2 if self.neighbours == "add-remove" else 4)
+        return Fraction(self.epsilon) / (2 * drift(self.neighbours))
 
     def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
         ranking = rank(counts)

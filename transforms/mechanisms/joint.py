@@ -9,8 +9,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from private_topk.transforms.mechanisms.accounting import drift
 from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, check_decimal
 from private_topk.transforms.mechanisms.permute_and_flip import permute_and_flip
 from private_topk.transforms.mechanisms.ranking import rank
 from private_topk.transforms.mechanisms.sequences import Sequences
@@ -61,15 +62,15 @@ class Joint(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "skew", _exact_skew(self.skew))
+        meaning = ": 1/2 is JOINT, 1 only looks at membership"
+        object.__setattr__(self, "skew", check_decimal("skew", self.skew, Fraction(1, 2), Fraction(1), meaning))
         if self.noise not in ("gumbel", "exponential"):
             raise ValueError(f"noise must be one of gumbel, exponential for joint, got {self.noise!r}")
 
     def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
         ranking = rank(counts)
         skew = Fraction(self.skew)
-        width = 1 if self.neighbours == "add-remove" else 2
-        sequences = Sequences(ranking, k, skew, Fraction(self.epsilon) / (width * skew.denominator))
+        sequences = Sequences(ranking, k, skew, Fraction(self.epsilon) / (drift(self.neighbours) * skew.denominator))
         if self.noise == "exponential":
             return ranking.items(permute_and_flip(sequences, sequences.sample, sequences.loss, draw))
         return ranking.items(sequences.sample(draw_threshold(sequences, draw), draw))
@@ -77,16 +78,3 @@ class Joint(Mechanism):
     def zcdp(self, k: int) -> float:
         """epsilon**2/8 for the exponential mechanism (Cesar & Rogers 2021, Lemma 3.4), not for permute-and-flip."""
         return float(self.epsilon) ** 2 / (8 if self.noise == "gumbel" else 2)
-
-
-def _exact_skew(value: object) -> Fraction:
-    """The skew as the fraction it is written as, or a clear error."""
-    try:
-        skew = value if isinstance(value, Fraction) else Fraction(str(value))
-    except ValueError:
-        skew = None
-    if skew is None or not Fraction(1, 2) <= skew <= 1:
-        raise ValueError(
-            f"skew must be a number from 1/2 to 1, got {value!r}: 1/2 is JOINT, 1 only looks at membership"
-        )
-    return skew

@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from private_topk.transforms.mechanisms.accounting import drift
 from private_topk.transforms.mechanisms.bits import Draw
 from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import LIPSCHITZ_NOISES
+from private_topk.transforms.mechanisms.noise import check_noise
 from private_topk.transforms.mechanisms.race import winner
 from private_topk.transforms.mechanisms.ranking import rank
 from private_topk.transforms.mechanisms.set_losses import SetLosses
@@ -56,14 +57,13 @@ class JointSet(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.noise not in LIPSCHITZ_NOISES:
-            raise ValueError(f"noise must be one of {', '.join(LIPSCHITZ_NOISES)}, got {self.noise!r}")
+        check_noise(self.noise)
 
     def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
         """Draw the loss of the winner, then a uniform set of that loss."""
         ranking = rank(counts)
         losses = SetLosses(ranking.ascending, k)
-        rate = Fraction(self.epsilon) / (4 if self.neighbours == "swap" else 2)
+        rate = Fraction(self.epsilon) / (2 * drift(self.neighbours))
         best = winner([losses.everything()], rate, self.noise, draw)
         losses.pad()
         return ranking.items(best.draw_ranks(draw))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from numbers import Integral, Rational, Real
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.mechanisms.bits import Draw, RandomBits
 
-__all__ = ["About", "Mechanism", "Neighbours", "check_counts", "check_k", "check_parameter"]
+__all__ = ["About", "Mechanism", "Neighbours", "check_counts", "check_decimal", "check_k", "check_parameter"]
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
@@ -143,6 +144,18 @@ def check_parameter(name: str, value: Any) -> Any:  # noqa: ANN401 - parameters 
     if isinstance(value, Integral):
         return int(value) if rule is _whole or int(value) > 2**53 else float(value)
     return value if isinstance(value, Rational) else float(value)
+
+
+def check_decimal(name: str, value: object, least: Fraction, most: Fraction, meaning: str = "") -> Fraction:
+    """A number from least to most as the fraction it is written as, or a clear error: 0.6 is 3/5, not the float."""
+    try:
+        number = None if isinstance(value, bool) else Fraction(value if isinstance(value, Fraction) else str(value))
+    except (ValueError, ZeroDivisionError):
+        number = None
+    if number is None or not least <= number <= most:
+        shown = value if isinstance(value, Fraction) else repr(value)
+        raise ValueError(f"{name} must be a number from {least} to {most}, got {shown}{meaning}")
+    return number
 
 
 def _positive(name: str, value: object) -> None:

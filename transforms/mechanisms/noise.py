@@ -26,8 +26,8 @@ from private_topk.transforms.mechanisms.exact import Real, ball, greater, precis
 
 __all__ = [
     "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "Noise", "add_counts",
-    "certified_top", "exponential_real", "float_rate", "noise_real", "noisy_score", "noisy_top", "standard_noise",
-    "to_float",
+    "certified_top", "check_noise", "exponential_real", "float_rate", "noise_real", "noisy_score", "noisy_top",
+    "standard_noise", "to_float",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -84,6 +84,12 @@ NOISES: dict[str, Noise] = {
 """Standard noises by name: scale 1, and for the Gaussian standard deviation 1."""
 
 LIPSCHITZ_NOISES = ("gumbel", "exponential", "laplace", "logistic", "half-logistic")
+
+
+def check_noise(noise: str) -> None:
+    """Refuse a noise for which selection by noisy maximum is not proved."""
+    if noise not in LIPSCHITZ_NOISES:
+        raise ValueError(f"noise must be one of {', '.join(LIPSCHITZ_NOISES)}, got {noise!r}")
 
 
 def exponential_real(draw: Draw, lane: int, index: int) -> Real:

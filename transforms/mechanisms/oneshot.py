@@ -9,7 +9,7 @@ from typing import ClassVar
 from private_topk.transforms.mechanisms.accounting import drift
 from private_topk.transforms.mechanisms.bits import Draw
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import LIPSCHITZ_NOISES, noisy_top
+from private_topk.transforms.mechanisms.noise import check_noise, noisy_top
 
 __all__ = ["Oneshot"]
 
@@ -46,8 +46,7 @@ class Oneshot(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.noise not in LIPSCHITZ_NOISES:
-            raise ValueError(f"noise must be one of {', '.join(LIPSCHITZ_NOISES)}, got {self.noise!r}")
+        check_noise(self.noise)
 
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
         return noisy_top(counts, drift(self.neighbours) * k / Fraction(self.epsilon), self.noise, k, draw)

@@ -102,8 +102,11 @@ def _largest(counts: Indices, size: int) -> Indices:
     """Indices of the `size` largest counts, decreasing, ties by index."""
     candidates = np.arange(len(counts))
     if len(counts) > size:
-        candidates = np.flatnonzero(counts >= np.partition(counts, -size)[-size])
-    return candidates[np.argsort(-counts[candidates], kind="stable")][:size]
+        cut = np.partition(counts, -size)[-size]
+        above = np.flatnonzero(counts > cut)
+        # Of those at the cut only as many as there is room for: sorting all of them would tell by its time how many.
+        candidates = np.union1d(above, np.flatnonzero(counts == cut)[: size - len(above)])
+    return candidates[np.argsort(-counts[candidates], kind="stable")]
 
 
 @lru_cache(maxsize=1024)

@@ -107,7 +107,9 @@ def test_doubled_columns(tmp_path: Path) -> None:
 
 def test_foreign_truncated_and_broken_files(tmp_path: Path) -> None:
     good = parquet({"user": [f"user {n}" for n in range(2000)], "item": range(2000)}, row_group_size=300)
-    for bad in (b"", b"user,item\na,b\n", good[:-7], good[: len(good) // 2]):
+    misnamed = good.replace(b"user\x15", b"\xffser\x15").replace(b"\x04user", b"\x04\xffser")
+    assert misnamed != good
+    for bad in (b"", b"user,item\na,b\n", good[:-7], good[: len(good) // 2], misnamed):
         with pytest.raises(InputError, match="not a Parquet file, or it is truncated"):
             read(write(tmp_path / "rows.parquet", bad))
     draw, found = random.Random(1), 0

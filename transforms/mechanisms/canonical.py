@@ -85,5 +85,5 @@ def _read_gamma(gamma: Fraction | float | str) -> Fraction:
     except ValueError:
         value = None
     if value is None or not 0 <= value <= 1:
-        raise ValueError(f"gamma must be a number from 0 to 1, got {gamma!r}")
+        raise ValueError(f"gamma must be a number from 0 to 1, got {gamma}")
     return value

@@ -86,7 +86,5 @@ def _exact_skew(value: object) -> Fraction:
     except ValueError:
         skew = None
     if skew is None or not Fraction(1, 2) <= skew <= 1:
-        raise ValueError(
-            f"skew must be a number from 1/2 to 1, got {value!r}: 1/2 is JOINT, 1 only looks at membership"
-        )
+        raise ValueError(f"skew must be a number from 1/2 to 1, got {value}: 1/2 is JOINT, 1 only looks at membership")
     return skew

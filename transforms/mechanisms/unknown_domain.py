@@ -31,6 +31,7 @@ from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, che
 __all__ = ["UnknownDomainMechanism", "largest_delta_q"]
 
 _KBAR_PER_ITEM, _KBAR_FLOOR = 10, 100
+_MOST_KBAR = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,14 @@ class UnknownDomainMechanism(Mechanism):
         in the public order of the items, and answers the same when given more.
 
         Raises:
-            ValueError: kbar is less than k.
+            ValueError: kbar is less than k, or above 10,000,000.
         """
         kbar = self.parameter("kbar") or self.default_kbar(k)
         if kbar < k:
             raise ValueError(f"kbar must be at least k, got kbar = {kbar} and k = {k}: leave it out for a default")
+        if kbar > _MOST_KBAR:
+            chosen = f"kbar = {kbar}" if self.parameter("kbar") else f"k = {k}, for which it is {kbar}"
+            raise ValueError(f"kbar must be at most {_MOST_KBAR}, got {chosen}: choose a smaller one")
         return kbar
 
     def default_kbar(self, k: int) -> int:

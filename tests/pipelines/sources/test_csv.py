@@ -100,3 +100,16 @@ def test_a_truncated_gzip_file(tmp_path: Path, cut: int) -> None:
 def test_gzip_files_one_behind_the_other(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.csv.gz", gzip.compress(b"user,item\na,x\n") + gzip.compress(b"b,y\n"))
     assert read(path).rows == [("a", "x"), ("b", "y")]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_a_nul_byte_is_refused_and_takes_no_other_row_along(tmp_path: Path, ending: str) -> None:
+    """Where values are long on average, Arrow skips over them in steps, and overlooks what follows a NUL in a step."""
+    others = [(f"{'listener' * (n % 3)}{n}", f"{'item' * (n % 7)}{n}") for n in range(40_000)]
+    for length in range(8):
+        rows = [*others[:20_000], ("e" * 5, "i" * length + "\0"), ("a", "tea"), *others[20_000:]]
+        content = ("user,item\n" + "".join(f"{user},{item}\n" for user, item in rows)).encode()
+        path = write(tmp_path / f"rows{ending}", gzip.compress(content, 1) if ending.endswith("gz") else content)
+        with pytest.raises(InputError, match="holds NUL bytes, which CSV cannot carry") as found:
+            read(path)
+        assert "tea" not in str(found.value)

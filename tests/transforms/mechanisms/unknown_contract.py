@@ -107,6 +107,10 @@ class UnknownContract(Contract):
             small([1, 2, 3], 5, RandomBits.keyed(b"kbar"))
         free = type(mechanism)(**{**_fields(mechanism), "kbar": None})
         assert all(free.kbar_for(k) >= k for k in (1, 7, 1000))
+        with pytest.raises(ValueError, match="kbar must be at most 10000000, got k = 10000001, for which it is"):
+            free.kbar_for(10_000_001)
+        with pytest.raises(ValueError, match="kbar must be at most 10000000, got kbar = 10000001"):
+            type(mechanism)(**{**_fields(mechanism), "kbar": 10_000_001}).kbar_for(4)
         with pytest.raises(ValueError, match="kbar must be a whole number of at least 1, got 0"):
             type(mechanism)(**{**_fields(mechanism), "kbar": 0})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from private_topk.transforms.mechanisms.bits import RandomBits
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
+from private_topk.transforms.mechanisms.discrete import publish_counts
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
 from private_topk.transforms.mechanisms.gamma import Gamma
 from private_topk.transforms.mechanisms.gaussian import Gaussian
@@ -17,6 +18,7 @@ from private_topk.transforms.mechanisms.mechanism import About, Mechanism
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.peeling import Peeling
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from private_topk.transforms.mechanisms.restricted import Restricted
 from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
 from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
@@ -41,11 +43,13 @@ __all__ = [
     "Peeling",
     "PnfPeeling",
     "RandomBits",
+    "Restricted",
     "RestrictedGumbel",
     "RestrictedLaplace",
     "RestrictedNormal",
     "RestrictedPnf",
     "TopStable",
+    "publish_counts",
 ]
 
 _ALL: tuple[type[Mechanism], ...] = (

@@ -102,7 +102,11 @@ def _parser() -> argparse.ArgumentParser:
     select.add_argument("--counts", metavar="FILE", help=".npy of integers, or .csv with a column count (and item)")
     select.add_argument("--release-key", metavar="REF", help="file:PATH or env:NAME: repeat the same draw")
     select.add_argument("--release-id", metavar="TEXT", help="name of the draw, with --release-key")
-    add_mechanism_arguments(select)
+    add_mechanism_arguments(
+        select,
+        "privacy budget of the draw; smaller is more private",
+        "for mechanisms with noise for so many items a user: no user may be in more of the counts",
+    )
     _add(commands, "mechanisms", _mechanisms, "compare the mechanisms: guarantee, domain, answer, cost, source")
     add_plan_command(commands, _add)
     add_budget_command(commands, _add)

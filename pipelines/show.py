@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from private_topk.pipelines.files import open_file
+from private_topk.pipelines.printable import printable
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.transforms.mechanisms import MECHANISMS
@@ -47,15 +48,11 @@ def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:
     if first["rank"] is None:
         title += ": a set, in no order of rank"
     width = len(str(first["k"]))
-    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {_printable(row['item'])}" for row in rows]
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
     if first["noisy_count"] is not None:
         widest = max(len(line) for line in lines)
         lines = [f"{line:<{widest}}  about {row['noisy_count']:,}" for line, row in zip(lines, rows, strict=True)]
     return [title, *lines]
-
-
-def _printable(item: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in item)
 
 
 def show_mechanisms() -> None:

@@ -287,3 +287,18 @@ def test_help_says_what_epsilon_is_in_each_command() -> None:
 def test_a_window_that_lacks_something_is_told_once(folder: Path) -> None:
     done = run("--every=1d", "--from=2026-01-05", "--to=2026-01-12")
     assert done.status == 2 and done.err.startswith("private-topk: --every needs --window")
+
+
+def test_a_full_disk_is_named_and_no_data(capsys: pytest.CaptureFixture) -> None:
+    def fail() -> None:
+        raise RuntimeError("OSError: [Errno 28] No space left on device: 'secret user 1' [while running 'Publish']")
+
+    assert guarded(fail) == 1
+    said = capsys.readouterr().err
+    assert "failed with RuntimeError (No space left on device); nothing was written" in said and "secret" not in said
+
+
+def test_mechanisms_names_the_parameters_of_each() -> None:
+    shown = command("mechanisms").out
+    for needs in ("needs --delta, --max-items-per-user; takes --kbar", "takes --skew, --noise", "no parameters but"):
+        assert f"    {needs}" in shown

@@ -30,7 +30,7 @@ bench: .venv/tested
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 .venv/installed: .venv/bin/python setup.py pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
 .venv/tested: .venv/installed

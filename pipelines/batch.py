@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -85,7 +86,8 @@ def _options_explained() -> Iterator[None]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse, check, run. Raises InputError before any work starts."""
-    parser = Parser(prog="python -m private_topk.pipelines.batch", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m private_topk.pipelines.batch", description=__doc__, allow_abbrev=False,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     add_run_arguments(parser)
     arguments, beam_arguments = parser.parse_known_args(argv)
     reach_files(beam_arguments)

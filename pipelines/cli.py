@@ -6,6 +6,7 @@ import argparse
 import atexit
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -81,13 +82,20 @@ def guarded(command: Callable[[], object]) -> int:
         print("private-topk: interrupted; nothing was written", file=sys.stderr)
         return 1
     except Exception as error:  # its text may hold data, so only its kind and place are shown
-        print(f"private-topk: failed with {type(error).__name__}; nothing was written", file=sys.stderr)
+        kind = type(error).__name__ + _of_the_system(error)
+        print(f"private-topk: failed with {kind}; nothing was written", file=sys.stderr)
         for frame in traceback.extract_tb(error.__traceback__)[-4:]:
             print(f"  at {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
         return 1
     finally:
         logging.disable(logged)
     return 0
+
+
+def _of_the_system(error: Exception) -> str:
+    """What the operating system said, such as a full disk, also inside a runner's error: its own words, no data."""
+    found = re.search(r"\[Errno (\d{1,3})\]", str(error))
+    return f" ({os.strerror(int(found[1]))})" if found else ""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -102,7 +110,11 @@ def _parser() -> argparse.ArgumentParser:
     select.add_argument("--counts", metavar="FILE", help=".npy of integers, or .csv with a column count (and item)")
     select.add_argument("--release-key", metavar="REF", help="file:PATH or env:NAME: repeat the same draw")
     select.add_argument("--release-id", metavar="TEXT", help="name of the draw, with --release-key")
-    add_mechanism_arguments(select)
+    add_mechanism_arguments(
+        select,
+        "privacy budget of the draw; smaller is more private",
+        "for mechanisms with noise for so many items a user: no user may be in more of the counts",
+    )
     _add(commands, "mechanisms", _mechanisms, "compare the mechanisms: guarantee, domain, answer, cost, source")
     add_plan_command(commands, _add)
     add_budget_command(commands, _add)

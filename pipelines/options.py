@@ -33,6 +33,9 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence, without a page of usage above it."""
 
     def error(self, message: str) -> NoReturn:
+        message = re.sub(r"^argument (-\S+): (?=must )", r"\1 ", message)
+        for kind, rule in (("int", "a whole number"), ("float", "a number")):
+            message = re.sub(rf"^argument (-\S+): invalid {kind} value:", rf"\1 must be {rule}, got", message)
         self.exit(2, f"private-topk: {message}; `{self.prog} --help` lists the arguments\n")
 
 
@@ -65,7 +68,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--output", metavar="PATH", help="ranking file: .avro, .jsonl, .csv or .parquet; a manifest "
                          "goes beside it")  # fmt: skip
     running.add_argument("--overwrite", action="store_true", help="replace an existing output")
-    running.add_argument("--runner", default="direct", metavar="NAME", help="direct (default), or any Beam runner")
+    running.add_argument(
+        "--runner", default="direct", metavar="NAME", help="direct (default), prism, flink, dataflow or portable"
+    )
     running.add_argument("--shards", type=int, metavar="N",
                          help="user shards, a power of two; any gives the same ranking (default: by size)")  # fmt: skip
 
@@ -88,21 +93,22 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
     _add_release(parser)
 
 
-def add_mechanism_arguments(parser: argparse.ArgumentParser) -> None:
-    """The mechanism, k and the budget: shared by run and select."""
+def add_mechanism_arguments(
+    parser: argparse.ArgumentParser,
+    budget: str = "privacy budget of each window; smaller is more private",
+    bound: str = "keep at most M items of every user and window, chosen by a hash",
+) -> None:
+    """The mechanism, k and the budget: shared by run, select and plan, which explain budget and bound differently."""
     group = parser.add_argument_group("privacy")
     group.add_argument("--mechanism", metavar="NAME", help=f"one of {', '.join(MECHANISMS)}; "
                        "`private-topk mechanisms` compares them")  # fmt: skip
     group.add_argument("--k", type=int, metavar="K", help="how many items to publish")
-    group.add_argument(
-        "--epsilon", type=float, metavar="E", help="privacy budget of each window; smaller is more private"
-    )
+    group.add_argument("--epsilon", type=float, metavar="E", help=budget)
     for name, (kind, text) in _PARAMETERS.items():
         group.add_argument(f"--{name}", type=kind, metavar=name[0].upper(), help=text)
     group.add_argument("--neighbours", choices=("add-remove", "swap"), default=None, help="what is protected: that "
                        "a user is there at all (add-remove, default), or what a known user did (swap)")  # fmt: skip
-    group.add_argument("--max-items-per-user", type=int, metavar="M",
-                       help="keep at most M items of every user and window, chosen by a hash")  # fmt: skip
+    group.add_argument("--max-items-per-user", type=int, metavar="M", help=bound)
 
 
 def add_count_arguments(parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,8 @@ def make_period(arguments: argparse.Namespace, slack: timedelta = timedelta(0)) 
     zone = arguments.time_zone or "UTC"
     try:
         return Period(_in_zone(start, zone), _in_zone(end, zone), _cut(arguments, zone), slack)
+    except InputError:
+        raise
     except ValueError as error:
         more = "".join(f", --{name}" for name in ("every", "time-zone") if getattr(arguments, name.replace("-", "_")))
         raise InputError(f"--from, --to, --window{more}: {error}") from None

@@ -6,12 +6,14 @@ import argparse
 import csv
 import hashlib
 import re
+import sys
 from typing import NamedTuple
 
 import numpy as np
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.options import make_mechanism, require
+from private_topk.pipelines.printable import printable
 from private_topk.transforms.keys import Release, ReleaseKey, release_seed
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.mechanism import check_counts
@@ -45,8 +47,10 @@ def select(arguments: argparse.Namespace) -> None:
     ranked = mechanism.answer == "sequence"
     print("\t".join(["rank", "index"] + (["item"] if counts.items else [])))
     for place, index in enumerate(chosen.tolist(), 1):
-        row = [str(place) if ranked else "-", str(index)] + ([counts.items[index]] if counts.items else [])
+        row = [str(place) if ranked else "-", str(index)] + ([printable(counts.items[index])] if counts.items else [])
         print("\t".join(row))
+    if len(chosen) < arguments.k:
+        print(f"{len(chosen)} of {arguments.k}, as the guarantee of an unknown domain allows", file=sys.stderr)
 
 
 def read_counts(path: str) -> Counts:
@@ -79,8 +83,10 @@ def _from_csv(path: str) -> Counts:
     if not rows:
         raise InputError(f"--counts {path} is empty")
     header = None if len(rows[0]) == 1 and _is_whole(rows[0][0]) else rows[0]
-    if header is not None and "count" not in header:
-        raise InputError(f"--counts {path} must have a column named count in its first line")  # which may be data
+    if header is not None and (header.count("count") != 1 or header.count("item") > 1):
+        # What stands there may be data, so it is not shown.
+        raise InputError(f"--counts {path} must have a column named count, and perhaps one named item, in its first "
+                         "line, each once")  # fmt: skip
     at = header.index("count") if header else 0
     body = rows[1:] if header else rows
     if any(len(row) != len(rows[0]) or not _is_whole(row[at]) for row in body):

@@ -6,13 +6,15 @@ import os
 import shutil
 import sys
 import textwrap
+from dataclasses import MISSING, fields
 from itertools import groupby
 from typing import Any
 
 from private_topk.pipelines.files import open_file
+from private_topk.pipelines.printable import printable
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 
 __all__ = ["show_mechanisms", "show_output"]
 
@@ -47,23 +49,28 @@ def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:
     if first["rank"] is None:
         title += ": a set, in no order of rank"
     width = len(str(first["k"]))
-    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {_printable(row['item'])}" for row in rows]
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
     if first["noisy_count"] is not None:
         widest = max(len(line) for line in lines)
         lines = [f"{line:<{widest}}  about {row['noisy_count']:,}" for line, row in zip(lines, rows, strict=True)]
     return [title, *lines]
 
 
-def _printable(item: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in item)
+def _options(mechanism: type[Mechanism]) -> str:
+    own = [field for field in fields(mechanism) if field.name not in ("epsilon", "neighbours")]
+    names = {field.name: f"--{field.name.replace('_', '-')}" for field in own}
+    needed = [names[field.name] for field in own if field.default is MISSING]
+    taken = [name for name in names.values() if name not in needed]
+    words = [f"{verb} {', '.join(found)}" for verb, found in (("needs", needed), ("takes", taken)) if found]
+    return "; ".join(words) or "no parameters but epsilon and neighbours"
 
 
 def show_mechanisms() -> None:
-    """Print every mechanism with its guarantee, domain, answer, cost, source and when to choose it."""
+    """Print every mechanism with its guarantee, domain, answer, cost, parameters, source and when to choose it."""
     width = min(shutil.get_terminal_size((110, 24)).columns, 130)
     for mechanism in MECHANISMS.values():
         about = mechanism.about
         print(f"{about.name}")
         print(f"    {about.guarantee}; {about.domain} domain; answers with a {about.answer}; cost {about.cost}")
-        for text in (about.source, about.when):
+        for text in (_options(mechanism), about.source, about.when):
             print(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    "))

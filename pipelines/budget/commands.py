@@ -17,7 +17,11 @@ def add_plan_command(commands: argparse._SubParsersAction, add: Add) -> None:
     """`private-topk plan`."""
     plan = add(commands, "plan", _plan, "compute what each window may spend of a total budget")
     plan.add_argument("--windows", type=int, metavar="N", help="how many windows one user can be in")
-    add_mechanism_arguments(plan)
+    add_mechanism_arguments(
+        plan,
+        "the total over all windows; smaller is more private",
+        "as in the run: at most M items of every user and window",
+    )
 
 
 def add_budget_command(commands: argparse._SubParsersAction, add: Add) -> None:

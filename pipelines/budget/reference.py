@@ -11,6 +11,7 @@ from private_topk.pipelines.budget.composition import Cost, Price, Total
 __all__ = ["installed", "reference_shares"]
 
 _STEPS = 30
+_MOST_WINDOWS = 10_000
 
 
 def installed() -> bool:
@@ -25,12 +26,15 @@ def installed() -> bool:
 def reference_shares(price: Price, total: Total, windows: int) -> dict[str, float]:
     """The share that dp-accounting allows: by Renyi divergences of zCDP, and by the privacy loss distribution.
 
-    Both take pure releases only, since the split of delta among approximate ones is ours. Cost: a second or two.
+    Both take pure releases only, since the split of delta among approximate ones is ours; the latter up to 10,000
+    windows. Cost: a second or two.
     """
     if not total.delta or price(total.epsilon, total.delta).delta:
         return {}
     found = {}
-    for name, spent in (("RDP", _by_rdp), ("PLD", _by_pld)):
+    # A loss distribution of a million windows takes half a minute, one of a billion all of the memory.
+    pld = [("PLD", _by_pld)] if windows <= _MOST_WINDOWS else []
+    for name, spent in [("RDP", _by_rdp), *pld]:
 
         def epsilon(share: Fraction, spent: Callable[..., float] = spent) -> float:
             return spent(price(share, total.delta), total, windows)

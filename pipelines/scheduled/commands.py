@@ -43,6 +43,7 @@ def _report(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
     report = ScheduledReport(file, arguments.correction, arguments.quiet)
     zone = file.schedule.zone
     if arguments.check:
+        report.check()
         print(f"{arguments.file}: {file.name} is well described")
     elif arguments.window_end is not None:
         end = _moment("--window-end", arguments.window_end, zone)

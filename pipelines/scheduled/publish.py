@@ -11,8 +11,9 @@ from datetime import datetime, timezone
 from typing import TypeVar
 
 from private_topk.pipelines import batch
+from private_topk.pipelines.budget.units import share_out
 from private_topk.pipelines.files import exists, open_file
-from private_topk.pipelines.options import add_run_arguments
+from private_topk.pipelines.options import add_run_arguments, make_mechanism
 from private_topk.pipelines.scheduled.schema import FIELDS, Scheduled
 from private_topk.pipelines.show import show_output
 from private_topk.pipelines.sinks.manifest import manifest_path
@@ -36,6 +37,11 @@ class ScheduledReport:
 
     def __init__(self, file: Scheduled, correction: str | None = None, quiet: bool = False) -> None:
         self._file, self._correction, self._quiet = file, correction, quiet
+
+    def check(self) -> None:
+        """Raise InputError where the mechanism or the form of the release key is wrong: no other file is looked at."""
+        self._explained(lambda: make_mechanism(share_out(self._arguments(0), 1)[1]))
+        self._explained(lambda: ReleaseKey.parse(self._file.text("release_key") or ""), "release_key")
 
     def publish(self, number: int) -> bool:
         """Publish a period unless that is done. Returns whether there was something to do.

@@ -68,19 +68,19 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"k": 4}, "--k must be at most the number of items, got k = 4 and 3 items"),
     ({"k": 0}, "--k must be at least 1, got 0"),
     ({"k": -1}, "--k must be at least 1, got -1"),
-    ({"k": "1.5"}, "argument --k: invalid int value: '1.5'"),
+    ({"k": "1.5"}, "--k must be a whole number, got '1.5'; `"),
     ({"epsilon": 0}, "--epsilon must be a positive finite number, got 0.0"),
     ({"epsilon": -1}, "--epsilon must be a positive finite number"),
     ({"epsilon": "nan"}, "--epsilon must be a positive finite number, got nan"),
     ({"epsilon": "inf"}, "--epsilon must be a positive finite number"),
-    ({"epsilon": "1,5"}, "argument --epsilon: invalid float value"),
+    ({"epsilon": "1,5"}, "--epsilon must be a number, got '1,5'"),
     ({"epsilon": None}, "--epsilon must be given"),
     ({"input": None, "k": None}, "--input, --k must be given"),
     ({"mechanism": "jiont"}, "--mechanism must be one of joint"),
     ({"delta": 0.1}, "--delta does not apply to joint: leave it out"),
     ({"beta": 0.1}, "--beta does not apply to joint"),
     ({"skew": 2}, "--skew must be a number from 1/2 to 1"),
-    ({"skew": "1/0"}, "--skew: must be a number such as 0.6 or 3/5"),
+    ({"skew": "1/0"}, "--skew must be a number such as 0.6 or 3/5"),
     ({"noise": "loud"}, "--noise must be one of"),
     ({"neighbours": "nextdoor"}, "argument --neighbours: invalid choice"),
     ({"max_items_per_user": 0}, "--max-items-per-user must be a whole number of at least 1, got 0"),
@@ -108,12 +108,12 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"window": "7d", "to": "2026-01-01"}, "--from and --to go together"),
     ({"from_": "2026-01-02", "to": "2026-01-02"}, "--from, --to, --window: period must end after it starts"),
     ({"from_": "2026-01-02", "to": "2026-01-01"}, "period must end after it starts"),
-    ({"from_": "soon", "to": "2026-01-01"}, "argument --from: must be a date or time such as 2026-01-01, got 'soon'"),
-    ({"from_": "2026-01-01", "to": "2026-13-01"}, "argument --to: must be a date or time"),
-    ({"window": "7 days"}, "argument --window: must be a number and one of s, m, h, d, w"),
-    ({"window": "0d"}, "argument --window: must be"),
-    ({"window": "-1d"}, "argument --window: must be"),
-    ({"window": "1.5d"}, "argument --window: must be"),
+    ({"from_": "soon", "to": "2026-01-01"}, "--from must be a date or time such as 2026-01-01, got 'soon'"),
+    ({"from_": "2026-01-01", "to": "2026-13-01"}, "--to must be a date or time"),
+    ({"window": "7 days"}, "--window must be a number and one of s, m, h, d, w"),
+    ({"window": "0d"}, "--window must be"),
+    ({"window": "-1d"}, "--window must be"),
+    ({"window": "1.5d"}, "--window must be"),
     ({"window": "1s", "from_": "2020-01-01", "to": "2026-01-01"}, "at most 100,000 windows"),
     ({"from_": "2026-01-01", "to": "2026-02-01"}, "rows.avro has no column 'time'"),
     ({"release_id": "r"}, "--release-id needs --release-key"),
@@ -276,3 +276,29 @@ def test_the_process_ends_with_its_status_every_time(folder: Path) -> None:
         write(folder / "headerless.csv", FILES["headerless.csv"])
         done = subprocess.run([*words, f"--input={source}"], capture_output=True, text=True, timeout=60)
         assert done.returncode == status and (done.stderr == "") == (status == 0)
+
+
+def test_help_says_what_epsilon_is_in_each_command() -> None:
+    for name, text in (("run", "of each window"), ("select", "of the draw"), ("plan", "the total over all windows")):
+        shown = " ".join(command(name, "--help").out.split())
+        assert f"--epsilon E {text}" in shown.replace("privacy budget ", "")
+
+
+def test_a_window_that_lacks_something_is_told_once(folder: Path) -> None:
+    done = run("--every=1d", "--from=2026-01-05", "--to=2026-01-12")
+    assert done.status == 2 and done.err.startswith("private-topk: --every needs --window")
+
+
+def test_a_full_disk_is_named_and_no_data(capsys: pytest.CaptureFixture) -> None:
+    def fail() -> None:
+        raise RuntimeError("OSError: [Errno 28] No space left on device: 'secret user 1' [while running 'Publish']")
+
+    assert guarded(fail) == 1
+    said = capsys.readouterr().err
+    assert "failed with RuntimeError (No space left on device); nothing was written" in said and "secret" not in said
+
+
+def test_mechanisms_names_the_parameters_of_each() -> None:
+    shown = command("mechanisms").out
+    for needs in ("needs --delta, --max-items-per-user; takes --kbar", "takes --skew, --noise", "no parameters but"):
+        assert f"    {needs}" in shown

@@ -293,3 +293,9 @@ def test_totals_of_approximate_releases(place: Path, more: list[str]) -> None:
         assert share["ranking"]["delta"] == 0 < share["noisy_counts"]["delta"]
     else:
         assert privacy["accounting"] == "zcdp" and share["epsilon"] > 2 / 30 * 3
+
+
+def test_a_plan_of_very_many_windows_is_quick(capsys: pytest.CaptureFixture) -> None:
+    assert main(["plan", "--epsilon=1", "--delta=1e-6", "--windows=1000000000000", "--mechanism=joint"]) == 0
+    printed = capsys.readouterr().out
+    assert "zcdp" in printed and "PLD" not in printed

@@ -230,3 +230,23 @@ def test_example_yearly_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     counts = year.group_by("item").agg(pl.col("user").n_unique().alias("users"))
     top = counts.sort("users", descending=True).head(10)["item"].to_list()
     assert set(pl.read_csv(first)["item"]) <= set(top), "with 117 folders and epsilon 6 a draw outside these is rare"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "message"),
+    [
+        ("  k: 3\n", "  k: 3\n  kbar: 5\n", "mechanism.kbar does not apply to joint"),
+        ("file:key", "a key that stands here itself", "release key must be given as file:PATH"),
+    ],
+)
+def test_check_looks_at_the_mechanism_and_the_form_of_the_key(
+    folder: Path, capsys: pytest.CaptureFixture, wrong: str, right: str, message: str
+) -> None:
+    assert report(folder, "--check") == 0
+    for example in (ROOT / "examples" / "reports").glob("*.yaml"):
+        assert main(["report", str(example), "--check"]) == 0
+    (folder / "wrong.yaml").write_text(WEEKLY.replace(wrong, right))
+    capsys.readouterr()
+    assert report(folder, "--check", file="wrong.yaml") == 2
+    said = capsys.readouterr().err
+    assert message in said and "stands here" not in said

@@ -13,7 +13,9 @@ from contextlib import contextmanager, redirect_stderr
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.charging import charged
 from private_topk.pipelines.errors import InputError, input_error_in
@@ -25,6 +27,7 @@ from private_topk.pipelines.sinks import WriteRankings
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sources import ReadBlocks, cut_into_pieces
 from private_topk.runners import Launch, prepare
+from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.top_k import RankBlocks
 
@@ -42,7 +45,7 @@ def build(pipeline: beam.Pipeline, report: Report, runner: str) -> None:
     rankings | "Write" >> WriteRankings(report.output, facts, report.release.key)
 
 
-def run(report: Report, launch: Launch) -> None:
+def run(report: Report, launch: Launch) -> PipelineResult:
     """Run a report to its end. Raises InputError where its input turns out to be bad; nothing is written then."""
     if launch.remote:
         check_remote(report)
@@ -51,12 +54,20 @@ def run(report: Report, launch: Launch) -> None:
     try:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
         with charged(report), PROGRESS.shown(), redirect_stderr(io.StringIO()):
-            pipeline.run().wait_until_finish()
+            result = pipeline.run()
+            result.wait_until_finish()
     except Exception as error:
         found = input_error_in(error)
         if found is not None:
             raise found from None
         raise
+    return result
+
+
+def rows_left_out(result: PipelineResult) -> dict[str, int]:
+    """How many rows were left out, by reason. Exact counts of private data: for the operator's eyes only."""
+    found = result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
+    return {counter.key.metric.name.removeprefix(LEFT_OUT): counter.committed for counter in found}
 
 
 def reach_files(beam_arguments: Sequence[str]) -> None:

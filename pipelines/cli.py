@@ -104,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     run = _add(commands, "run", _run, "publish a ranking from files", takes_beam_arguments=True)
     add_run_arguments(run)
     run.add_argument("--quiet", action="store_true", help="do not print the ranking")
+    run.add_argument("--show-left-out", action="store_true", help="tell on stderr how many rows were left out and why: "
+                     "exact counts of private data, for the operator only")  # fmt: skip
     stream = _add(commands, "stream", _stream, "publish a ranking per window from a stream", takes_beam_arguments=True)
     add_stream_arguments(stream)
     select = _add(commands, "select", _select, "run a mechanism on a vector of counts, without Beam")
@@ -145,12 +147,14 @@ def _add(
 
 def _run(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
     from private_topk.pipelines import batch
-    from private_topk.pipelines.show import show_output
+    from private_topk.pipelines.show import show_left_out, show_output
 
     batch.reach_files(beam_arguments)
     report = batch.make_report(arguments)
     launch = batch.launch(arguments.runner, beam_arguments)
-    batch.run(report, launch)
+    result = batch.run(report, launch)
+    if arguments.show_left_out and not launch.deferred:
+        show_left_out(batch.rows_left_out(result))
     if not (arguments.quiet or launch.deferred):
         show_output(report.output)
 

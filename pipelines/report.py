@@ -73,7 +73,7 @@ def make_report(arguments: argparse.Namespace) -> Report:
     files = tuple(match(arguments.input))
     _keep_apart(arguments.output, [*(file.path for file in files), *filter(None, [arguments.domain])])
     check_files(files, columns)
-    shards = user_shards(arguments.shards, files)
+    shards = user_shards(arguments.shards, files, len(question.period) if question.period else 1)
     return Report(files, columns, output=arguments.output, shards=shards, **vars(question))
 
 
@@ -169,11 +169,15 @@ def _keep_apart(output: str, inputs: list[str]) -> None:
             raise InputError(f"--output {output} would replace {path}, which is read: give another path")
 
 
-def user_shards(shards: int | None, files: Sequence[FileInfo]) -> int:
-    """As asked for; otherwise about 4 MiB of stored input a shard, so that a shard fits any worker's memory."""
+def user_shards(shards: int | None, files: Sequence[FileInfo], windows: int = 1) -> int:
+    """As asked for; otherwise about 4 MiB of stored input a shard and window, so that each fits any worker's memory.
+
+    Many windows take few shards: a runner keeps books on every pair of the two, and that is what it spends its time on.
+    """
     if shards is None:
-        stored = sum(file.size for file in files)
-        return min(max(16, 1 << (stored // _BYTES_PER_SHARD).bit_length()), 1 << 14)
+        stored = sum(file.size for file in files) // windows
+        least = 1 << max(4 - (windows - 1).bit_length(), 0)
+        return min(max(least, 1 << (stored // _BYTES_PER_SHARD).bit_length()), 1 << 14)
     if shards not in {1 << n for n in range(17)}:
         raise InputError(f"--shards must be a power of two from 1 to 65536, got {shards}")
     return shards

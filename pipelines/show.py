@@ -16,7 +16,7 @@ from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 
-__all__ = ["show_mechanisms", "show_output"]
+__all__ = ["show_left_out", "show_mechanisms", "show_output"]
 
 
 def show_output(output: str) -> None:
@@ -63,6 +63,12 @@ def _options(mechanism: type[Mechanism]) -> str:
     taken = [name for name in names.values() if name not in needed]
     words = [f"{verb} {', '.join(found)}" for verb, found in (("needs", needed), ("takes", taken)) if found]
     return "; ".join(words) or "no parameters but epsilon and neighbours"
+
+
+def show_left_out(counts: dict[str, int]) -> None:
+    """Tell the operator, on stderr, how many rows were left out. Exact, so never to be published."""
+    told = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in sorted(counts.items())) or "none"
+    print(f"rows left out (operator only: exact, never publish): {told}", file=sys.stderr)
 
 
 def show_mechanisms() -> None:

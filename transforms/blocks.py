@@ -16,12 +16,14 @@ from private_topk.transforms.columnar import make_block, to_ipc
 
 __all__ = ["BlockCoder", "MakeBlocks", "left_out"]
 
+NAMESPACE, LEFT_OUT = "private_topk", "operator_only_rows_left_out_"
+
 _ROWS = 50_000
 
 
 def left_out(reason: str) -> Any:  # noqa: ANN401 - Beam's counters have no public type
     """The counter of rows left out for `reason`. Exact, so for the operator only: never publish it."""
-    return Metrics.counter("private_topk", f"operator_only_rows_left_out_{reason}")
+    return Metrics.counter(NAMESPACE, LEFT_OUT + reason)
 
 
 class BlockCoder(beam.coders.Coder):

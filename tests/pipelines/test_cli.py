@@ -302,3 +302,14 @@ def test_mechanisms_names_the_parameters_of_each() -> None:
     shown = command("mechanisms").out
     for needs in ("needs --delta, --max-items-per-user; takes --kbar", "takes --skew, --noise", "no parameters but"):
         assert f"    {needs}" in shown
+
+
+def test_rows_left_out_are_told_to_who_asks(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("user,item\na,tea\nb,\n,tea\nc,coal\n")
+    (tmp_path / "items.txt").write_text("tea\ncake\n")
+    asked = ["--input", f"{tmp_path}/rows.csv", "--domain", f"{tmp_path}/items.txt", "--mechanism", "joint", "--k", "1",
+             "--epsilon", "1", "--output", f"{tmp_path}/ranking.csv"]  # fmt: skip
+    told = command("run", *asked, "--show-left-out")
+    assert told.status == 0
+    assert "rows left out (operator only: exact, never publish): not in domain 1, null 2" in told.err
+    assert "left out" not in command("run", *asked, "--overwrite").err

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("pipelines", "transforms", "runners")
-PRODUCT = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+FRONT = ROOT / "src" / "private_topk"
+ROOMS = tuple(sorted(path.name for path in FRONT.iterdir() if path.is_symlink()))
+PRODUCT = sorted([FRONT / "__init__.py", *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))])
 PYTHON = PRODUCT + sorted((ROOT / "tests").rglob("*.py"))
 
 
@@ -72,7 +73,8 @@ def test_every_room_is_a_package() -> None:
     for room in (*ROOMS, "tests"):
         for folder in {path.parent for path in (ROOT / room).rglob("*.py")}:
             assert (folder / "__init__.py").exists(), folder
-    assert all((ROOT / room / "py.typed").exists() for room in ROOMS)
+    assert all((FRONT / room).resolve() == ROOT / room for room in ROOMS)
+    assert (FRONT / "py.typed").exists()
 
 
 @pytest.mark.parametrize("pattern", [r"(?<![\w.])/(home|root|work|Users|tmp)/\w", r"from \.+\w* import"])

@@ -18,14 +18,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.charging import charged
-from private_topk.pipelines.errors import InputError, input_error_in
+from private_topk.pipelines.errors import InputError, as_arguments, input_error_in
 from private_topk.pipelines.options import Parser, add_run_arguments
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report, make_report
-from private_topk.pipelines.sinks import WriteRankings
 from private_topk.pipelines.sinks.manifest import describe_release
-from private_topk.pipelines.sources import ReadBlocks, cut_into_pieces
 from private_topk.runners import Launch, prepare
 from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
 from private_topk.transforms.cut import CutIntoWindows
@@ -36,19 +34,21 @@ __all__ = ["build", "launch", "main", "reach_files", "run"]
 
 def build(pipeline: beam.Pipeline, report: Report, runner: str) -> None:
     """The whole pipeline of a report."""
-    blocks = pipeline | "Read" >> ReadBlocks(cut_into_pieces(report.files), report.columns)
+    blocks = pipeline | "Read" >> report.source.read(report.period)
     if report.period is not None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(report.period)
     rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
     facts = describe_release(report.selection, report.release, runner)
     facts["privacy"] = report.privacy.describe(facts["privacy"])
-    rankings | "Write" >> WriteRankings(report.output, facts, report.release.key)
+    rankings | "Write" >> report.sink.write(facts, report.release)
 
 
 def run(report: Report, launch: Launch) -> PipelineResult:
     """Run a report to its end. Raises InputError where its input turns out to be bad; nothing is written then."""
-    if launch.remote:
-        check_remote(report)
+    with as_arguments():
+        report.source.check_runner(launch)
+        if launch.remote:
+            check_remote(report.source, report.sink, report.selection, report.release.key)
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     build(pipeline, report, launch.name)
     try:

@@ -156,7 +156,7 @@ def _run(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
     if arguments.show_left_out and not launch.deferred:
         show_left_out(batch.rows_left_out(result))
     if not (arguments.quiet or launch.deferred):
-        show_output(report.output)
+        show_output(report.sink)
 
 
 def _stream(arguments: argparse.Namespace, beam_arguments: list[str]) -> None:

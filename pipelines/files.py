@@ -14,7 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.errors import InputError
 
-__all__ = ["FileInfo", "exists", "is_gzip", "match", "open_content", "open_file", "publish"]
+__all__ = ["FileInfo", "exists", "is_gzip", "is_local", "match", "open_content", "open_file", "publish"]
 
 
 class FileInfo(NamedTuple):
@@ -29,11 +29,11 @@ def match(pattern: str) -> list[FileInfo]:
     try:
         found = FileSystems.match([pattern])[0].metadata_list
     except Exception as error:  # every file system raises its own kind
-        raise InputError(f"--input {pattern} cannot be read: {error}") from None
+        raise InputError(f"{pattern} cannot be read: {error}") from None
     files = sorted(FileInfo(entry.path, entry.size_in_bytes) for entry in found if not entry.path.endswith("/"))
     files = [file for file in files if "://" in file.path or os.path.isfile(file.path)]
     if not files:
-        raise InputError(f"--input {pattern} matches no file: check the path, and quote a glob so that the shell "
+        raise InputError(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
                          "leaves it alone")  # fmt: skip
     return files
 
@@ -46,6 +46,11 @@ def open_file(path: str) -> IO[bytes]:
         return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is of this machine."""
+    return "://" not in path
 
 
 def is_gzip(path: str) -> bool:

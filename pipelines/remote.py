@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.report import Report
+from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.domain import DomainFile
-from private_topk.transforms.keys import Release
+from private_topk.pipelines.sources.source import Source
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Selection
 
-__all__ = ["check_places", "check_remote"]
+__all__ = ["check_remote"]
 
 
-def check_remote(report: Report) -> None:
-    """Raise InputError unless workers elsewhere can read and write all that the report names."""
-    given = next((file.path for file in report.files if _is_local(file.path)), "gs://")
-    check_places(report.release, report.selection, {"--output": report.output, "--input": given})
-
-
-def check_places(release: Release, selection: Selection, places: dict[str, str]) -> None:
-    """Raise InputError if the key, the domain or one of the places, by their arguments, is of this machine only."""
-    source = release.key.source
-    if source == "fresh":
-        raise InputError("--release-key must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner: a "
-                         "fresh key would travel inside the job, where whoever may see the job could read it and undo "
-                         "the noise")  # fmt: skip
-    if not source.startswith("gcp-secret:"):
-        raise InputError(f"--release-key {source} is a place of this machine, which the workers do not see: keep the "
-                         "key in Secret Manager and give gcp-secret:projects/P/secrets/S/versions/V")  # fmt: skip
+def check_remote(source: Source, sink: Sink, selection: Selection, key: ReleaseKey) -> None:
+    """Raise Refusal unless workers elsewhere can read and write all that a report names."""
+    _check_key(key)
     domain = getattr(selection.domain, "load", None)
-    if isinstance(domain, DomainFile):
-        places = {**places, "--domain": domain.path}
-    for name, path in places.items():
-        if _is_local(path):
-            raise InputError(f"{name} {path} is a file of this machine, which the workers do not see: copy it to a "
-                             "bucket and give gs://BUCKET/...")  # fmt: skip
+    places = {
+        "output": sink.local_places(),
+        "input": source.local_places(),
+        "domain": (domain.path,) if isinstance(domain, DomainFile) and "://" not in domain.path else (),
+    }
+    for name, paths in places.items():
+        for path in paths:
+            raise Refusal(name, f"{verbatim(path)} is a file of this machine, which the workers do not see",
+                          "copy it to a bucket and give gs://BUCKET/...")  # fmt: skip
 
 
-def _is_local(path: str) -> bool:
-    return "://" not in path
+def _check_key(key: ReleaseKey) -> None:
+    if key.source == "fresh":
+        raise Refusal("release_key", "must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner: a "
+                      "fresh key would travel inside the job, where whoever may see the job could read it and undo "
+                      "the noise")  # fmt: skip
+    if not key.source.startswith("gcp-secret:"):
+        rule = f"{verbatim(key.source)} is a place of this machine, which the workers do not see"
+        raise Refusal("release_key", rule, "keep the key in Secret Manager and give "
+                      "gcp-secret:projects/P/secrets/S/versions/V")  # fmt: skip

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
-import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from private_topk.pipelines.budget.charging import Account, read_account
 from private_topk.pipelines.budget.composition import windows_reached
-from private_topk.pipelines.budget.fingerprint import fingerprint
 from private_topk.pipelines.budget.units import Privacy, share_out
-from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import FileInfo, exists, match
+from private_topk.pipelines.errors import InputError, as_arguments
 from private_topk.pipelines.options import as_argument, make_mechanism, require
 from private_topk.pipelines.periods import make_period
-from private_topk.pipelines.sinks.formats import format_of
-from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.pipelines.sources import Columns, check_files
+from private_topk.pipelines.places import sink_of, source_of
+from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.domain import read_domain
+from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.release import CountBudget, Selection
@@ -46,19 +42,18 @@ class Question:
 class Report:
     """One run of the batch pipeline."""
 
-    files: tuple[FileInfo, ...]
-    columns: Columns
+    source: Source
+    sink: Sink
     selection: Selection
     period: Period | None
     release: Release
-    output: str
     shards: int
     privacy: Privacy = Privacy()
     account: Account | None = None
 
     def fingerprint(self) -> str:
         """The name of the input in a ledger. Reads it once."""
-        return fingerprint(self.files, self.columns, self.release.key)
+        return self.source.identity(self.release.key)
 
 
 def make_report(arguments: argparse.Namespace) -> Report:
@@ -67,14 +62,18 @@ def make_report(arguments: argparse.Namespace) -> Report:
     Raises InputError with one sentence: what is wrong, by which rule, and what to do.
     """
     require(arguments, "input", "output", "mechanism", "k", "epsilon")
-    _check_output(arguments.output, arguments.overwrite)
+    with as_arguments():
+        sink = sink_of(arguments.output, overwrite=arguments.overwrite)
     question = make_question(arguments, make_period(arguments))
-    columns = make_columns(arguments, question.period)
-    files = tuple(match(arguments.input))
-    _keep_apart(arguments.output, [*(file.path for file in files), *filter(None, [arguments.domain])])
-    check_files(files, columns)
-    shards = user_shards(arguments.shards, files, len(question.period) if question.period else 1)
-    return Report(files, columns, output=arguments.output, shards=shards, **vars(question))
+    period = question.period
+    with as_arguments():
+        source = source_of(arguments.input, make_columns(arguments, period))
+        sink.check(
+            period, [arguments.input, *source.local_places(), *filter(None, [arguments.domain])], question.release
+        )
+        source.check(period)
+    shards = user_shards(arguments.shards, source.stored_bytes(), len(period) if period else 1)
+    return Report(source, sink, shards=shards, **vars(question))
 
 
 def make_question(arguments: argparse.Namespace, period: Period | None) -> Question:
@@ -138,46 +137,14 @@ def _domain(arguments: argparse.Namespace) -> PublicDomain | UnknownDomain:
     return read_domain(arguments.domain, arguments.domain_column or arguments.item_column)
 
 
-def _check_output(output: str, overwrite: bool) -> None:
-    format_of(output)
-    for path in (output, manifest_path(output)):
-        if not overwrite and exists(path):
-            raise InputError(f"--output: {path} exists and is kept: give another path, or --overwrite")
-        if os.path.isdir(path):
-            raise InputError(f"--output: {path} is a folder: give another path")
-    if "://" in output:
-        return
-    folder = os.path.dirname(os.path.abspath(output))
-    try:
-        if os.path.isdir(folder):
-            with open(f"{output}.incomplete", "wb"):
-                pass
-            os.remove(f"{output}.incomplete")
-        else:  # made when there is something to write, so that a refused report leaves nothing behind
-            while not os.path.lexists(folder):
-                folder = os.path.dirname(folder)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-    except OSError as error:
-        raise InputError(f"--output {output} cannot be written: {error.strerror}") from None
-
-
-def _keep_apart(output: str, inputs: list[str]) -> None:
-    written = {os.path.realpath(output), os.path.realpath(manifest_path(output))}
-    for path in inputs:
-        if os.path.realpath(path) in written:
-            raise InputError(f"--output {output} would replace {path}, which is read: give another path")
-
-
-def user_shards(shards: int | None, files: Sequence[FileInfo], windows: int = 1) -> int:
+def user_shards(shards: int | None, stored: int, windows: int = 1) -> int:
     """As asked for; otherwise about 4 MiB of stored input a shard and window, so that each fits any worker's memory.
 
     Many windows take few shards: a runner keeps books on every pair of the two, and that is what it spends its time on.
     """
     if shards is None:
-        stored = sum(file.size for file in files) // windows
         least = 1 << max(4 - (windows - 1).bit_length(), 0)
-        return min(max(least, 1 << (stored // _BYTES_PER_SHARD).bit_length()), 1 << 14)
+        return min(max(least, 1 << (stored // windows // _BYTES_PER_SHARD).bit_length()), 1 << 14)
     if shards not in {1 << n for n in range(17)}:
         raise InputError(f"--shards must be a power of two from 1 to 65536, got {shards}")
     return shards

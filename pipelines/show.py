@@ -10,23 +10,24 @@ from dataclasses import MISSING, fields
 from itertools import groupby
 from typing import Any
 
-from private_topk.pipelines.files import open_file
 from private_topk.pipelines.printable import printable
-from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
+from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 
 __all__ = ["show_left_out", "show_mechanisms", "show_output"]
 
 
-def show_output(output: str) -> None:
-    """Print a published ranking file, one table per window."""
-    with open_file(output) as source:
-        rows = format_of(output).decode(source.read())
+def show_output(sink: Sink) -> None:
+    """Print what was published, one table per window, or where it is."""
+    rows = sink.published()
+    if rows is None:
+        print(f"published to {sink.place}")
+        return
     if hasattr(sys.stdout, "reconfigure"):  # a terminal without the letters of a title still shows the rest
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        _show(rows, output)
+        _show(rows, sink.place)
         sys.stdout.flush()
     except BrokenPipeError:  # as in `private-topk run ... | head`: the ranking is published all the same
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,27 +11,30 @@ import io
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import apache_beam as beam
 
 from private_topk.pipelines.batch import launch, reach_files
 from private_topk.pipelines.budget.charging import Account, charged
-from private_topk.pipelines.budget.fingerprint import place_fingerprint
 from private_topk.pipelines.budget.units import Privacy
-from private_topk.pipelines.errors import InputError, input_error_in
+from private_topk.pipelines.errors import InputError, as_arguments, input_error_in
 from private_topk.pipelines.options import Parser, require
 from private_topk.pipelines.periods import make_period
-from private_topk.pipelines.places import make_sink, make_source
-from private_topk.pipelines.remote import check_places
-from private_topk.pipelines.report import Question, make_columns, make_question, user_shards
+from private_topk.pipelines.places import sink_of, source_of
+from private_topk.pipelines.remote import check_remote
+from private_topk.pipelines.report import make_columns, make_question, user_shards
 from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.pubsub import ReadPubSub
+from private_topk.pipelines.sources.payloads import make_payload
+from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.stream_options import add_stream_arguments
 from private_topk.runners import Launch
-from private_topk.runners.direct import live
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.keys import Release
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import Selection
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows import Period
@@ -43,11 +46,10 @@ __all__ = ["StreamReport", "build", "main", "make_stream", "run", "start"]
 class StreamReport:
     """One run of the streaming pipeline: from a source of blocks to a sink of rankings."""
 
-    source: beam.PTransform
-    sink: beam.PTransform
+    source: Source
+    sink: Sink
+    facts: dict[str, Any]
     shards: int
-    input_name: str
-    places: dict[str, str]
     selection: Selection
     period: Period
     release: Release
@@ -56,7 +58,7 @@ class StreamReport:
 
     def fingerprint(self) -> str:
         """The name of the input in a ledger."""
-        return self.input_name
+        return self.source.identity(self.release.key)
 
 
 def make_stream(arguments: argparse.Namespace) -> StreamReport:
@@ -72,31 +74,58 @@ def make_stream(arguments: argparse.Namespace) -> StreamReport:
     columns = make_columns(arguments, period)
     facts = describe_release(question.selection, question.release, arguments.runner)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
-    sink = make_sink(arguments, period, question.release, facts)
-    shards = user_shards(arguments.shards, ())
-    source = make_source(arguments, columns, period)
-    name = _input_name(arguments, columns, question)
-    places = {"--input": arguments.input, "--output": arguments.output}
-    return StreamReport(source, sink, shards, name, places, **{**vars(question), "period": period})
+    shards = user_shards(arguments.shards, 0)
+    with as_arguments():
+        options = _kafka_options(arguments)
+        format = arguments.output_format if "://" not in arguments.output else None
+        sink = sink_of(arguments.output, format, arguments.overwrite, batch=False, kafka_option=options)
+        source = source_of(arguments.input, columns, watch=True, **_asked(arguments, columns, options))
+        sink.check(
+            period, [arguments.input, *source.local_places(), *filter(None, [arguments.domain])], question.release
+        )
+        source.check(period)
+    return StreamReport(source, sink, facts, shards, **{**vars(question), "period": period})
 
 
-def _input_name(arguments: argparse.Namespace, columns: Columns, question: Question) -> str:
-    if question.account is None:  # then the key need not be here
-        return ""
-    return place_fingerprint(arguments.input, columns, arguments.clock, arguments.kafka_start, question.release.key)
+_DEFAULTS = {"clock": "log", "poll": timedelta(seconds=10), "kafka_reader": "native", "kafka_readers": 1,
+             "kafka_start": "earliest", "expansion_service": None}  # fmt: skip
+
+
+def _asked(arguments: argparse.Namespace, columns: Columns, options: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The source's options, but for those that were left as they are."""
+    given = {name: getattr(arguments, name) for name, usual in _DEFAULTS.items() if getattr(arguments, name) != usual}
+    if arguments.input.startswith(("kafka://", "pubsub://")):
+        given["payload"] = make_payload(arguments.payload, arguments.payload_schema, columns)
+    if arguments.input.startswith("kafka://"):
+        given["kafka_option"] = options
+    return given
+
+
+def _kafka_options(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    found = []
+    for option in arguments.kafka_option:
+        key, equals, value = option.partition("=")
+        if not key or not equals:
+            raise Refusal("kafka_option", "must be NAME=VALUE, such as security.protocol=SASL_SSL")
+        found.append((key, value))
+    return found
 
 
 def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
     """The whole pipeline of a report."""
-    blocks = pipeline | "Read" >> report.source | "Cut into windows" >> CutIntoWindows(report.period)
+    blocks = (
+        pipeline | "Read" >> report.source.read(report.period) | "Cut into windows" >> CutIntoWindows(report.period)
+    )
     rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
-    rankings | "Write" >> report.sink
+    rankings | "Write" >> report.sink.write(report.facts, report.release)
 
 
 def run(report: StreamReport, launch: Launch) -> None:
     """Run a report to the end of its horizon. Raises InputError where its input turns out to be bad."""
-    if launch.remote:
-        check_places(report.release, report.selection, report.places)
+    with as_arguments():
+        report.source.check_runner(launch)
+        if launch.remote:
+            check_remote(report.source, report.sink, report.selection, report.release.key)
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
         build(pipeline, report)
@@ -118,7 +147,7 @@ def start(arguments: argparse.Namespace, beam_arguments: Sequence[str]) -> None:
     reach_files(beam_arguments)
     report = make_stream(arguments)
     ready = launch(arguments.runner, [*beam_arguments, "--streaming"])
-    run(report, live(ready) if ready.name == "direct" and isinstance(report.source, ReadPubSub) else ready)
+    run(report, ready.listening() if report.source.live else ready)
     if not ready.deferred:
         print(f"the horizon is over: {len(report.period):,} windows published to {arguments.output}")
 

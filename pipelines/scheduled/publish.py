@@ -56,7 +56,7 @@ class ScheduledReport:
         launch = self._explained(lambda: batch.launch(runner, options), "runner.options")
         batch.run(report, launch)
         if not self._quiet:
-            show_output(report.output)
+            show_output(report.sink)
         return True
 
     def published(self, number: int) -> bool:

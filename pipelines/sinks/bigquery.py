@@ -45,6 +45,9 @@ class ToBigQuery:
     def local_places(self) -> tuple[str, ...]:
         return ()
 
+    def files(self, period: Period | None) -> list[str] | None:
+        return None
+
     def published(self) -> list[dict[str, Any]] | None:
         return None
 

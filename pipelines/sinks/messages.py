@@ -54,6 +54,9 @@ class ToKafka:
     def local_places(self) -> tuple[str, ...]:
         return ()
 
+    def files(self, period: Period | None) -> list[str] | None:
+        return None
+
     def published(self) -> list[dict[str, Any]] | None:
         return None
 
@@ -79,6 +82,9 @@ class ToPubSub:
 
     def local_places(self) -> tuple[str, ...]:
         return ()
+
+    def files(self, period: Period | None) -> list[str] | None:
+        return None
 
     def published(self) -> list[dict[str, Any]] | None:
         return None

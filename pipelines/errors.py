@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["InputError", "input_error_in"]
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["InputError", "as_option", "input_error_in", "sentence"]
 
 
 class InputError(ValueError):
     """Bad input: the message names the argument or file, the rule and the remedy, and shows no data."""
+
+
+_OPTIONS = {"period_from": "--from", "period_to": "--to"}
+
+
+def as_option(field: str) -> str:
+    """A field's name on the command line."""
+    return _OPTIONS.get(field) or f"--{field.replace('_', '-')}"
+
+
+def sentence(error: BaseException) -> str:
+    """What an error says on the command line."""
+    return error.shown(as_option) if isinstance(error, Refusal) else str(error)
 
 
 _IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?InputError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")

@@ -6,7 +6,7 @@ from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources.domain import DomainFile
 from private_topk.transforms.keys import Release
-from private_topk.transforms.release import Selection
+from private_topk.transforms.selection import Selection
 
 __all__ = ["check_places", "check_remote"]
 

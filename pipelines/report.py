@@ -8,13 +8,14 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from private_topk.pipelines.budget.charging import Account, read_account
-from private_topk.pipelines.budget.composition import windows_reached
+from private_topk.budget.charging import Account
+from private_topk.budget.composition import Total, windows_reached
+from private_topk.budget.sharing import Privacy, Shared, share_out
+from private_topk.pipelines.budget.charging import read_account
 from private_topk.pipelines.budget.fingerprint import fingerprint
-from private_topk.pipelines.budget.units import Privacy, share_out
-from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.errors import InputError, sentence
 from private_topk.pipelines.files import FileInfo, exists, match
-from private_topk.pipelines.options import as_argument, make_mechanism, require
+from private_topk.pipelines.options import as_argument, require, totals
 from private_topk.pipelines.periods import make_period
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
@@ -22,11 +23,11 @@ from private_topk.pipelines.sources import Columns, check_files
 from private_topk.pipelines.sources.domain import read_domain
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
-from private_topk.transforms.release import CountBudget, Selection
+from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import MICROSECOND, Period, SlidingWindows
 
-__all__ = ["Question", "Report", "make_columns", "make_question", "make_report", "user_shards"]
+__all__ = ["Question", "Report", "make_columns", "make_question", "make_report", "settle", "user_shards"]
 
 _BYTES_PER_SHARD = 4 << 20
 
@@ -81,15 +82,23 @@ def make_question(arguments: argparse.Namespace, period: Period | None) -> Quest
     """The question that the arguments ask of the windows of a period. Raises InputError."""
     account = read_account(arguments)
     held = account.budget(arguments.privacy_unit).total if account else None
-    privacy, arguments = share_out(arguments, len(period) if period else 1, held, _overlap(period))
-    mechanism = make_mechanism(arguments)
+    shared = settle(arguments, len(period) if period else 1, held, _overlap(period))
     release = _release(arguments)
+    bound = arguments.max_items_per_user
     try:
-        counts = _count_budget(arguments)
-        selection = make_selection(arguments.k, mechanism, _domain(arguments), arguments.max_items_per_user, counts)
+        selection = make_selection(arguments.k, shared.mechanism, _domain(arguments), bound, shared.counts)
     except (TypeError, ValueError) as error:
-        raise InputError(as_argument(str(error))) from None
-    return Question(selection, period, release, privacy, account)
+        raise InputError(as_argument(sentence(error))) from None
+    return Question(selection, period, release, shared.privacy, account)
+
+
+def settle(arguments: argparse.Namespace, windows: int = 1, held: Total | None = None, overlap: int = 1) -> Shared:
+    """What a single window draws with, by the arguments' privacy unit. Raises InputError or Refusal."""
+    require(arguments, "mechanism", "k", "epsilon")
+    mechanism, spare = totals(arguments)
+    unit, horizon = arguments.privacy_unit, arguments.horizon
+    return share_out(mechanism, arguments.k, _count_budget(arguments), spare, unit=unit, windows=windows,
+                     horizon=horizon, held=held, overlap=overlap)  # fmt: skip
 
 
 def _overlap(period: Period | None) -> int:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from private_topk.pipelines.budget.options import UNITS
+from private_topk.budget.units import UNITS
 from private_topk.pipelines.options import duration
 from private_topk.pipelines.scheduled.calendar import CALENDAR, Schedule
 from private_topk.pipelines.scheduled.document import Document

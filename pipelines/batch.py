@@ -29,6 +29,7 @@ from private_topk.pipelines.sources import ReadBlocks, cut_into_pieces
 from private_topk.runners import Launch, prepare
 from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
 from private_topk.transforms.cut import CutIntoWindows
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.top_k import RankBlocks
 
 __all__ = ["build", "launch", "main", "reach_files", "run"]
@@ -56,6 +57,8 @@ def run(report: Report, launch: Launch) -> PipelineResult:
         with charged(report), PROGRESS.shown(), redirect_stderr(io.StringIO()):
             result = pipeline.run()
             result.wait_until_finish()
+    except Refusal:
+        raise
     except Exception as error:
         found = input_error_in(error)
         if found is not None:

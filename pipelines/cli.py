@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from private_topk.pipelines.budget.commands import add_budget_command, add_plan_command
-from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.errors import InputError, sentence
 from private_topk.pipelines.options import Parser, add_mechanism_arguments, add_run_arguments
 from private_topk.pipelines.scheduled.commands import add_report_command
 from private_topk.pipelines.stream_options import add_stream_arguments
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["console", "guarded", "leave", "main"]
 
@@ -73,8 +74,8 @@ def guarded(command: Callable[[], object]) -> int:
     logging.disable(logging.ERROR)  # runners log what a worker raised, whose text may hold data
     try:
         command()
-    except InputError as error:
-        print(f"private-topk: {error}", file=sys.stderr)
+    except (InputError, Refusal) as error:
+        print(f"private-topk: {sentence(error)}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

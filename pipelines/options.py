@@ -26,6 +26,7 @@ __all__ = [
     "duration",
     "make_mechanism",
     "moment",
+    "totals",
 ]
 
 
@@ -141,6 +142,17 @@ def make_mechanism(arguments: argparse.Namespace) -> Mechanism:
         raise InputError(f"{arguments.mechanism} needs {missing}") from None
     except ValueError as error:
         raise InputError(as_argument(str(error))) from None
+
+
+def totals(arguments: argparse.Namespace) -> tuple[Mechanism, float | None]:
+    """The mechanism with the whole budget, and a delta that a mechanism without one of its own is given to compose by.
+
+    Raises InputError like `make_mechanism`.
+    """
+    kind = MECHANISMS.get(arguments.mechanism)
+    if kind is None or "delta" in {field.name for field in fields(kind)}:
+        return make_mechanism(arguments), None
+    return make_mechanism(argparse.Namespace(**{**vars(arguments), "delta": None})), arguments.delta
 
 
 def as_argument(message: str) -> str:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import apache_beam as beam
 
+from private_topk.budget.charging import Account
+from private_topk.budget.sharing import Privacy
 from private_topk.pipelines.batch import launch, reach_files
-from private_topk.pipelines.budget.charging import Account, charged
+from private_topk.pipelines.budget.charging import charged
 from private_topk.pipelines.budget.fingerprint import place_fingerprint
-from private_topk.pipelines.budget.units import Privacy
 from private_topk.pipelines.errors import InputError, input_error_in
 from private_topk.pipelines.options import Parser, require
 from private_topk.pipelines.periods import make_period
@@ -32,7 +33,8 @@ from private_topk.runners import Launch
 from private_topk.runners.direct import live
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.keys import Release
-from private_topk.transforms.release import Selection
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.selection import Selection
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows import Period
 
@@ -106,6 +108,8 @@ def run(report: StreamReport, launch: Launch) -> None:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
         with charged(report), redirect_stderr(io.StringIO()):
             pipeline.run().wait_until_finish()
+    except Refusal:
+        raise
     except Exception as error:
         found = input_error_in(error)
         if found is not None:

@@ -1,1 +1,1 @@
-"""Budgets across releases: how they compose, the ledger that holds them, and the commands for both."""
+"""What the command line has to do with budgets: the commands, and the request of a run. The rest is the room budget."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from private_topk.pipelines.budget.options import UNITS, add_ledger_arguments
+from private_topk.budget.units import UNITS
+from private_topk.pipelines.budget.options import add_ledger_arguments
 from private_topk.pipelines.options import add_mechanism_arguments, require
 
 __all__ = ["add_budget_command", "add_plan_command"]

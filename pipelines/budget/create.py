@@ -6,11 +6,11 @@ import argparse
 import math
 from fractions import Fraction
 
-from private_topk.pipelines.budget.account import Budget
-from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.budget.options import UNITS
-from private_topk.pipelines.budget.refusal import number
+from private_topk.budget.account import Budget
+from private_topk.budget.composition import Total
+from private_topk.budget.ledger import Ledger
+from private_topk.budget.refusal import number
+from private_topk.budget.units import UNITS
 from private_topk.pipelines.errors import InputError
 
 __all__ = ["create"]

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["UNITS", "add_budget_arguments", "add_ledger_arguments"]
+from private_topk.budget.units import UNITS
 
-UNITS = {
-    "user-window": "one user's rows within one window",
-    "user": "one user's rows in all windows",
-}
-"""The privacy units, and how a manifest and the ledger word them."""
+__all__ = ["add_budget_arguments", "add_ledger_arguments"]
 
 
 def add_budget_arguments(parser: argparse.ArgumentParser) -> None:

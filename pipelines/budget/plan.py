@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from fractions import Fraction
 
-from private_topk.pipelines.budget.composition import ACCOUNTINGS, best_share, shares
-from private_topk.pipelines.budget.reference import installed, reference_shares
-from private_topk.pipelines.budget.units import Split, Window
-from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.options import require
+from private_topk.budget.composition import ACCOUNTINGS
+from private_topk.budget.planning import Plan
+from private_topk.budget.planning import plan as make_plan
+from private_topk.pipelines.options import require, totals
 
 __all__ = ["plan"]
 
@@ -24,30 +23,30 @@ _WHY_NOT = {
 def plan(arguments: argparse.Namespace) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     require(arguments, "mechanism", "epsilon", "windows")
-    if arguments.windows < 1:
-        raise InputError(f"--windows must be at least 1, got {arguments.windows}")
     arguments.k = arguments.k or 10
-    split = Split(arguments, Window(arguments.epsilon, arguments.delta, None, None))
-    total = split.total
-    found = shares(split.price, total, arguments.windows)
-    best = best_share(found)
+    mechanism, spare = totals(arguments)
+    found = make_plan(mechanism, arguments.k, spare, windows=arguments.windows)
     given = f"--epsilon {arguments.epsilon:g}" + (f" --delta {arguments.delta:g}" if arguments.delta else "")
-    print(f"{arguments.mechanism}, k = {arguments.k}: epsilon {arguments.epsilon:g}, delta {float(total.delta):g} in "
-          f"all, over {arguments.windows} windows that one user can be in\n")  # fmt: skip
+    delta = float(found.total.delta)
+    print(f"{arguments.mechanism}, k = {arguments.k}: epsilon {arguments.epsilon:g}, delta {delta:g} in all, over "
+          f"{arguments.windows} windows that one user can be in\n")  # fmt: skip
     print(f"  {'accounting':<20}{'epsilon of a window':>22}{'delta of a window':>20}{'x basic':>9}")
-    basic = found["basic"].epsilon
+    _print_shares(found)
+    print(f"\nTightest: {found.best.accounting}. In a run: --privacy-unit user --horizon {arguments.windows} {given}")
+
+
+def _print_shares(found: Plan) -> None:
+    basic, best = found.shares["basic"].epsilon, found.best
     for name in ACCOUNTINGS:
-        if name in found:
-            _print_row(name, found[name].epsilon, found[name].delta, basic, found[name] is best)
+        if name in found.shares:
+            share = found.shares[name]
+            _print_row(name, share.epsilon, share.delta, basic, share is best)
         else:
             print(f"  {name:<20}{'-':>22}   ({_WHY_NOT[name]})")
-
-    if installed():
-        for name, share in reference_shares(split.price, total, arguments.windows).items():
-            _print_row(name, share, 0, basic, False)
-    else:
+    if found.reference is None:
         print("  dp-accounting               not installed: pip install 'private-topk[accounting]' to compare")
-    print(f"\nTightest: {best.accounting}. In a run: --privacy-unit user --horizon {arguments.windows} {given}")
+    for name, epsilon in (found.reference or {}).items():
+        _print_row(name, epsilon, 0, basic, False)
 
 
 def _print_row(name: str, epsilon: Fraction | float, delta: Fraction | float, basic: Fraction, best: bool) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from private_topk.pipelines.budget.account import Budget, Spent, heaviest
-from private_topk.pipelines.budget.ledger import Entry, Ledger
-from private_topk.pipelines.budget.options import UNITS
-from private_topk.pipelines.budget.refusal import number
+from private_topk.budget.account import Budget, Spent, heaviest
+from private_topk.budget.ledger import Entry, Ledger
+from private_topk.budget.refusal import number
+from private_topk.budget.units import UNITS
 from private_topk.pipelines.errors import InputError
 
 __all__ = ["history", "show"]
@@ -24,7 +24,7 @@ def show(arguments: argparse.Namespace) -> None:
         print(f"not finished: {entry.request.report} of {entry.request.dataset}, charged {entry.charged} "
               f"({entry.outcome}); run it again with the same key, id and input to resume at no cost")  # fmt: skip
     if arguments.plot is not None:
-        from private_topk.pipelines.budget.plot import plot
+        from private_topk.budget.plot import plot
 
         plot(budgets, entries, arguments.plot)
         print(f"plot: {arguments.plot}")

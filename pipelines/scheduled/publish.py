@@ -11,9 +11,10 @@ from datetime import datetime, timezone
 from typing import TypeVar
 
 from private_topk.pipelines import batch
-from private_topk.pipelines.budget.units import share_out
+from private_topk.pipelines.errors import sentence
 from private_topk.pipelines.files import exists, open_file
-from private_topk.pipelines.options import add_run_arguments, make_mechanism
+from private_topk.pipelines.options import add_run_arguments
+from private_topk.pipelines.report import settle
 from private_topk.pipelines.scheduled.schema import FIELDS, Scheduled
 from private_topk.pipelines.show import show_output
 from private_topk.pipelines.sinks.manifest import manifest_path
@@ -40,7 +41,7 @@ class ScheduledReport:
 
     def check(self) -> None:
         """Raise InputError where the mechanism or the form of the release key is wrong: no other file is looked at."""
-        self._explained(lambda: make_mechanism(share_out(self._arguments(0), 1)[1]))
+        self._explained(lambda: settle(self._arguments(0)))
         self._explained(lambda: ReleaseKey.parse(self._file.text("release_key") or ""), "release_key")
 
     def publish(self, number: int) -> bool:
@@ -133,7 +134,7 @@ class ScheduledReport:
         url = self._file.text("ledger.url")
         if url is None:
             return True
-        from private_topk.pipelines.budget.ledger import Ledger
+        from private_topk.budget.ledger import Ledger
 
         key = self._resolved("release_key", self._file.text("release_key") or "")
         key_id = self._explained(lambda: ReleaseKey.parse(key).key_id(), "release_key")
@@ -145,7 +146,7 @@ class ScheduledReport:
         try:
             return action()
         except ValueError as error:
-            text = str(error)
+            text = sentence(error)
             meant = [name for name, rule in FIELDS.items() if rule.option and re.search(rf"{rule.option}\b(?!-)", text)]
             present = [name for name in meant if name in self._file.document.fields]
             for name in meant:

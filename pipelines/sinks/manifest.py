@@ -10,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from private_topk.transforms.keys import Release
-from private_topk.transforms.release import Ranking, Selection
+from private_topk.transforms.release import Ranking
+from private_topk.transforms.selection import Selection
 
 __all__ = ["describe_release", "encode_manifest", "manifest_path"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import signal
@@ -14,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.budget.composition import rho_within, windows_reached
-from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.budget.units import share_out
+from private_topk.budget.composition import rho_within, windows_reached
+from private_topk.budget.ledger import Ledger
+from private_topk.budget.sharing import share_out
 from private_topk.pipelines.cli import main
+from private_topk.transforms.mechanisms import MECHANISMS
 
 ITEMS = [f"item {n}" for n in range(20)]
 
@@ -238,16 +238,6 @@ def test_help_needs_no_database_and_no_beam() -> None:
     assert not {"apache_beam", "sqlalchemy", "matplotlib", "dp_accounting", "yaml", "polars"} & set(loaded)
 
 
-def test_a_ledger_without_sqlalchemy_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['sqlalchemy'] = None\n"
-        "from private_topk.pipelines.cli import main\n"
-        "sys.exit(main(['budget', 'show', '--ledger', 'sqlite:///x.db']))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "pip install 'private-topk[ledger]'" in done.stderr
-
-
 def test_the_plan_in_the_documentation_is_what_is_printed(capsys: pytest.CaptureFixture) -> None:
     text = (Path(__file__).resolve().parents[3] / "docs" / "budget.md").read_text()
     block = text[text.index("    $ private-topk plan") :].partition("\n\n| accounting")[0]
@@ -259,16 +249,10 @@ def test_the_plan_in_the_documentation_is_what_is_printed(capsys: pytest.Capture
 @pytest.mark.parametrize(("overlap", "share"), [(1, 1.0), (13, 1 / 13)])
 def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
     """Weeks that start every day: the rows of one week are in 13 of them."""
-    asked = argparse.Namespace(
-        mechanism="joint", k=3, epsilon=1.0, delta=None, publish_counts=None, publish_counts_delta=None, skew=None,
-        gamma=None, noise=None, beta=None, kbar=None, neighbours=None, max_items_per_user=None,
-        privacy_unit="user-window", horizon=None,
-    )  # fmt: skip
     assert windows_reached("user-window", 1000, 7, 1) == 13
-    privacy, window = share_out(asked, 400, overlap=overlap)
-    assert (privacy.windows, window.epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(
-        window.epsilon
-    ) <= 1
+    shared = share_out(MECHANISMS["joint"](1.0), 3, windows=400, overlap=overlap)
+    epsilon = shared.mechanism.parameter("epsilon")
+    assert (shared.privacy.windows, epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(epsilon) <= 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mpmath import mp
 
-from private_topk.pipelines.budget.composition import (
+from private_topk.budget.composition import (
     Cost,
     Price,
     Total,

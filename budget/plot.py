@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from private_topk.pipelines.budget.account import Budget, Spent, heaviest
-from private_topk.pipelines.budget.ledger import Entry
-from private_topk.pipelines.errors import InputError
+from private_topk.budget.account import Budget, Spent, heaviest
+from private_topk.budget.ledger import Entry
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["plot"]
 
 
 def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
-    """Draw the used part of every budget after each charge. Raises InputError if it cannot be drawn or written."""
+    """Draw the used part of every budget after each charge. Raises Refusal if it cannot be drawn or written."""
     try:
         from matplotlib.dates import date2num
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("--plot needs matplotlib: pip install 'private-topk[plot]'") from None
+        raise Refusal("plot", "needs matplotlib: pip install 'private-topk[plot]'") from None
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     for budget in budgets:
@@ -36,7 +36,7 @@ def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
-        raise InputError(f"--plot {path} cannot be written: {error}") from None
+        raise Refusal("plot", f"{path} cannot be written: {error}") from None
 
 
 def _course(budget: Budget, entries: list[Entry]) -> tuple[list[datetime], list[float]]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from private_topk.pipelines.budget.composition import Cost, Price, Total
+from private_topk.budget.composition import Cost, Price, Total
 
 __all__ = ["installed", "reference_shares"]
 

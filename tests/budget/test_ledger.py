@@ -9,11 +9,11 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from private_topk.pipelines.budget.account import Budget, Windows
-from private_topk.pipelines.budget.composition import Cost, Total, rho_within, shares
-from private_topk.pipelines.budget.ledger import Ledger, Request
-from private_topk.pipelines.errors import InputError
+from private_topk.budget.account import Budget, Windows
+from private_topk.budget.composition import Cost, Total, rho_within, shares
+from private_topk.budget.ledger import Ledger, Request
 from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 
 JOINT = MECHANISMS["joint"]
@@ -44,12 +44,10 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
     ledger.create(budget("1"))
     for report, used in [("a", 0.25), ("b", 0.5), ("c", 0.75)]:
         assert ledger.charge(request(report)).used == used
-    with pytest.raises(
-        InputError, match=r"adding up epsilon: 0.75 spent \+ 0.5 asked = 1.25, over 1(.|\n)*0.25 is left"
-    ):
+    with pytest.raises(Refusal, match=r"adding up epsilon: 0.75 spent \+ 0.5 asked = 1.25, over 1(.|\n)*0.25 is left"):
         ledger.charge(request("d", 0.5))
     assert ledger.charge(request("d")).used == 1
-    with pytest.raises(InputError, match="nothing is left"):
+    with pytest.raises(Refusal, match="nothing is left"):
         ledger.charge(request("e", 1e-9))
     assert [entry.request.report for entry in ledger.read("plays")[1]] == ["a", "b", "c", "d"]
 
@@ -89,9 +87,9 @@ def test_the_same_id_over_other_input_is_refused(url: str) -> None:
     ledger.create(budget("9"))
     ledger.create(Budget("other", "user-window", Total(Fraction(9), Fraction(0), Fraction(0))))
     ledger.charge(request("a"))
-    with pytest.raises(InputError, match="--release-id a was used on .* for other input"):
+    with pytest.raises(Refusal, match="release_id a was used on .* for other input"):
         ledger.charge(request("a", fingerprint="f2"))
-    with pytest.raises(InputError, match="--release-id a was used on .* for other input"):
+    with pytest.raises(Refusal, match="release_id a was used on .* for other input"):
         ledger.charge(request("a", dataset="other"))
     assert ledger.charge(request("b", fingerprint="f2")).outcome is None
 
@@ -103,10 +101,10 @@ def test_windows_that_overlap_share_a_budget_and_others_do_not(url: str) -> None
     assert ledger.charge(request("weeks 5-8", 0.5, weeks(4, first=4))).used == 0.5
     assert ledger.charge(request("a day of week 1", 0.25, weeks(1, days=1))).used == 0.75
     # Two days more would be in week 1 together, though each day by itself has budget left.
-    with pytest.raises(InputError, match=r"0.75 spent \+ 0.5 asked = 1.25"):
+    with pytest.raises(Refusal, match=r"0.75 spent \+ 0.5 asked = 1.25"):
         ledger.charge(request("two days of week 1", 0.25, weeks(2, first=2, days=1)))
     assert ledger.charge(request("a day of week 2", 0.5, weeks(1, first=7, days=1))).used == 1
-    with pytest.raises(InputError, match="does not suffice"):
+    with pytest.raises(Refusal, match="does not suffice"):
         ledger.charge(request("all rows", 0.25, Windows.of(None)))
 
 
@@ -115,7 +113,7 @@ def test_sliding_windows_add_up_where_they_overlap(url: str) -> None:
     ledger.create(budget("1.5"))
     week, day = weeks(1).size, weeks(1, days=1).size
     sliding = Windows(weeks(1).start, weeks(8).end, week, day, 50)
-    with pytest.raises(InputError, match=r"0 spent \+ 1.625 asked"):  # a week overlaps 6 before, itself and 6 after
+    with pytest.raises(Refusal, match=r"0 spent \+ 1.625 asked"):  # a week overlaps 6 before, itself and 6 after
         ledger.charge(request("daily", 0.125, sliding))
     assert float(ledger.charge(request("weekly", 0.125, sliding._replace(step=week, number=8))).used) < 0.1
 
@@ -125,7 +123,7 @@ def test_a_user_budget_pays_for_every_window_even_of_other_units(url: str) -> No
     ledger.create(budget("1"))
     ledger.create(budget("2", unit="user"))
     assert ledger.charge(request("a", 0.5, weeks(3))).used == 0.5
-    with pytest.raises(InputError, match=r"the user budget of dataset plays(.|\n)*1.5 spent \+ 1 asked = 2.5, over 2"):
+    with pytest.raises(Refusal, match=r"the user budget of dataset plays(.|\n)*1.5 spent \+ 1 asked = 2.5, over 2"):
         ledger.charge(request("b", 0.5, weeks(2, first=3)))
 
 
@@ -139,7 +137,7 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
     for week in range(52):
         used = ledger.charge(request(f"week {week}", float(share.epsilon), weeks(1, week), unit="user")).used
     assert 0.999999 < used <= 1
-    with pytest.raises(InputError, match=r"adding up rho: .* asked = .*, over 0.0229348 \(zCDP"):
+    with pytest.raises(Refusal, match=r"adding up rho: .* asked = .*, over 0.0229348 \(zCDP"):
         ledger.charge(request("week 53", float(share.epsilon), weeks(1, 52), unit="user"))
     assert held.rho == rho_within(Fraction(1), Fraction("5e-7"))
 
@@ -147,20 +145,20 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
 def test_neighbours_are_not_mixed(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("1", neighbours="swap"))
-    with pytest.raises(InputError, match="--neighbours must be swap"):
+    with pytest.raises(Refusal, match="neighbours must be swap"):
         ledger.charge(request("a"))
 
 
 def test_what_is_missing_is_named(url: str) -> None:
     ledger = Ledger(url)
-    with pytest.raises(InputError, match="budget create"):
+    with pytest.raises(Refusal, match="budget create"):
         ledger.read()
     ledger.create(budget("1"))
-    with pytest.raises(InputError, match="has a user-window budget already"):
+    with pytest.raises(Refusal, match="has a user-window budget already"):
         ledger.create(budget("2"))
-    with pytest.raises(InputError, match="--dataset songs has no budget in this ledger, which knows plays"):
+    with pytest.raises(Refusal, match="dataset songs has no budget in this ledger, which knows plays"):
         ledger.budget("songs", "user-window")
-    with pytest.raises(InputError, match="no budget for --privacy-unit user, only for user-window"):
+    with pytest.raises(Refusal, match="no budget for privacy_unit user, only for user-window"):
         ledger.budget("plays", "user")
 
 
@@ -175,7 +173,7 @@ def answer(url: str, pipe: Connection) -> None:
                 pipe.send("created")
             else:
                 pipe.send("repeat" if ledger.charge(request(order)).outcome else "charged")
-        except InputError as error:
+        except Refusal as error:
             expected = "not suffice" in str(error) or "already" in str(error)
             pipe.send("refused" if expected else str(error))
 
@@ -224,10 +222,10 @@ def test_ten_processes_at_once(url: str) -> None:
 
 
 def test_urls_that_are_none_and_passwords_that_stay_hidden(tmp_path: object) -> None:
-    with pytest.raises(InputError, match="--ledger must be a database URL"):
+    with pytest.raises(Refusal, match="ledger must be a database URL"):
         Ledger("budget.db")
-    with pytest.raises(InputError, match="its driver is not installed"):
+    with pytest.raises(Refusal, match="its driver is not installed"):
         Ledger("oracle://x")
-    with pytest.raises(InputError, match="cannot be used") as caught:
+    with pytest.raises(Refusal, match="cannot be used") as caught:
         Ledger("postgresql://me:hunter2@127.0.0.1:1/x").read()
     assert "hunter2" not in str(caught.value)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from private_topk.pipelines.budget.composition import Cost, Total, rho_within
-from private_topk.pipelines.errors import InputError
+from private_topk.budget.composition import Cost, Total, rho_within
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import MICROSECOND, CalendarWindows, Period, from_microseconds, microseconds
 
 __all__ = ["Budget", "Charge", "Spent", "Windows", "heaviest"]
@@ -36,8 +36,8 @@ class Windows(NamedTuple):
         if period is None:
             return cls(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1)
         if isinstance(period.cut, CalendarWindows):
-            raise InputError("--ledger keeps windows of one length: give --window as a length such as 7d, not as "
-                             f"{period.cut.unit}")  # fmt: skip
+            raise Refusal("ledger", "keeps windows of one length: give {window} as a length such as 7d, not as "
+                          f"{period.cut.unit}")  # fmt: skip
         size, step = int(period.ends[0] - period.starts[0]), period.step // MICROSECOND
         return cls(microseconds(period.start), microseconds(period.end), size, step, len(period))
 

@@ -9,11 +9,11 @@ from datetime import datetime, timezone
 from fractions import Fraction
 from typing import Any
 
-from private_topk.pipelines.budget.account import Budget, Charge, Spent, Windows, heaviest
-from private_topk.pipelines.budget.composition import Cost, Total
-from private_topk.pipelines.budget.refusal import explain
-from private_topk.pipelines.budget.tables import BUDGETS, CHARGES, Database
-from private_topk.pipelines.errors import InputError
+from private_topk.budget.account import Budget, Charge, Spent, Windows, heaviest
+from private_topk.budget.composition import Cost, Total
+from private_topk.budget.refusal import explain
+from private_topk.budget.tables import BUDGETS, CHARGES, Database
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Entry", "Ledger", "Receipt", "Request"]
 
@@ -89,13 +89,13 @@ class Ledger:
         self._database, self._clock = Database(url), clock
 
     def create(self, budget: Budget) -> None:
-        """Open a budget. Raises InputError if the dataset has one for that unit, or charges of other neighbours."""
+        """Open a budget. Raises Refusal if the dataset has one for that unit, or charges of other neighbours."""
         self._database.make()
         with self._database.alone() as connection:
             others = _budgets(connection, budget.dataset)
             if any(other.unit == budget.unit for other in others):
-                raise InputError(f"dataset {budget.dataset} has a {budget.unit} budget already: it cannot be changed, "
-                                 "since releases were promised under it")  # fmt: skip
+                raise Refusal("", f"dataset {budget.dataset} has a {budget.unit} budget already: it cannot be changed, "
+                              "since releases were promised under it")  # fmt: skip
             connection.execute(BUDGETS.insert().values(
                 dataset=budget.dataset, unit=budget.unit, neighbours=budget.neighbours, created=self._now(),
                 epsilon=str(budget.total.epsilon), delta=str(budget.total.delta),
@@ -103,16 +103,17 @@ class Ledger:
             ))  # fmt: skip
 
     def budget(self, dataset: str, unit: str) -> Budget:
-        """The budget of one unit. Raises InputError, naming what there is, if it was never created."""
+        """The budget of one unit. Raises Refusal, naming what there is, if it was never created."""
         with self._database.alone() as connection:
             found = {budget.unit: budget for budget in _budgets(connection, dataset)}
             known = sorted(set(connection.scalars(BUDGETS.select().with_only_columns(BUDGETS.c.dataset))))
         if not found:
-            raise InputError(f"--dataset {dataset} has no budget in this ledger, which knows "
-                             f"{', '.join(known) or 'none'}: open one with `private-topk budget create`")  # fmt: skip
+            there = ", ".join(known) or "none"
+            raise Refusal("dataset", f"{dataset} has no budget in this ledger, which knows {there}",
+                          "open one with `private-topk budget create`")  # fmt: skip
         if unit not in found:
-            raise InputError(f"--dataset {dataset} has no budget for --privacy-unit {unit}, only for "
-                             f"{', '.join(sorted(found))}")  # fmt: skip
+            raise Refusal("dataset", f"{dataset} has no budget for {{privacy_unit}} {unit}, only for "
+                          f"{', '.join(sorted(found))}")  # fmt: skip
         return found[unit]
 
     def read(self, dataset: str | None = None) -> tuple[list[Budget], list[Entry]]:
@@ -131,16 +132,14 @@ class Ledger:
         """Charge a release before it starts; recognise a repeat, which costs nothing.
 
         Raises:
-            InputError: the budget does not suffice (with the arithmetic), or the id was used for other input.
+            Refusal: the budget does not suffice (with the arithmetic), or the id was used for other input.
         """
         with self._database.alone() as connection:
             same_name = (CHARGES.c.report == request.report) & (CHARGES.c.key_id == request.key_id)
             for entry in _entries(connection, same_name):
                 earlier = entry.request
                 if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
-                    raise InputError(
-                        _OTHER_INPUT.format(report=request.report, charged=entry.charged, dataset=earlier.dataset)
-                    )
+                    raise _other_input(request, entry)
                 if earlier.text() == request.text():
                     return Receipt(entry.id, entry.outcome, entry.charged)
             charges = [entry.charge for entry in _entries(connection, CHARGES.c.dataset == request.dataset)]
@@ -160,22 +159,25 @@ class Ledger:
         return self._clock().astimezone(timezone.utc).isoformat(timespec="seconds")
 
 
-_OTHER_INPUT = (
-    "--release-id {report} was used on {charged} for other input (dataset {dataset}). Whether two answers under one id "
-    "differ would tell exactly whether the input did, at any epsilon; so a corrected report takes a new id, and costs"
-)
+def _other_input(request: Request, entry: Entry) -> Refusal:
+    return Refusal(
+        "release_id",
+        f"{request.report} was used on {entry.charged} for other input (dataset {entry.request.dataset}). Whether two "
+        "answers under one id differ would tell exactly whether the input did, at any epsilon; so a corrected report "
+        "takes a new id, and costs",
+    )
 
 
 def _check(budget: Budget, charges: list[Charge], request: Request) -> Fraction:
-    """The part of the budget that is used with the request. Raises InputError if that is too much."""
+    """The part of the budget that is used with the request. Raises Refusal if that is too much."""
     asked = request.parameters.get("neighbours", "add-remove")
     if budget.neighbours != asked:
-        raise InputError(f"--neighbours must be {budget.neighbours}, as in the {budget.unit} budget of "
-                         f"{budget.dataset}, got {asked}: their epsilons do not add up")  # fmt: skip
+        raise Refusal("neighbours", f"must be {budget.neighbours}, as in the {budget.unit} budget of {budget.dataset}, "
+                      f"got {asked}: their epsilons do not add up")  # fmt: skip
     charges = [*charges, Charge(request.windows, request.cost)]
     reached = heaviest(budget, charges, request.windows)
     if not budget.fits(Spent.of(reached)):
-        raise InputError(explain(budget, *(Spent.of(part) for part in (reached[:-1], reached[-1:], reached))))
+        raise Refusal("", explain(budget, *(Spent.of(part) for part in (reached[:-1], reached[-1:], reached))))
     return budget.used(Spent.of(heaviest(budget, charges)))
 
 

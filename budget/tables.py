@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from private_topk.pipelines.errors import InputError
+import sqlalchemy as sql
 
-try:
-    import sqlalchemy as sql
-except ImportError:
-    raise InputError("--ledger needs SQLAlchemy: pip install 'private-topk[ledger]'") from None
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["BUDGETS", "CHARGES", "Database"]
 
 _VERSION = 1
 _ATTEMPTS = 3
+_DRIVERS = "for PostgreSQL, pip install 'private-topk[ledger]'"
 _PATIENCE = 120  # seconds to wait for others' charges; each takes some milliseconds
 
 _META = sql.MetaData()
@@ -70,9 +68,9 @@ class Database:
             waiting = {"timeout": _PATIENCE} if parsed.get_backend_name() == "sqlite" else {}
             self._engine = sql.create_engine(parsed, connect_args=waiting, poolclass=sql.pool.NullPool)
         except sql.exc.ArgumentError:
-            raise InputError("--ledger must be a database URL such as sqlite:///budget.db") from None
+            raise Refusal("ledger", "must be a database URL such as sqlite:///budget.db") from None
         except (sql.exc.NoSuchModuleError, ImportError) as error:
-            raise InputError(f"--ledger {parsed.drivername}: its driver is not installed ({error})") from None
+            raise Refusal("ledger", f"{parsed.drivername}: its driver is not installed ({error})", _DRIVERS) from None
         self.name = parsed.render_as_string(hide_password=True)
         self._file = parsed.database if parsed.get_backend_name() == "sqlite" else None
         if self._file is not None:
@@ -99,13 +97,13 @@ class Database:
     def alone(self) -> Iterator[Any]:
         """A connection on which nobody else charges until the block ends; undone if it raises."""
         if self._file is not None and not os.path.exists(self._file):
-            raise InputError(f"--ledger {self.name} does not exist: make it with `private-topk budget create`")
+            raise Refusal("ledger", f"{self.name} does not exist", "make it with `private-topk budget create`")
         with self._transaction() as connection:
             if not sql.inspect(connection).has_table(_LEDGER.name):
-                raise InputError(f"--ledger {self.name} holds no budgets: make one with `private-topk budget create`")
+                raise Refusal("ledger", f"{self.name} holds no budgets", "make one with `private-topk budget create`")
             version = connection.scalar(sql.select(_LEDGER.c.version).with_for_update())
             if version != _VERSION:
-                raise InputError(f"--ledger {self.name} has format {version}, this version reads {_VERSION}")
+                raise Refusal("ledger", f"{self.name} has format {version}, this version reads {_VERSION}")
             yield connection
 
     @contextmanager
@@ -116,6 +114,6 @@ class Database:
         except sql.exc.DBAPIError as error:
             raise self._unusable(error) from None
 
-    def _unusable(self, error: sql.exc.DBAPIError) -> InputError:
+    def _unusable(self, error: sql.exc.DBAPIError) -> Refusal:
         reason = str(error.orig).strip().partition("\n")[0]
-        return InputError(f"--ledger {self.name} cannot be used: {reason}")
+        return Refusal("ledger", f"{self.name} cannot be used: {reason}")

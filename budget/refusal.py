@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from private_topk.pipelines.budget.account import Budget, Spent
+from private_topk.budget.account import Budget, Spent
 
 __all__ = ["explain", "number"]
 

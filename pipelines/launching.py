@@ -10,10 +10,10 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from private_topk.pipelines.near import did_you_mean
-from private_topk.runners import RUNNERS, Launch, known, prepare, short_name
-from private_topk.transforms.refusal import Refusal
+from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
+from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["launch_of", "reach_files"]
+__all__ = ["check_words", "launch_of", "reach_files"]
 
 
 def reach_files(words: Sequence[str]) -> None:
@@ -22,18 +22,20 @@ def reach_files(words: Sequence[str]) -> None:
         FileSystems.set_options(PipelineOptions(list(words)))
 
 
-def launch_of(runner: str, words: Sequence[str]) -> Launch:
-    """The runner, checked and ready. Raises Refusal with what it lacks."""
-    check_name(runner)
-    with _explained():
-        return prepare(runner, words)
-
-
-def check_name(runner: str) -> None:
-    """Raise Refusal unless there is such a runner."""
+def check_words(runner: str, words: Sequence[str]) -> None:
+    """Raise Refusal unless there is such a runner, and every word is an option of Beam or of it."""
     if short_name(runner) not in RUNNERS:
-        rule = f"must be one of {', '.join(RUNNERS)}, got {runner}"
+        rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(runner)}"
         raise Refusal("runner", rule, did_you_mean(short_name(runner), RUNNERS))
+    with _explained():
+        check_arguments(runner, words)
+
+
+def launch_of(runner: str, words: Sequence[str], *, streaming: bool = False) -> Launch:
+    """The runner, checked and ready. Raises Refusal with what it lacks."""
+    check_words(runner, words)
+    with _explained():
+        return prepare(runner, [*words, "--streaming"] if streaming else words)
 
 
 @contextmanager
@@ -42,10 +44,10 @@ def _explained() -> Iterator[None]:
     try:
         with redirect_stderr(said):  # Beam's own parser prints all of its options before what is wrong
             yield
-    except Refusal:
+    except (Refusal, UnknownArgument):
         raise
     except ValueError as error:
-        raise Refusal("", str(error)) from None
+        raise Refusal("", verbatim(error)) from None
     except SystemExit:
         reason = said.getvalue().strip().rpartition("\n")[2].partition("error: ")[2]
         raise Refusal("", f"Beam's options cannot be read: {reason}") from None

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from private_topk.budget.charging import Account
 from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.question import Question, question_of
-from private_topk.pipelines.sinks import sink_of
 from private_topk.pipelines.sinks.sink import Sink
-from private_topk.pipelines.sources import source_of
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["Report", "account_of", "report_of"]
+__all__ = ["Report", "account_of", "report_of", "sink_for", "source_for"]
 
 _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
 _SHARDS_OF_A_STREAM = 16
+_COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time", "time_unit": "time_unit"}
+_OF_SOURCES = ("clock", "poll", "kafka_reader", "kafka_readers", "kafka_start", "expansion_service")
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,36 @@ def report_of(asked: Asked, *, watch: bool = False) -> Report:
         Refusal: naming the field, the rule and the remedy.
     """
     require(asked, "input", "output", "mechanism", "k", "epsilon")
-    account = account_of(asked)
+    sink, account = sink_for(asked, watch=watch), account_of(asked)
     unit = asked.get("privacy_unit", "user-window")
     question = question_of(asked, account.budget(unit).total if account else None)
-    columns = Columns(**{name: asked[f"{name}_column"] ...})
-    return Report(question, source_of(...), sink_of(...), account, asked.get("shards"))
+    return Report(question, source_for(asked, watch=watch), sink, account, asked.get("shards"))
+
+
+def source_for(asked: Asked, *, watch: bool = False) -> Source:
+    """Where the rows come from. Reads the schema of Avro messages. Raises Refusal."""
+    place = asked["input"]
+    names = {field: asked[field] for field in _COLUMNS if field in asked}  # type: ignore[literal-required]
+    columns = Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
+    options: dict[str, Any] = {field: asked[field] for field in _OF_SOURCES if field in asked}  # type: ignore[literal-required]
+    if "payload" in asked or "payload_schema" in asked:
+        options["payload"] = make_payload(asked.get("payload", "json"), asked.get("payload_schema"), columns)
+    if _is_kafka(place):
+        options["kafka_option"] = asked.get("kafka_option", ())
+    elif "kafka_option" in asked and not _is_kafka(asked["output"]):
+        raise Refusal("kafka_option", "does not apply to {input} and {output}, of which none is kafka://", "leave it out")
+    return source_of(place, columns, watch, **options)
+
+
+def sink_for(asked: Asked, *, watch: bool = False) -> Sink:
+    """Where the rankings go. Raises Refusal."""
+    place = asked["output"]
+    options = {"kafka_option": asked.get("kafka_option", ())} if _is_kafka(place) else {}
+    return sink_of(place, asked.get("output_format"), asked.get("overwrite", False), not watch, **options)
+
+
+def _is_kafka(place: str) -> bool:
+    return place.startswith("kafka://")
 
 
 def account_of(asked: Asked) -> Account | None:

@@ -7,10 +7,10 @@ from argparse import Namespace
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser
 from private_topk.pipelines.fields import require
-from private_topk.pipelines.launching import check_name, launch_of, reach_files
+from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import Done, run
-from private_topk.runners import unknown_word
+from private_topk.runners import UnknownArgument
 
 __all__ = ["publish"]
 
@@ -23,11 +23,11 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
         watch: the input is a stream, or files that still arrive.
     """
     asked, runner = asked_of(arguments), arguments.runner or "direct"
-    check_name(runner)
-    word, known = unknown_word(runner, others)
-    if word is not None:
-        raise parser.unknown(word, known, " or of Beam")
+    try:
+        check_words(runner, others)
+    except UnknownArgument as error:
+        raise parser.unknown(error.word, error.known, " or of Beam") from None
     require(asked, "input", "output", "mechanism", "k", "epsilon")
     reach_files(others)
     report = report_of(asked, watch=watch)
-    return run(report, launch_of(runner, others))
+    return run(report, launch_of(runner, others, streaming=not report.source.bounded))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from private_topk.pipelines.near import did_you_mean
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Group", "Parser", "add", "add_switch", "flag"]
 
@@ -48,7 +48,7 @@ class Value(argparse.Action):
         try:
             value = self.parse(text)
         except ValueError as error:
-            raise Refusal(self.dest, str(error)) from None
+            raise Refusal(self.dest, verbatim(error)) from None
         setattr(namespace, self.dest, (*(held or ()), value) if self.many else value)
 
 

@@ -64,7 +64,10 @@ def told(error: BaseException, about: str = "private-topk: ") -> int:
         print(f"{about}{name}{'; ' if state else ''}{state}", file=sys.stderr)
         return _OF_A_SIGNAL + number
     state = Refusal("", str(error)).shown(flag) if isinstance(error, Unfinished) else ""
-    cause = error.__cause__ or error if state else error
+    cause = error.__cause__ if state else error
+    if cause is None:
+        print(f"{about}{state}", file=sys.stderr)
+        return FAILED
     # Its text may hold data, so only its kind and place are shown.
     kind = type(cause).__name__ + _of_the_system(cause)
     print(f"{about}failed with {kind}{'; ' if state else ''}{state}", file=sys.stderr)

@@ -45,7 +45,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     """Run to the end of the horizon, and say so."""
     from private_topk.pipelines.commands.launching import publish
 
-    done = publish(parser(), arguments, [*others, "--streaming"], watch=True)
+    done = publish(parser(), arguments, others, watch=True)
     period = done.report.question.period
     if not done.deferred and period is not None:
         print(f"the horizon is over: {len(period):,} windows published to {done.report.sink.place}")

@@ -27,7 +27,7 @@ from private_topk.transforms.calendar import time_zone
 from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["FIELDS", "Rule", "Scheduled", "fields_for", "read_report"]
+__all__ = ["FIELDS", "OF_SCHEDULE", "Rule", "Scheduled", "fields_for", "read_report"]
 
 
 def _count(text: str) -> int:
@@ -48,7 +48,15 @@ def _template(text: str) -> str:
     except ValueError:
         names = {"{"}
     if not names <= {"report", "start", "end"}:
-        raise ValueError(f"may use {{{{report}}}}, {{{{start}}}} and {{{{end}}}}, and nothing else in braces; got {text}")
+        raise ValueError(f"may use {{report}}, {{start}} and {{end}}, and nothing else in braces; got {text}")
+    return text
+
+
+def _output(text: str) -> str:
+    """A single file needs a name of its own for every period; folders, topics and tables hold them all."""
+    last = _template(text).rpartition("/")[2]
+    if "://" not in text and "." in last and "{start}" not in text and "{end}" not in text:
+        raise ValueError(f"must contain {{start}} or {{end}}, so that periods do not overwrite each other; got {text}")
     return text
 
 
@@ -75,19 +83,23 @@ class Rule:
         read: what its text means; a ValueError of it is the rule that the text breaks.
         field: the name that it has behind the door; empty where the schedule keeps it.
         path: relative to the file's own folder.
+        template: {report}, {start} and {end} are filled in for every period.
         many: a list of such texts.
+        parameter: one of the mechanism's own.
     """
 
     read: Callable[[str], object]
     field: str = ""
     required: bool = False
     path: bool = False
+    template: bool = False
     many: bool = False
+    parameter: bool = False
 
 
 FIELDS: dict[str, Rule] = {
     "report": Rule(printable_text, "release_id", required=True),
-    "source.input": Rule(_template, "input", required=True, path=True),
+    "source.input": Rule(_template, "input", required=True, path=True, template=True),
     "source.watch": Rule(_true),
     "source.user_column": Rule(printable_text, "user_column"),
     "source.item_column": Rule(printable_text, "item_column"),
@@ -103,7 +115,7 @@ FIELDS: dict[str, Rule] = {
     "source.kafka_start": Rule(one_of("earliest", "latest"), "kafka_start"),
     "source.kafka_options": Rule(_option, "kafka_option", many=True),
     "source.expansion_service": Rule(printable_text, "expansion_service"),
-    "source.snapshot": Rule(_template, "snapshot", path=True),
+    "source.snapshot": Rule(_template, "snapshot", path=True, template=True),
     "domain.file": Rule(printable_text, "domain", path=True),
     "domain.column": Rule(printable_text, "domain_column"),
     "domain.unknown": Rule(_true, "unknown_domain"),
@@ -121,7 +133,7 @@ FIELDS: dict[str, Rule] = {
     "budget.privacy_unit": Rule(one_of("user-window", "user"), "privacy_unit"),
     "budget.neighbours": Rule(one_of("add-remove", "swap"), "neighbours"),
     "release_key": Rule(printable_text, "release_key", required=True),
-    "sink.output": Rule(_template, "output", required=True, path=True),
+    "sink.output": Rule(_output, "output", required=True, path=True, template=True),
     "sink.format": Rule(one_of("avro", "jsonl", "csv", "parquet"), "output_format"),
     "ledger.url": Rule(printable_text, "ledger"),
     "ledger.dataset": Rule(printable_text, "dataset"),
@@ -134,7 +146,7 @@ FIELDS: dict[str, Rule] = {
 _READ: Mapping[str, Callable[[str], object]] = {
     "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
 }  # fmt: skip
-_OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
+OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 
 def fields_for(mechanism: str | None) -> dict[str, Rule]:
@@ -144,7 +156,7 @@ def fields_for(mechanism: str | None) -> dict[str, Rule]:
         kinds.append(mechanism_by_name(mechanism))
     known = {rule.field for rule in FIELDS.values()}
     found = {name: its for kind in kinds for name, its in parameters_of(kind).items() if name not in known}
-    return {**FIELDS, **{f"mechanism.{name}": Rule(_READ[its.kind], name) for name, its in found.items()}}
+    return {**FIELDS, **{f"mechanism.{name}": Rule(_READ[its.kind], name, parameter=True) for name, its in found.items()}}
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,44 @@
-"""`private-topk budget show` and `history`: what was spent, for people."""
+"""What `private-topk budget` does with a ledger, for people."""
 
 from __future__ import annotations
 
-import argparse
+import math
+from argparse import Namespace
+from fractions import Fraction
 
 from private_topk.budget.account import Budget, Spent, heaviest
+from private_topk.budget.composition import Total
 from private_topk.budget.ledger import Entry, Ledger
 from private_topk.budget.refusal import number
 from private_topk.budget.units import UNITS
-from private_topk.pipelines.errors import InputError
+from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["history", "show"]
+__all__ = ["create", "history", "show"]
 
 
-def show(arguments: argparse.Namespace) -> None:
+def create(arguments: Namespace) -> None:
+    """Open a budget. Raises Refusal for numbers that break a rule, or if there is one already."""
+    epsilon, delta, name = arguments.epsilon, arguments.delta or 0.0, arguments.dataset
+    if not 0 < epsilon < math.inf:
+        raise Refusal("epsilon", f"must be a positive finite number, got {epsilon}")
+    if not 0 <= delta < 1:
+        raise Refusal("delta", f"must be at least 0 and below 1, got {delta}")
+    if arguments.release_delta is not None and not 0 <= arguments.release_delta <= delta:
+        raise Refusal("release_delta", f"must be from 0 to {{delta}}, got {arguments.release_delta}")
+    release = Fraction(delta) / 2 if arguments.release_delta is None else Fraction(arguments.release_delta)
+    if not name.isprintable() or not 0 < len(name) <= 200:
+        raise Refusal("dataset", "must be 1 to 200 printable characters")
+    total = Total(Fraction(epsilon), Fraction(delta), release)
+    unit, neighbours = arguments.privacy_unit or "user-window", arguments.neighbours or "add-remove"
+    budget = Budget(name, unit, total, neighbours)
+    Ledger(arguments.ledger).create(budget)
+    print(f"{name}: epsilon {epsilon:g}, delta {delta:g} for {UNITS[budget.unit]}; neighbours: {budget.neighbours}")
+    if budget.rho:
+        print(f"Releases fit while their epsilons add up to at most {epsilon:g}, or their rhos (zCDP) to at most "
+              f"{number(budget.rho)}")  # fmt: skip
+
+
+def show(arguments: Namespace) -> None:
     """Print every budget with what is spent, and the releases that were charged and not finished."""
     budgets, entries = _read(arguments)
     for budget in budgets:
@@ -30,7 +55,7 @@ def show(arguments: argparse.Namespace) -> None:
         print(f"plot: {arguments.plot}")
 
 
-def history(arguments: argparse.Namespace) -> None:
+def history(arguments: Namespace) -> None:
     """Print every charge, oldest first."""
     _, entries = _read(arguments)
     rows = [_HEAD, *(_row(entry) for entry in entries)]
@@ -52,10 +77,10 @@ def _row(entry: Entry) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _read(arguments: argparse.Namespace) -> tuple[list[Budget], list[Entry]]:
+def _read(arguments: Namespace) -> tuple[list[Budget], list[Entry]]:
     budgets, entries = Ledger(arguments.ledger).read(arguments.dataset)
     if arguments.dataset is not None and not budgets:
-        raise InputError(f"--dataset {arguments.dataset} has no budget in this ledger")
+        raise Refusal("dataset", f"{verbatim(arguments.dataset)} has no budget in this ledger")
     return budgets, entries
 
 

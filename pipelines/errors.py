@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["InputError", "refusal_in"]
 
-InputError = Refusal
 
-_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+class InputError(Refusal):
+    """A refusal of no one field."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("", verbatim(sentence))
+
+    def __reduce__(self) -> tuple[type[Refusal], tuple[str, str]]:
+        return Refusal, ("", self.rule)
+
+
+_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?(?:Refusal|InputError): (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
 def refusal_in(error: BaseException) -> Refusal | None:

@@ -83,7 +83,7 @@ class Release:
     The id must come from public knowledge (report name and period), never from the data: docs/privacy.md says why.
     """
 
-    key: ReleaseKey
+    key: ReleaseKey = field(metadata={"unasked": "a ledger knows a key by its id"})
     id: str
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from private_topk.pipelines.commands.status import DONE, guarded
-from private_topk.pipelines.near import did_you_mean
+from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["COMMANDS", "main"]

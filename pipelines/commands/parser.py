@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from private_topk.pipelines.near import did_you_mean
+from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Group", "Parser", "add", "add_switch", "flag"]

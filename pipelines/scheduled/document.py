@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from private_topk.pipelines.near import nearest
+from private_topk.transforms.near import nearest
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Document", "Field"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from private_topk.pipelines.near import did_you_mean, nearest
+from private_topk.transforms.near import did_you_mean, nearest
 from private_topk.transforms.mechanisms import MECHANISMS
 
 FLAGS = [

@@ -9,8 +9,8 @@ from contextlib import contextmanager, redirect_stderr
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from private_topk.transforms.near import did_you_mean
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
+from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["check_words", "launch_of", "reach_files"]

@@ -18,7 +18,7 @@ from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
 
-__all__ = ["Question", "ask", "mechanism_of", "question_of", "release_of"]
+__all__ = ["Question", "ask", "counts_of", "mechanism_of", "question_of", "release_of"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def question_of(asked: Asked, held: Total | None = None) -> Question:
         mechanism,
         _domain_of(asked),
         max_items_per_user=asked.get("max_items_per_user"),
-        publish_counts=_counts_of(asked),
+        publish_counts=counts_of(asked),
         spare_delta=spare_delta,
         period=period_of(asked),
         release=release_of(asked),
@@ -125,14 +125,17 @@ def mechanism_of(asked: Asked) -> tuple[Mechanism, float | None]:
     return mechanism, None if "delta" in own else delta
 
 
-def _counts_of(asked: Asked) -> CountBudget | None:
+def counts_of(asked: Asked) -> CountBudget | None:
+    """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
     epsilon, delta = asked.get("publish_counts"), asked.get("publish_counts_delta")
     if epsilon is None:
         if delta is not None:
             raise Refusal("publish_counts_delta", "needs {publish_counts}: the epsilon of the noisy counts")
         return None
-    with about("publish_counts", epsilon="publish_counts", delta="publish_counts_delta"):
+    try:
         return CountBudget(epsilon, delta or 0.0)
+    except Refusal as error:
+        raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
 
 
 def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:

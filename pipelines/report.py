@@ -85,7 +85,9 @@ def source_for(asked: Asked, *, watch: bool = False) -> Source:
     if _is_kafka(place):
         options["kafka_option"] = asked.get("kafka_option", ())
     elif "kafka_option" in asked and not _is_kafka(asked["output"]):
-        raise Refusal("kafka_option", "does not apply to {input} and {output}, of which none is kafka://", "leave it out")
+        raise Refusal(
+            "kafka_option", "does not apply to {input} and {output}, of which none is kafka://", "leave it out"
+        )
     return source_of(place, columns, watch, **options)
 
 

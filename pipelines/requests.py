@@ -26,7 +26,9 @@ def request_of(report: Report, dataset: str) -> Request:
     except Refusal as error:
         if error.field != "release_key":
             raise
-        raise Refusal("ledger", "needs the release key where the run is launched: {release_key} " + error.rule) from None
+        raise Refusal(
+            "ledger", "needs the release key where the run is launched: {release_key} " + error.rule
+        ) from None
     return Request(
         dataset=dataset,
         unit=question.privacy.unit,

@@ -16,8 +16,8 @@ from private_topk.pipelines.errors import refusal_in
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.requests import request_of
-from private_topk.pipelines.sinks.manifest import facts_of
+from private_topk.pipelines.requests import how_to_resume, request_of
+from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.unfinished import Interrupted, Unfinished, what_is_out
 from private_topk.runners import Launch
 from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
@@ -50,7 +50,9 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(question.period)
     rank = RankBlocks(question.selection, question.release, question.period, report.user_shards())
     rankings = blocks | "Rank" >> rank
-    rankings | "Write" >> report.sink.write(facts_of(question, launch.name), question.release)
+    facts = describe_release(question.selection, question.release, launch.name)
+    facts["privacy"] = question.privacy.describe(facts["privacy"])
+    rankings | "Write" >> report.sink.write(facts, question.release)
 
 
 def check(report: Report, launch: Launch) -> None:
@@ -100,8 +102,9 @@ def run(report: Report, launch: Launch) -> Done:
 
 @contextmanager
 def _charged(report: Report) -> Iterator[None]:
-    if report.account is None:
+    account = report.account
+    if account is None:
         yield
     else:
-        with charge(request_of(report, report.account.dataset), report.account.ledger):
+        with charge(request_of(report, account.dataset), account.ledger, resume=how_to_resume(report)):
             yield

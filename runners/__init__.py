@@ -14,8 +14,16 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
-__all__ = ["RUNNERS", "Launch", "UnknownArgument", "cache_folder", "check_arguments", "prepare",
-           "refuse_unknown", "short_name"]
+__all__ = [
+    "RUNNERS",
+    "Launch",
+    "UnknownArgument",
+    "cache_folder",
+    "check_arguments",
+    "prepare",
+    "refuse_unknown",
+    "short_name",
+]
 
 RUNNERS = {
     "direct": "private_topk.runners.direct",

@@ -27,8 +27,9 @@ COMMANDS = {
     "select": "run a mechanism on a vector of counts, without Beam",
     "mechanisms": "compare the mechanisms: guarantee, domain, answer, cost, source",
     "sample": "write sample data: the plays of a music service",
+    "flex-template": "describe the Dataflow flex template, for who builds it",
 }
-"""Every command and what it does; its module has its name."""
+"""Every command and what it does; its module has its name, with underscores."""
 
 _DESCRIPTION = """\
 usage: private-topk COMMAND [arguments]
@@ -62,7 +63,7 @@ def _dispatch(words: list[str]) -> None:
     elif name not in COMMANDS:
         raise Refusal("", f"{name} is no command of private-topk", did_you_mean(name, COMMANDS, _there_are()))
     else:
-        command = import_module(f"{_ROOM}.{name}")
+        command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
         command.execute(*command.parser(rest).read(rest))
 
 

@@ -9,8 +9,8 @@ from private_topk.budget.units import UNITS
 from private_topk.pipelines.commands.arguments import NEIGHBOURS, add_ledger
 from private_topk.pipelines.commands.parser import Parser, add
 from private_topk.pipelines.fields import require
-from private_topk.transforms.near import did_you_mean
 from private_topk.pipelines.texts import number, one_of
+from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["execute", "parser"]

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Group", "Parser", "add", "add_switch", "flag"]
+__all__ = ["Group", "Parser", "Value", "add", "add_switch", "flag"]
 
 Group = argparse._ActionsContainer
 """Whatever takes arguments: a parser or a group of one."""

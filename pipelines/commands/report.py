@@ -74,7 +74,10 @@ def _publish_one(report: ScheduledReport, arguments: Namespace) -> None:
     from private_topk.pipelines.scheduled.publish import now
 
     schedule = report.schedule
-    end, shown = _in_zone(arguments.window_end, schedule.zone), arguments.window_end.isoformat().removesuffix("T00:00:00")
+    end, shown = (
+        _in_zone(arguments.window_end, schedule.zone),
+        arguments.window_end.isoformat().removesuffix("T00:00:00"),
+    )
     try:
         number = schedule.number(end)
     except ValueError as error:

@@ -59,7 +59,9 @@ def told(error: BaseException, about: str = "private-topk: ") -> int:
         print(f"{about}{error.shown(flag)}", file=sys.stderr)
         return BAD_INPUT
     if isinstance(error, KeyboardInterrupt):
-        name, number = ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
+        name, number = (
+            ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
+        )
         state = Refusal("", error.state).shown(flag) if isinstance(error, Interrupted) else ""
         print(f"{about}{name}{'; ' if state else ''}{state}", file=sys.stderr)
         return _OF_A_SIGNAL + number

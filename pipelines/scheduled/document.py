@@ -44,7 +44,9 @@ class Document:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise self._refusal(line, f"not YAML: {error.problem}") from None
         except yaml.reader.ReaderError as error:
-            raise Refusal("", verbatim(f"{path} must be printable text: it holds the character {error.character:#x}")) from None
+            raise Refusal(
+                "", verbatim(f"{path} must be printable text: it holds the character {error.character:#x}")
+            ) from None
         except RecursionError:
             raise self._refusal(1, "not a report: it is nested too deeply") from None
         if not isinstance(root, yaml.MappingNode):

@@ -11,8 +11,8 @@ from typing import cast
 
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.question import counts_of, mechanism_of
 from private_topk.pipelines.periods import period_of
+from private_topk.pipelines.question import counts_of, mechanism_of
 from private_topk.pipelines.report import report_of, sink_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.calendar import Schedule

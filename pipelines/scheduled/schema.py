@@ -156,7 +156,10 @@ def fields_for(mechanism: str | None) -> dict[str, Rule]:
         kinds.append(mechanism_by_name(mechanism))
     known = {rule.field for rule in FIELDS.values()}
     found = {name: its for kind in kinds for name, its in parameters_of(kind).items() if name not in known}
-    return {**FIELDS, **{f"mechanism.{name}": Rule(_READ[its.kind], name, parameter=True) for name, its in found.items()}}
+    return {
+        **FIELDS,
+        **{f"mechanism.{name}": Rule(_READ[its.kind], name, parameter=True) for name, its in found.items()},
+    }
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The Dataflow flex template: its parameters, described from the command line's own, and its entry point.
 
-python -m private_topk.pipelines.flex_template > deploy/dataflow/metadata.json
+private-topk flex-template > deploy/dataflow/metadata.json
 """
 
 from __future__ import annotations
@@ -10,12 +10,30 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from private_topk.pipelines.options import add_run_arguments
+from private_topk.pipelines.commands import main, run
+from private_topk.pipelines.commands.parser import Parser, Value
+from private_topk.pipelines.texts import whole
 
-__all__ = ["as_command_line", "main", "metadata"]
+__all__ = ["as_command_line", "execute", "metadata", "parser", "start"]
 
 _REQUIRED = {"input", "output", "mechanism", "k", "epsilon", "release_key", "release_id"}
 _SET_BY_SERVICE = {"runner", "help"}
+_OF_A_TERMINAL = {"quiet", "show_left_out"}
+
+
+def parser(words: Sequence[str] = ()) -> Parser:
+    text = "Print the description of the Dataflow flex template, as JSON."
+    return Parser(prog="private-topk flex-template", description=text)
+
+
+def execute(arguments: argparse.Namespace, others: list[str]) -> None:
+    parser().refuse(others)
+    print(json.dumps(metadata(), indent=2))
+
+
+def start(words: Sequence[str]) -> int:
+    """Run the report that the template's parameters describe; the exit status."""
+    return main(["run", "--quiet", *as_command_line(words)])
 
 
 def metadata() -> dict[str, Any]:
@@ -46,35 +64,22 @@ def as_command_line(words: Sequence[str]) -> list[str]:
     return line
 
 
-def main(argv: Sequence[str]) -> None:
-    """Run the batch report that the template's parameters describe."""
-    from private_topk.pipelines import batch
-
-    batch.main(as_command_line(argv))
-
-
 def _arguments() -> dict[str, argparse.Action]:
-    parser = argparse.ArgumentParser(add_help=False)
-    add_run_arguments(parser)
-    named = {action.option_strings[0].removeprefix("--").replace("-", "_"): action for action in parser._actions}
-    return {name: action for name, action in named.items() if name not in _SET_BY_SERVICE}
+    named = {action.option_strings[0].removeprefix("--").replace("-", "_"): action for action in run.parser()._actions}
+    return {name: action for name, action in named.items() if name not in _SET_BY_SERVICE | _OF_A_TERMINAL}
 
 
 def _parameter(name: str, action: argparse.Action) -> dict[str, Any]:
     found = {
         "name": name,
         "label": name.replace("_", " ").capitalize(),
-        "helpText": (action.help or "") % {"default": action.default},
+        "helpText": action.help or "",
         "isOptional": name not in _REQUIRED,
     }
     if action.nargs == 0:
         found["regexes"] = ["^(true|false)$"]
-    elif action.choices:
-        found["regexes"] = [f"^({'|'.join(map(str, action.choices))})$"]
-    elif action.type is int:
+    elif str(action.metavar).startswith("{"):
+        found["regexes"] = [f"^({str(action.metavar)[1:-1].replace(',', '|')})$"]
+    elif isinstance(action, Value) and action.parse is whole:
         found["regexes"] = ["^[0-9]+$"]
     return found
-
-
-if __name__ == "__main__":
-    print(json.dumps(metadata(), indent=2))

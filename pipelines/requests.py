@@ -1,4 +1,4 @@
-"""What a report asks of a ledger: derived from all of its question and its source, so that no field can be forgotten."""
+"""What a report asks of a ledger: derived from all of its question and source, so that no field can be forgotten."""
 
 from __future__ import annotations
 

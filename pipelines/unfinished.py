@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.files import stop_publishing
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.standing import standing_at
 
 if TYPE_CHECKING:
     from apache_beam.runners.runner import PipelineResult
@@ -49,8 +50,9 @@ def what_is_out(report: Report, launch: Launch, job: PipelineResult | None) -> s
 
 
 def _published(report: Report) -> str:
-    period, place = report.question.period, report.sink.place
-    out = report.sink.windows_published(period, report.question.release)
+    period, place, release = report.question.period, report.sink.place, report.question.release.id
+    standing = standing_at(report.sink, period)
+    out = None if standing is None else sum(found.windows for found in standing if found and found.release == release)
     windows = len(period) if period else 1
     if out is None:
         return f"what was sent to {place} by then stays there"

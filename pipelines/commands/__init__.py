@@ -1,7 +1,7 @@
 """The command `private-topk`: the only argparse. Each command is a module, loaded when it is called.
 
-A command's module has `parser(words)` and `execute(arguments, others)`; the others are the words that are no arguments of
-ours, for Beam.
+A command's module has `parser(words)` and `execute(arguments, others)`; the others are the words that are no arguments
+of ours, for Beam.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from private_topk.pipelines.commands.status import DONE, guarded
+from private_topk.pipelines.commands.status import guarded
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal
 

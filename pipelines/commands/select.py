@@ -18,8 +18,9 @@ def parser(words: Sequence[str] = ()) -> Parser:
     """The arguments, also those of a mechanism of one's own that the words name."""
     found = Parser(prog="private-topk select", description="Run a mechanism on a vector of counts, without Beam.")
     add(found, "counts", "FILE", ".npy of integers, or .csv with a column count (and item)")
-    add_mechanism(found.add_argument_group("privacy"), words, "privacy budget of the draw; smaller is more private",
-                  "for mechanisms with noise for so many items a user: no user may be in more of the counts")  # fmt: skip
+    budget = "privacy budget of the draw; smaller is more private"
+    bound = "for mechanisms with noise for so many items a user: no user may be in more of the counts"
+    add_mechanism(found.add_argument_group("privacy"), words, budget, bound)
     add_release(found.add_argument_group("repeatable draws"))
     return found
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from private_topk.pipelines.printable import printable
+from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.sinks.sink import Sink
 
 __all__ = ["show_left_out", "show_rows"]
@@ -40,7 +41,7 @@ def _show(rows: list[dict[str, Any]], sink: Sink) -> None:
         print()
     if not rows:
         print("No item was released: in the unknown domain that is a possible answer.\n")
-    print(sink.whereabouts())
+    print(f"ranking:  {sink.place}\nmanifest: {manifest_path(sink.place)}")
 
 
 def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:

@@ -17,6 +17,7 @@ from private_topk.pipelines.report import report_of, sink_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.calendar import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
+from private_topk.pipelines.standing import standing_at
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
@@ -80,19 +81,18 @@ class ScheduledReport:
         asked, name, base = self.asked(number), self.release_id(number), self.release_id(number, None)
         with self._pointing():
             sink = sink_for(asked, watch=self._watches(asked))
-            standing = sink.standing(period_of(asked))
+            standing = standing_at(sink, period_of(asked))
             if standing is None:
                 if "ledger" in asked:
                     return self._noted(asked)
                 raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked "
                               "at, so a ledger has to know it")  # fmt: skip
-            found = [place for place in standing if place is not None]
-            for place in found:
+            for place in filter(None, standing):
                 if place.release != name and not (self._correction and place.release.startswith(base)):
                     raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
                                   f"{verbatim(name)}", "move it, or change {output}")  # fmt: skip
-            whole = len(found) == len(standing) and all(p.complete and p.release == name for p in found)
-            return whole and self._noted(asked)
+            complete = all(place is not None and place.release == name and place.windows for place in standing)
+            return complete and self._noted(asked)
 
     @property
     def name(self) -> str:

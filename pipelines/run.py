@@ -13,12 +13,13 @@ from apache_beam.runners.runner import PipelineResult
 
 from private_topk.budget.charging import charge
 from private_topk.pipelines.errors import refusal_in
+from private_topk.pipelines.outcome import what_is_out
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.manifest import describe_release
-from private_topk.pipelines.unfinished import Interrupted, Unfinished, what_is_out
+from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.runners import Launch
 from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
 from private_topk.transforms.cut import CutIntoWindows

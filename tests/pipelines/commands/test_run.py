@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines.cli import guarded
+from private_topk.pipelines.commands.status import guarded
 from private_topk.pipelines.files import publish
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
@@ -68,7 +68,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"k": 4}, "--k must be at most the number of items, got k = 4 and 3 items"),
     ({"k": 0}, "--k must be at least 1, got 0"),
     ({"k": -1}, "--k must be at least 1, got -1"),
-    ({"k": "1.5"}, "--k must be a whole number, got '1.5'; `"),
+    ({"k": "1.5"}, "--k must be a whole number, got '1.5'$"),
     ({"epsilon": 0}, "--epsilon must be a positive finite number, got 0.0"),
     ({"epsilon": -1}, "--epsilon must be a positive finite number"),
     ({"epsilon": "nan"}, "--epsilon must be a positive finite number, got nan"),
@@ -76,16 +76,16 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"epsilon": "1,5"}, "--epsilon must be a number, got '1,5'"),
     ({"epsilon": None}, "--epsilon must be given"),
     ({"input": None, "k": None}, "--input, --k must be given"),
-    ({"mechanism": "jiont"}, "--mechanism must be one of joint"),
+    ({"mechanism": "jiont"}, "--mechanism must be one of joint.*: did you mean joint.$"),
     ({"delta": 0.1}, "--delta does not apply to joint: leave it out"),
     ({"beta": 0.1}, "--beta does not apply to joint"),
     ({"skew": 2}, "--skew must be a number from 1/2 to 1"),
     ({"skew": "1/0"}, "--skew must be a number such as 0.6 or 3/5"),
     ({"noise": "loud"}, "--noise must be one of"),
-    ({"neighbours": "nextdoor"}, "argument --neighbours: invalid choice"),
+    ({"neighbours": "nextdoor"}, "--neighbours must be one of add-remove, swap; got 'nextdoor'"),
     ({"max_items_per_user": 0}, "--max-items-per-user must be a whole number of at least 1, got 0"),
-    ({"domain": None}, "give --domain FILE, a public list of items, or --unknown-domain: one of the two"),
-    ({"unknown_domain": True}, "give --domain FILE, a public list of items, or --unknown-domain: one of the two"),
+    ({"domain": None}, "give --domain, a public list of items, or --unknown-domain: one of the two"),
+    ({"unknown_domain": True}, "give --domain, a public list of items, or --unknown-domain: one of the two"),
     ({"domain": None, "unknown_domain": True}, "joint needs a public domain: .* Give the public list of items, or use"),
     ({"domain": "none.txt"}, "--domain none.txt does not exist"),
     ({"domain": "double.txt"}, "--domain double.txt: domain must hold every item once, got 1 repeated"),
@@ -108,7 +108,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"window": "7d", "to": "2026-01-01"}, "--from and --to go together"),
     ({"from_": "2026-01-02", "to": "2026-01-02"}, "--from, --to, --window: period must end after it starts"),
     ({"from_": "2026-01-02", "to": "2026-01-01"}, "period must end after it starts"),
-    ({"from_": "soon", "to": "2026-01-01"}, "--from must be a date or time such as 2026-01-01, got 'soon'"),
+    ({"from_": "soon", "to": "2026-01-01"}, "--from must be a date or time such as 2026-01-05, got 'soon'"),
     ({"from_": "2026-01-01", "to": "2026-13-01"}, "--to must be a date or time"),
     ({"window": "7 days"}, "--window must be a number and one of s, m, h, d, w"),
     ({"window": "0d"}, "--window must be"),
@@ -117,12 +117,17 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"window": "1s", "from_": "2020-01-01", "to": "2026-01-01"}, "at most 100,000 windows"),
     ({"from_": "2026-01-01", "to": "2026-02-01"}, "rows.avro has no column 'time'"),
     ({"release_id": "r"}, "--release-id needs --release-key"),
-    ({"release_key": SECRET, "release_id": "r"}, "--release-key, --release-id: release key must be given as file:PATH"),
-    ({"release_key": "file:none.key", "release_id": "r"}, "release key file:none.key cannot be read"),
+    ({"release_key": SECRET, "release_id": "r"}, "--release-key must be given as file:PATH"),
+    ({"release_key": "file:none.key", "release_id": "r"}, "--release-key file:none.key cannot be read"),
     ({"release_key": "file:short.key", "release_id": "r"}, "must have at least 16 bytes, got 7"),
     ({"release_key": "env:PRIVATE_TOPK_SHORT_KEY", "release_id": "r"}, "must have at least 16 bytes, got 7"),
     ({"release_key": "env:PRIVATE_TOPK_NO_KEY", "release_id": "r"}, "PRIVATE_TOPK_NO_KEY is not set: export"),
     ({"release_key": "env:PRIVATE_TOPK_TEST_KEY", "release_id": "a\nb"}, "1 to 500 printable characters"),
+    ({"epsilon": "abc"}, "--epsilon must be a number, got 'abc'"),
+    ({"epsilon": "1_5"}, "--epsilon must be a number, got '1_5'"),
+    ({"user_col": "x"}, "--user-col is no argument of `private-topk run` or of Beam: did you mean --user-column.$"),
+    ({"rows": "x"}, "--rows is no argument of `private-topk run` or of Beam: `private-topk run --help` lists"),
+    ({"runner": "flnik"}, "--runner must be one of direct.*, got flnik: did you mean flink.$"),
     ({"shards": 3}, "--shards must be a power of two from 1 to 65536, got 3"),
     ({"shards": 0}, "--shards must be a power of two"),
     ({"output": "out.xlsx"}, "--output out.xlsx must end with one of .avro"),
@@ -130,10 +135,10 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"output": "rows.avro/out.avro"}, "--output rows.avro/out.avro cannot be written: Not a directory"),
     ({"output": "/proc/nowhere/out.avro"}, "--output /proc/nowhere/out.avro cannot be written"),
     ({"output": "x" * 300 + ".avro"}, "cannot be written: File name too long"),
-    ({"output": "rows.avro", "overwrite": True}, "--output rows.avro would replace .*rows.avro, which is read"),
+    ({"output": "rows.avro", "overwrite": True}, "--output must be another path: rows.avro would replace .*rows.avro, which is read"),
     ({"runner": "spork"}, "--runner must be one of direct"),
-    ({"inptu": "rows.avro"}, "--inptu is no argument of private-topk or of Beam"),
-    ({"direct num_wrokers": 2}, "--direct_num_wrokers is no argument of private-topk or of Beam"),
+    ({"inptu": "rows.avro"}, "--inptu is no argument of `private-topk run` or of Beam: did you mean --input.$"),
+    ({"direct num_wrokers": 2}, "--direct_num_wrokers is no argument .* of Beam: did you mean --direct_num_workers.$"),
     ({"direct num_workers": "two"}, "argument --direct_num_workers: invalid int value: 'two'"),
 ]  # fmt: skip
 
@@ -153,12 +158,33 @@ def test_bad_input_is_one_sentence_before_any_work(folder: Path, change: dict[st
     assert tree(folder) == before, "something was written"
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--epsilon=2"], "--epsilon must be given once, got it twice"),
+        (["--delta"], "--delta needs a value; one that starts with a dash is given as --delta=-1"),
+        (["--delta", "--shards", "2"], "--delta needs a value"),
+        (["--overwrite=true"], "--overwrite stands alone: it takes no value"),
+        (["2"], "'2' stands alone: values follow their argument"),
+        (["--skew=1/2", "1"], "'1' stands alone: values follow their argument"),
+    ],
+)
+def test_words_that_are_no_argument_and_its_value(folder: Path, words: list[str], message: str) -> None:
+    before = tree(folder)
+    done = run(*words)
+    assert done.status == 2 and done.err.startswith(f"private-topk: {message}") and done.err.count("\n") == 1
+    assert tree(folder) == before
+
+
 def test_an_existing_output_is_kept_byte_for_byte_unless_overwritten(folder: Path) -> None:
     for name in ("out.avro", "out.manifest.json"):
         write(folder / name, b"precious")
         before = tree(folder)
         done = run()
-        assert done.status == 2 and f"{name} exists and is kept: give another path, or --overwrite" in done.err
+        assert (
+            done.status == 2
+            and f"--output must be another path, or --overwrite be given: {name} exists and is kept" in done.err
+        )
         assert tree(folder) == before
         (folder / name).unlink()
     write(folder / "out.avro", b"precious")
@@ -206,7 +232,7 @@ def test_a_failure_shows_its_kind_and_place_and_no_data(folder: Path) -> None:
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         assert guarded(fail) == 1
-    assert "failed with RuntimeError; nothing was written" in said.getvalue() and "in fail" in said.getvalue()
+    assert "private-topk: failed with RuntimeError\n" in said.getvalue() and "in fail" in said.getvalue()
     assert "secret" not in said.getvalue() and "apple" not in said.getvalue()
 
 
@@ -259,7 +285,7 @@ def test_help_is_quick_and_loads_neither_beam_nor_polars(words: list[str]) -> No
 
 
 def test_an_early_end_of_the_reader_is_no_failure(folder: Path) -> None:
-    words = [sys.executable, "-m", "private_topk.pipelines.cli", "run", "--input=rows.avro", "--domain=items.txt",
+    words = [sys.executable, "-m", "private_topk", "run", "--input=rows.avro", "--domain=items.txt",
              "--mechanism=joint", "--k=2", "--epsilon=1", "--output=out.csv"]  # fmt: skip
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
         job.stdout.close()
@@ -270,7 +296,7 @@ def test_an_early_end_of_the_reader_is_no_failure(folder: Path) -> None:
 def test_the_process_ends_with_its_status_every_time(folder: Path) -> None:
     """Arrow's reading threads used to abort one run in twelve while Python took itself down."""
     write(folder / "rows.csv", ROWS)
-    words = [sys.executable, "-m", "private_topk.pipelines.cli", "run", "--domain=items.txt", "--mechanism=joint",
+    words = [sys.executable, "-m", "private_topk", "run", "--domain=items.txt", "--mechanism=joint",
              "--k=2", "--epsilon=1", "--output=out.csv", "--overwrite"]  # fmt: skip
     for source, status in [("rows.csv", 0), ("none.csv", 2), ("headerless.csv", 2)] * 2:
         write(folder / "headerless.csv", FILES["headerless.csv"])
@@ -295,7 +321,7 @@ def test_a_full_disk_is_named_and_no_data(capsys: pytest.CaptureFixture) -> None
 
     assert guarded(fail) == 1
     said = capsys.readouterr().err
-    assert "failed with RuntimeError (No space left on device); nothing was written" in said and "secret" not in said
+    assert "failed with RuntimeError (No space left on device)\n" in said and "secret" not in said
 
 
 def test_mechanisms_names_the_parameters_of_each() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.files import stop_publishing
+from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.standing import standing_at
 
@@ -21,7 +21,7 @@ def what_is_out(report: Report, launch: Launch, job: PipelineResult | None) -> s
     """One or two sentences on a run that has ended early. Nothing more is published by this process afterwards."""
     if launch.remote:
         return "nothing was started" if job is None else f"the job goes on in {launch.name}: look there, or cancel it"
-    stop_publishing()
+    GATE.close()
     if job is not None:
         with suppress(Exception):  # it may be over, or its server gone
             job.cancel()

@@ -13,6 +13,7 @@ from apache_beam.runners.runner import PipelineResult
 
 from private_topk.budget.charging import charge
 from private_topk.pipelines.errors import refusal_in
+from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.outcome import what_is_out
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
@@ -86,6 +87,7 @@ def run(report: Report, launch: Launch) -> Done:
     except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
         raise Refusal("", str(error)) from None
     job = None
+    GATE.open()
     try:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
         with _charged(report), PROGRESS.shown(), redirect_stderr(io.StringIO()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -46,6 +46,9 @@ class Launch:
     Args:
         remote: the workers are machines that see no local file and no environment variable of this one.
         deferred: running only writes a template, which somebody else runs later.
+        waits_for_timers: the watermark waits for timers that a transform has set.
+        follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
+        listener: the runner for a source that has to be listened to, where that is another one.
     """
 
     name: str
@@ -53,6 +56,16 @@ class Launch:
     options: PipelineOptions
     remote: bool = False
     deferred: bool = False
+    waits_for_timers: bool = True
+    follows_slowest_reader: bool = True
+    listener: PipelineRunner | None = None
+
+    def listening(self) -> Launch:
+        """The same launch on a runner that receives what is sent while it runs."""
+        if self.listener is None:
+            return self
+        # The one such runner there is, Beam's in-process one, lets the watermark pass timers.
+        return replace(self, runner=self.listener, waits_for_timers=False, listener=None)
 
 
 class UnknownArgument(ValueError):

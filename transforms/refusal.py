@@ -29,10 +29,8 @@ class Refusal(ValueError):
 
     def shown(self, name: Callable[[str], str] = str) -> str:
         """The sentence, with every field by the name that a door gives it."""
-        said = _OTHER.sub(
-            lambda found: name(found[1]) if found[1] else found[0][0],
-            ": ".join(part for part in (self.rule, self.remedy) if part),
-        )
+        whole = ": ".join(part for part in (self.rule, self.remedy) if part)
+        said = _OTHER.sub(lambda found: name(found[1]) if found[1] else found[0][0], whole)
         return f"{name(self.field)} {said}" if self.field else said
 
     def fields(self) -> list[str]:

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, match, open_content
-from private_topk.pipelines.sources import FORMATS, format_of
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.formats import FORMATS, format_of
 from private_topk.transforms.columnar import as_labels
 from private_topk.transforms.domain import PublicDomain, check_items, digest_of
 

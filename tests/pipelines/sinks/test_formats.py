@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows, schema
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.windows import WindowBounds
@@ -79,7 +79,7 @@ def test_others_read_them_too() -> None:
 
 
 def test_unknown_endings() -> None:
-    with pytest.raises(InputError, match=r"must end with one of \.avro, \.csv, \.jsonl, \.ndjson, \.parquet"):
+    with pytest.raises(Refusal, match=r"must end with one of \.avro, \.csv, \.jsonl, \.ndjson, \.parquet"):
         format_of("ranking.xlsx")
 
 

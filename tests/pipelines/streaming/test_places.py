@@ -14,8 +14,8 @@ from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
 from private_topk.pipelines.options import Parser
+from private_topk.pipelines.sinks.bigquery import table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
-from private_topk.pipelines.sinks.messages import table_schema
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.pipelines.sources.pubsub import GatherMessages

@@ -15,8 +15,8 @@ class InputError(Refusal):
     def __init__(self, sentence: str) -> None:
         super().__init__("", verbatim(sentence))
 
-    def __reduce__(self) -> tuple[type[Refusal], tuple[str, str]]:
-        return Refusal, ("", self.rule)
+    def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
+        return Refusal, ("", self.rule, "")
 
 
 _IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?(?:Refusal|InputError): (.+?)(?: \[while running [^\n]*)?(?:\n|$)")

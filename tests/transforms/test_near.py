@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from private_topk.transforms.near import did_you_mean, nearest
 from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.near import did_you_mean, nearest
 
 FLAGS = [
     f"--{name}"

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["what_is_out"]
 
 
-def what_is_out(report: Report, launch: Launch, job: PipelineResult | None) -> str:
-    """One or two sentences on a run that has ended early. Nothing more is published by this process afterwards."""
+def what_is_out(report: Report, launch: Launch, job: PipelineResult | None, again: str) -> str:
+    """One or two sentences on a run that has ended early. Nothing more is published by this process afterwards.
+
+    Args:
+        again: how the same report is run again, as its door says it.
+    """
     if launch.remote:
         return "nothing was started" if job is None else f"the job goes on in {launch.name}: look there, or cancel it"
     GATE.close()
     if job is not None:
         with suppress(Exception):  # it may be over, or its server gone
             job.cancel()
-    return f"{_published(report)}. {_how_to_go_on(report)}"
+    return f"{_published(report)}. {_how_to_go_on(report, again)}"
 
 
 def _published(report: Report) -> str:
@@ -42,8 +46,7 @@ def _published(report: Report) -> str:
     return f"{out:,} of {windows:,} windows are published in {place}, {windows - out:,} are not"
 
 
-def _how_to_go_on(report: Report) -> str:
-    release = report.question.release
-    if release.key.source == "fresh":
-        return "Its random key is gone: a new run is a new release, of every window that it publishes"
-    return f"Run it again with the same arguments and {{release_id}} {release.id}: the same release goes on"
+def _how_to_go_on(report: Report, again: str) -> str:
+    if report.question.release.key.source == "fresh":
+        return "Its random key is gone, so a new run is a new release of all that it publishes"
+    return f"To go on with this very release, {again}"

@@ -41,10 +41,13 @@ def request_of(report: Report, dataset: str) -> Request:
     )
 
 
-def how_to_resume(report: Report) -> str:
-    """What the operator is told of the charge when a run has failed, with other fields in braces."""
+def how_to_resume(report: Report, again: str) -> str:
+    """What the operator is told of the charge when a run has failed.
+
+    Args:
+        again: how the same report is run again, as its door says it.
+    """
     stays = "the charge stays, since an answer may have been drawn. "
     if report.question.release.key.source == "fresh":
         return f"{stays}Its key was random and is gone: give a key and an id, so that a failed run can be resumed"
-    return (f"{stays}To resume at no cost, run again with the same arguments, the release id "
-            f"{report.question.release.id} and the same key and input")  # fmt: skip
+    return f"{stays}To resume at no cost, {again}, with the same key and input"

@@ -72,8 +72,11 @@ def check(report: Report, launch: Launch) -> None:
         check_remote(report)
 
 
-def run(report: Report, launch: Launch) -> Done:
+def run(report: Report, launch: Launch, again: str = "run the same report again") -> Done:
     """Run a report to its end: that of its input, or of its horizon.
+
+    Args:
+        again: how the same release is run again, as the door says it: told where this run ends early.
 
     Raises:
         Refusal: before anything was charged or started; or where the input turns out to be bad, as a worker found.
@@ -90,24 +93,24 @@ def run(report: Report, launch: Launch) -> Done:
     GATE.open()
     try:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
-        with _charged(report), PROGRESS.shown(), redirect_stderr(io.StringIO()):
+        with _charged(report, again), PROGRESS.shown(), redirect_stderr(io.StringIO()):
             job = pipeline.run()
             job.wait_until_finish()
     except KeyboardInterrupt as stop:
-        raise Interrupted(what_is_out(report, launch, job), stop) from None
+        raise Interrupted(what_is_out(report, launch, job, again), stop) from None
     except Exception as error:
         found = refusal_in(error)
         if found is not None:
             raise found from None
-        raise Unfinished(what_is_out(report, launch, job)) from error
+        raise Unfinished(what_is_out(report, launch, job, again)) from error
     return Done(report, job, launch.deferred)
 
 
 @contextmanager
-def _charged(report: Report) -> Iterator[None]:
+def _charged(report: Report, again: str) -> Iterator[None]:
     account = report.account
     if account is None:
         yield
     else:
-        with charge(request_of(report, account.dataset), account.ledger, resume=how_to_resume(report)):
+        with charge(request_of(report, account.dataset), account.ledger, resume=how_to_resume(report, again)):
             yield

@@ -14,7 +14,7 @@ from private_topk.pipelines.question import mechanism_of
 from private_topk.transforms.keys import Release, ReleaseKey, release_seed
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.mechanism import check_counts
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Counts", "Drawn", "read_counts", "select"]
 
@@ -22,6 +22,7 @@ __all__ = ["Counts", "Drawn", "read_counts", "select"]
 class Counts(NamedTuple):
     values: np.ndarray
     items: list[str] | None
+    path: str
 
 
 class Drawn(NamedTuple):
@@ -45,30 +46,34 @@ def select(counts: Counts, asked: Asked) -> Drawn:
         bits = _bits(asked, {"mechanism": name, **mechanism.parameters(), "k": k}, values)
         return Drawn(mechanism(values, k, bits).tolist(), mechanism.answer == "sequence")
     except TypeError as error:
-        raise Refusal("counts", str(error).removeprefix("counts ")) from None
+        raise Refusal("counts", verbatim(f"{counts.path}: {error}")) from None
+    except Refusal as error:
+        if error.field != "counts":
+            raise
+        raise Refusal("counts", verbatim(f"{counts.path}: {error}")) from None
 
 
 def read_counts(path: str) -> Counts:
     """The counts of a .npy or .csv file, and their items where a CSV names them."""
     if not path.lower().endswith((".npy", ".csv")):
-        raise Refusal("counts", f"{path} must be a .npy or a .csv file")
+        raise Refusal("counts", f"{verbatim(path)} must be a .npy or a .csv file")
     try:
         return _from_npy(path) if path.lower().endswith(".npy") else _from_csv(path)
     except OSError as error:
-        raise Refusal("counts", f"{path} cannot be read: {error.strerror or 'not a readable file'}") from None
+        raise Refusal("counts", f"{verbatim(path)} cannot be read: {error.strerror or 'not a readable file'}") from None
     except (UnicodeDecodeError, csv.Error):
-        raise Refusal("counts", f"{path} is not a CSV file that can be read, in UTF-8") from None
+        raise Refusal("counts", f"{verbatim(path)} is not a CSV file that can be read, in UTF-8") from None
 
 
 def _from_npy(path: str) -> Counts:
     try:
         values = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, SyntaxError, MemoryError):
-        raise Refusal("counts", f"{path} is not a whole .npy file of numbers") from None
+        raise Refusal("counts", f"{verbatim(path)} is not a whole .npy file of numbers") from None
     if not isinstance(values, np.ndarray):
         values.close()
-        raise Refusal("counts", f"{path} must hold one array: save it with numpy.save")
-    return Counts(values, None)
+        raise Refusal("counts", f"{verbatim(path)} must hold one array: save it with numpy.save")
+    return Counts(values, None, path)
 
 
 def _from_csv(path: str) -> Counts:
@@ -76,22 +81,24 @@ def _from_csv(path: str) -> Counts:
     with open(path, newline="", encoding="utf-8-sig") as source:
         rows = [row for row in csv.reader(source) if row]
     if not rows:
-        raise Refusal("counts", f"{path} is empty")
+        raise Refusal("counts", f"{verbatim(path)} is empty")
     header = None if len(rows[0]) == 1 and _is_whole(rows[0][0]) else rows[0]
     if header is not None and (header.count("count") != 1 or header.count("item") > 1):
         # What stands there may be data, so it is not shown.
-        raise Refusal("counts", f"{path} must have a column named count, and perhaps one named item, in its first "
-                         "line, each once")  # fmt: skip
+        raise Refusal("counts", f"{verbatim(path)} must have a column named count, and perhaps one named item, in its "
+                      "first line, each once")  # fmt: skip
     at = header.index("count") if header else 0
     body = rows[1:] if header else rows
     if any(len(row) != len(rows[0]) or not _is_whole(row[at]) for row in body):
-        raise Refusal("counts", f"{path}: every line must have {len(rows[0])} values and a whole number as its count")
+        raise Refusal(
+            "counts", f"{verbatim(path)}: every line must have {len(rows[0])} values and a whole number as its count"
+        )
     try:
         values = np.array([int(row[at]) for row in body], dtype=np.int64)
     except OverflowError:
-        raise Refusal("counts", f"{path}: counts must be below 2**63") from None
+        raise Refusal("counts", f"{verbatim(path)}: counts must be below 2**63") from None
     items = [row[header.index("item")] for row in body] if header and "item" in header else None
-    return Counts(values, items)
+    return Counts(values, items, path)
 
 
 def _is_whole(text: str) -> bool:

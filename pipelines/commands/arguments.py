@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -28,7 +28,8 @@ __all__ = [
 UNITS = ("user-window", "user")
 NEIGHBOURS = ("add-remove", "swap")
 _OF_COMMANDS = {"runner", "quiet", "show_left_out", "counts", "windows"}
-_READ = {"number": number, "fraction": fraction, "whole": whole, "text": str, "object": str}
+_MANY = 5
+_READ: dict[str, Callable[[str], object]] = {"number": number, "fraction": fraction, "whole": whole, "text": str, "object": str}
 
 
 def add_question(parser: Parser, words: Sequence[str]) -> None:
@@ -73,8 +74,8 @@ def add_mechanism(
     add(group, "k", "K", "how many items to publish", whole)
     add(group, "epsilon", "E", budget, number)
     add(group, "delta", "D", "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users", number)
-    for parameter in _parameters(words):
-        add(group, parameter.name, parameter.name[0].upper(), parameter.help, _READ[parameter.kind])
+    for parameter, owners in _parameters(words):
+        add(group, parameter.name, parameter.name[0].upper(), f"{owners}: {parameter.help}", _READ[parameter.kind])
     add(group, "neighbours", "{add-remove,swap}", "what is protected: that a user is there at all (add-remove, "
         "default), or what a known user did (swap)", one_of(*NEIGHBOURS))  # fmt: skip
     add(group, "max_items_per_user", "M", bound, whole)
@@ -88,15 +89,19 @@ def asked_of(arguments: Namespace) -> Asked:
     return cast(Asked, {**asked, **({"parameters": parameters} if parameters else {})})
 
 
-def _parameters(words: Sequence[str]) -> list[Parameter]:
-    """Those of every mechanism but for the ones that all share, in order."""
+def _parameters(words: Sequence[str]) -> list[tuple[Parameter, str]]:
+    """Those of every mechanism but for the ones that all share, in order, each with the mechanisms that take it."""
     kinds = list(MECHANISMS.values())
     name = next((after for before, after in pairwise(words) if before == "--mechanism"), "")
     name = next((word.partition("=")[2] for word in words if word.startswith("--mechanism=")), name)
     if ":" in name:
         kinds.append(mechanism_by_name(name))
-    found = {name: its for kind in kinds for name, its in parameters_of(kind).items()}
-    return [its for name, its in found.items() if name not in Asked.__annotations__]
+    found: dict[str, tuple[Parameter, list[str]]] = {}
+    for kind in kinds:
+        for name, its in parameters_of(kind).items():
+            if name not in Asked.__annotations__:
+                found.setdefault(name, (its, []))[1].append(kind.about.name)
+    return [(its, ", ".join(names) if len(names) < _MANY else "some mechanisms") for its, names in found.values()]
 
 
 def add_counts(group: Group) -> None:

@@ -65,7 +65,7 @@ def as_command_line(words: Sequence[str]) -> list[str]:
 
 
 def _arguments() -> dict[str, argparse.Action]:
-    named = {action.option_strings[0].removeprefix("--").replace("-", "_"): action for action in run.parser()._actions}
+    named = {action.option_strings[-1].removeprefix("--").replace("-", "_"): action for action in run.parser()._actions}
     return {name: action for name, action in named.items() if name not in _SET_BY_SERVICE | _OF_A_TERMINAL}
 
 

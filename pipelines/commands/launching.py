@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from private_topk.pipelines.commands.arguments import asked_of
-from private_topk.pipelines.commands.parser import Parser
+from private_topk.pipelines.commands.parser import Parser, flag
 from private_topk.pipelines.fields import require
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.report import report_of
@@ -30,4 +30,5 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     require(asked, "input", "output", "mechanism", "k", "epsilon")
     reach_files(others)
     report = report_of(asked, watch=watch)
-    return run(report, launch_of(runner, others, streaming=not report.source.bounded))
+    again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
+    return run(report, launch_of(runner, others, streaming=not report.source.bounded), again)

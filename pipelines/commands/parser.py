@@ -33,7 +33,7 @@ class Value(argparse.Action):
 
     def __init__(
         self,
-        *names: Any,
+        *names: Any,  # noqa: ANN401
         parse: Callable[[str], object] = str,
         many: bool = False,
         **named: Any,  # noqa: ANN401

@@ -62,10 +62,10 @@ def told(error: BaseException, about: str = "private-topk: ") -> int:
         name, number = (
             ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
         )
-        state = Refusal("", error.state).shown(flag) if isinstance(error, Interrupted) else ""
+        state = error.state if isinstance(error, Interrupted) else ""
         print(f"{about}{name}{'; ' if state else ''}{state}", file=sys.stderr)
         return _OF_A_SIGNAL + number
-    state = Refusal("", str(error)).shown(flag) if isinstance(error, Unfinished) else ""
+    state = str(error) if isinstance(error, Unfinished) else ""
     cause = error.__cause__ if state else error
     if cause is None:
         print(f"{about}{state}", file=sys.stderr)

@@ -18,7 +18,9 @@ from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.calendar import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
 from private_topk.pipelines.standing import standing_at
+from private_topk.runners import UnknownArgument
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
 
@@ -70,7 +72,7 @@ class ScheduledReport:
         with self._pointing("runner.options"):
             launch = launch_of(runner, words, streaming=not report.source.bounded)
         with self._pointing():
-            return run(report, launch)
+            return run(report, launch, "call the report again")
 
     def published(self, number: int) -> bool:
         """Whether a period's output is there, complete, and noted in the ledger if there is one.
@@ -175,6 +177,9 @@ class ScheduledReport:
             yield
         except Refusal as error:
             raise self._file.refused(error, otherwise) from None
+        except UnknownArgument as error:
+            remedy = did_you_mean(error.word.partition("=")[0], error.known, "see Beam's own list")
+            raise self._file.document.error(otherwise, f"{error}: {remedy}") from None
 
 
 def now() -> datetime:

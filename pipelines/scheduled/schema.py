@@ -42,6 +42,14 @@ def _true(text: str) -> bool:
     return True
 
 
+def _zone(text: str) -> str:
+    try:
+        return time_zone(text).key
+    except ValueError:
+        rule = f"must be a name of the IANA database such as Europe/Berlin, got {text!r}"
+        raise ValueError(rule) from None
+
+
 def _template(text: str) -> str:
     try:
         names = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
@@ -121,7 +129,7 @@ FIELDS: dict[str, Rule] = {
     "domain.unknown": Rule(_true, "unknown_domain"),
     "window.every": Rule(window_length, "window", required=True),
     "window.first": Rule(moment, "period_from", required=True),
-    "window.time_zone": Rule(lambda text: time_zone(text) and text, "time_zone"),
+    "window.time_zone": Rule(_zone, "time_zone"),
     "window.horizon": Rule(_count, "horizon"),
     "mechanism.name": Rule(_mechanism, "mechanism", required=True),
     "mechanism.k": Rule(_count, "k", required=True),

@@ -18,6 +18,7 @@ from private_topk.budget.ledger import Ledger
 from private_topk.budget.sharing import share_out
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms import MECHANISMS
+from tests.pipelines.support import settled
 
 ITEMS = [f"item {n}" for n in range(20)]
 
@@ -46,11 +47,11 @@ def write_rows(path: Path, rows: int) -> None:
 
 def arguments(report: str, *more: str, weeks: int = 1) -> list[str]:
     end = {1: "2026-01-12", 2: "2026-01-19", 6: "2026-02-16"}[weeks]
-    return [
+    return settled([
         "run", "--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "3", "--quiet",
         "--window", "7d", "--from", "2026-01-05", "--to", end, "--release-key", "file:key", "--release-id", report,
         "--output", f"{report}.csv", *more,
-    ]  # fmt: skip
+    ])  # fmt: skip
 
 
 def with_ledger(url: str, *more: str) -> list[str]:
@@ -107,7 +108,7 @@ def test_a_killed_run_leaves_its_charge_and_resumes_for_nothing(
     create(url, "--epsilon", "1")
     ledger = Ledger(url)
     run = arguments("a", *with_ledger(url, "--epsilon", "1"))
-    process = subprocess.Popen([sys.executable, "-m", "private_topk.pipelines.cli", *run], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "private_topk", *run], stderr=subprocess.DEVNULL)
     while not ledger.read()[1]:
         assert process.poll() is None, "the run ended before it was charged"
         time.sleep(0.005)
@@ -193,7 +194,7 @@ def test_runs_of_a_horizon_fill_the_ledger_exactly(
         (["--horizon", "1", "--privacy-unit", "user"], "--horizon must be at least the 2 windows of this run, got 1"),
         (["--ledger", "sqlite:///b.db"], "--ledger and --dataset go together"),
         (["--ledger", "sqlite:///b.db", "--dataset", "x"], "does not exist: make it with `private-topk budget create`"),
-        (["--privacy-unit", "user", "--mechanism", "cdp-peeling"], "cdp-peeling needs --delta"),
+        (["--privacy-unit", "user", "--mechanism", "cdp-peeling"], "--delta must be given for cdp-peeling"),
         (["--privacy-unit", "user", "--delta", "2"], "--delta must lie strictly between 0 and 1"),
         (["--privacy-unit", "user", "--gamma", "1"], "--gamma does not apply to joint"),
     ],
@@ -233,7 +234,7 @@ def test_plan_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:
 
 
 def test_help_needs_no_database_and_no_beam() -> None:
-    code = "import sys; from private_topk.pipelines import cli; cli._parser(); print(*sys.modules)"
+    code = "import sys; from private_topk.pipelines.commands import budget; budget.parser(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"apache_beam", "sqlalchemy", "matplotlib", "dp_accounting", "yaml", "polars"} & set(loaded)
 

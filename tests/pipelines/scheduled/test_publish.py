@@ -131,7 +131,7 @@ def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
 
 
 def test_a_killed_report_resumes_to_the_same_ranking(folder: Path) -> None:
-    command = [sys.executable, "-m", "private_topk.pipelines.cli", "report", str(folder / "weekly.yaml"), "--quiet",
+    command = [sys.executable, "-m", "private_topk", "report", str(folder / "weekly.yaml"), "--quiet",
                "--window-end", "2026-01-12"]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     while not outcomes(folder):
@@ -236,7 +236,7 @@ def test_example_yearly_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ("wrong", "right", "message"),
     [
         ("  k: 3\n", "  k: 3\n  kbar: 5\n", "mechanism.kbar does not apply to joint"),
-        ("file:key", "a key that stands here itself", "release key must be given as file:PATH"),
+        ("file:key", "a key that stands here itself", "release_key must be given as file:PATH"),
     ],
 )
 def test_check_looks_at_the_mechanism_and_the_form_of_the_key(

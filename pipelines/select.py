@@ -90,9 +90,8 @@ def _from_csv(path: str) -> Counts:
     at = header.index("count") if header else 0
     body = rows[1:] if header else rows
     if any(len(row) != len(rows[0]) or not _is_whole(row[at]) for row in body):
-        raise Refusal(
-            "counts", f"{verbatim(path)}: every line must have {len(rows[0])} values and a whole number as its count"
-        )
+        rule = f"every line must have {len(rows[0])} values and a whole number as its count"
+        raise Refusal("counts", f"{verbatim(path)}: {rule}")
     try:
         values = np.array([int(row[at]) for row in body], dtype=np.int64)
     except OverflowError:

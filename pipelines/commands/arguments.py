@@ -29,7 +29,9 @@ UNITS = ("user-window", "user")
 NEIGHBOURS = ("add-remove", "swap")
 _OF_COMMANDS = {"runner", "quiet", "show_left_out", "counts", "windows"}
 _MANY = 5
-_READ: dict[str, Callable[[str], object]] = {"number": number, "fraction": fraction, "whole": whole, "text": str, "object": str}
+_READ: dict[str, Callable[[str], object]] = {
+    "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
+}  # fmt: skip
 
 
 def add_question(parser: Parser, words: Sequence[str]) -> None:

@@ -75,8 +75,10 @@ class Document:
 
     def _add(self, node: yaml.MappingNode, prefix: str) -> None:
         for key, value in node.value:
-            name = f"{prefix}{key.value}"
             line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._refusal(line, "a name must be a single word")
+            name = f"{prefix}{key.value}"
             if name in self.fields:
                 raise self._refusal(line, f"{name} is given twice, first in line {self.fields[name].line}")
             self.fields[name] = Field(name, _value(value), line)

@@ -123,7 +123,6 @@ FIELDS: dict[str, Rule] = {
     "source.kafka_start": Rule(one_of("earliest", "latest"), "kafka_start"),
     "source.kafka_options": Rule(_option, "kafka_option", many=True),
     "source.expansion_service": Rule(printable_text, "expansion_service"),
-    "source.snapshot": Rule(_template, "snapshot", path=True, template=True),
     "domain.file": Rule(printable_text, "domain", path=True),
     "domain.column": Rule(printable_text, "domain_column"),
     "domain.unknown": Rule(_true, "unknown_domain"),

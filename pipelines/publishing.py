@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -21,6 +20,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.files import exists, is_local, open_file
+from private_topk.pipelines.gate import GATE
 from private_topk.transforms.keys import Release
 from private_topk.transforms.refusal import Refusal, verbatim
 
@@ -29,11 +29,9 @@ try:
 except ImportError:  # no such locks on this system: two runs to one output are then kept apart by their checks alone
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["manifest_path", "obstacle", "publish", "start_publishing", "stop_publishing"]
+__all__ = ["manifest_path", "obstacle", "publish"]
 
 _INCOMPLETE = ".incomplete"
-_GATE = threading.Lock()
-_STOPPED = threading.Event()
 
 
 def manifest_path(output: str) -> str:
@@ -48,11 +46,9 @@ def publish(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> None
 
     Raises:
         Refusal: something else stands there.
-        RuntimeError: `stop_publishing` was called; or the place keeps no locks, and another run was writing as well.
+        RuntimeError: the run has ended; or the place keeps no locks, and another run was writing as well.
     """
-    with _GATE, _alone_with(path) as alone:
-        if _STOPPED.is_set():
-            raise RuntimeError("this run was ended: nothing more is published")
+    with GATE.passed(), _alone_with(path) as alone:
         if _stands(path, ranking, manifest, overwrite):
             return
         found = None if overwrite else _in_the_way(path)
@@ -74,17 +70,6 @@ def obstacle(path: str, release: Release) -> Refusal | None:
     if found is None or _is_of(_described(path), release):
         return None
     return _taken(found)
-
-
-def stop_publishing() -> None:
-    """Let what is being published in this process be finished, and nothing more be begun."""
-    with _GATE:
-        _STOPPED.set()
-
-
-def start_publishing() -> None:
-    """Allow publishing again: a new run is being built."""
-    _STOPPED.clear()
 
 
 def _taken(path: str) -> Refusal:

@@ -7,13 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
-__all__ = ["RUNNERS", "Launch", "cache_folder", "prepare", "refuse_unknown"]
+__all__ = [
+    "RUNNERS",
+    "Launch",
+    "UnknownArgument",
+    "cache_folder",
+    "check_arguments",
+    "prepare",
+    "refuse_unknown",
+    "short_name",
+]
 
 RUNNERS = {
     "direct": "private_topk.runners.direct",
@@ -58,6 +68,35 @@ class Launch:
         return replace(self, runner=self.listener, waits_for_timers=False, listener=None)
 
 
+class UnknownArgument(ValueError):
+    """A word that is no argument of Beam or of the runner.
+
+    Args:
+        word: what was given. `known`: what there is, each with its dashes.
+    """
+
+    def __init__(self, word: str, known: Sequence[str] = ()) -> None:
+        super().__init__(f"{word.partition('=')[0]} is no argument of Beam")
+        self.word, self.known = word, tuple(known)
+
+
+def short_name(name: str) -> str:
+    """A runner's name here, from Beam's for it: `DirectRunner` is direct."""
+    return name.lower().removesuffix("runner")
+
+
+def check_arguments(name: str, arguments: Sequence[str]) -> None:
+    """Raise UnknownArgument for a word that a runner would not know. Makes nothing ready yet."""
+    _module(name)  # a runner may add options of its own
+    refuse_unknown(arguments)
+
+
+def _module(name: str) -> ModuleType:
+    if short_name(name) not in RUNNERS:
+        raise ValueError(f"runner must be one of {', '.join(RUNNERS)}, got {name}")
+    return import_module(RUNNERS[short_name(name)])
+
+
 def prepare(name: str, arguments: Sequence[str]) -> Launch:
     """Make a runner ready by its name (`direct`) or Beam's name for it (`DirectRunner`).
 
@@ -67,10 +106,7 @@ def prepare(name: str, arguments: Sequence[str]) -> Launch:
     Raises:
         ValueError: the runner is unknown or lacks something, with what is missing and how to get it.
     """
-    short = name.lower().removesuffix("runner")
-    if short not in RUNNERS:
-        raise ValueError(f"--runner must be one of {', '.join(RUNNERS)}, got {name}")
-    launch = import_module(RUNNERS[short]).prepare(list(arguments))
+    launch = _module(name).prepare(list(arguments))
     if not any(word.startswith(("--job_server_timeout", "--job-server-timeout")) for word in arguments):
         _wait_without_end(launch)
     return launch
@@ -86,7 +122,7 @@ def _wait_without_end(launch: Launch) -> None:
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
-    """Raise ValueError for an argument that no Beam options class knows: Beam itself would drop it without a word."""
+    """Raise UnknownArgument for one that no Beam options class knows: Beam itself would drop it without a word."""
     from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
     parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
@@ -94,8 +130,7 @@ def refuse_unknown(arguments: Sequence[str]) -> None:
         options._add_argparse_args(parser)
     _, unknown = parser.parse_known_args(list(arguments))
     if unknown:
-        raise ValueError(f"{unknown[0].partition('=')[0]} is no argument of private-topk or of Beam: see "
-                         "`private-topk run --help`")  # fmt: skip
+        raise UnknownArgument(unknown[0], list(parser._option_string_actions))
 
 
 def cache_folder() -> Path:

@@ -69,6 +69,26 @@ def test_transforms_know_neither_the_command_line_nor_files() -> None:
         assert not {"argparse", "fastavro"} & names, path
 
 
+def test_budgets_are_arithmetic_and_a_database() -> None:
+    allowed = {"numpy", "flint", "sqlalchemy", "dp_accounting", "matplotlib", "private_topk"} | set(
+        sys.stdlib_module_names
+    )
+    for path in (ROOT / "budget").rglob("*.py"):
+        names = set(imports(path))
+        assert {name.split(".")[0] for name in names} <= allowed - {"argparse"}, path
+        ours = {name for name in names if name.startswith("private_topk")}
+        assert all(name.startswith(("private_topk.budget", "private_topk.transforms")) for name in ours), path
+
+
+def test_budgets_load_without_beam_and_without_a_database() -> None:
+    code = (
+        "import sys; from private_topk.budget import charge, plan, share_out, Account, Windows, Cost; "
+        "print([name for name in ('apache_beam', 'sqlalchemy', 'matplotlib', 'dp_accounting') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_every_room_is_a_package() -> None:
     for room in (*ROOMS, "tests"):
         for folder in {path.parent for path in (ROOT / room).rglob("*.py")}:

@@ -33,6 +33,11 @@ class Refusal(ValueError):
         said = _OTHER.sub(lambda found: name(found[1]) if found[1] else found[0][0], whole)
         return f"{name(self.field)} {said}" if self.field else said
 
+    def fields(self) -> list[str]:
+        """Every field that is meant, the one that breaks the rule first."""
+        others = [found[1] for found in _OTHER.finditer(self.rule + self.remedy) if found[1]]
+        return [self.field, *others] if self.field else others
+
     def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
         return type(self), (self.field, self.rule, self.remedy)
 

@@ -16,8 +16,10 @@ from private_topk.transforms.cut import CutIntoWindows, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.mechanism import check_k, check_parameter
+from private_topk.transforms.mechanisms.mechanism import check_k
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
 from private_topk.transforms.windows import Period
 
@@ -108,7 +110,7 @@ def make_selection(
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | None = None,
 ) -> Selection:
-    """A checked `Selection`. Raises ValueError or TypeError naming the argument, the rule and the remedy."""
+    """A checked `Selection`. Raises Refusal or TypeError naming the argument, the rule and the remedy."""
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
     if isinstance(domain, str | bytes):
@@ -117,10 +119,11 @@ def make_selection(
         domain = PublicDomain.of(domain)
     about = mechanism.about
     if isinstance(domain, UnknownDomain) and about.domain == "public":
-        raise ValueError(
+        raise Refusal(
+            "mechanism",
             f"{about.name} needs a public domain: over an unknown one, that an item appears at all would tell that "
             "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
-            "limit-domain with a delta"
+            "limit-domain with a delta",
         )
     size = domain.size if isinstance(domain, PublicDomain) else 0
     k = check_k(k, size, about.domain)
@@ -130,7 +133,7 @@ def make_selection(
     if max_items_per_user is None:
         max_items_per_user = bound
     elif bound is not None and bound != max_items_per_user:
-        raise ValueError(f"max_items_per_user must be the mechanism's own bound, got {max_items_per_user} and {bound}")
+        raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {max_items_per_user} and {bound}")
     limit = check_parameter("max_items_per_user", max_items_per_user)
     return Selection(mechanism, k, domain, limit, publish_counts)
 

@@ -13,7 +13,7 @@ import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.files import is_local, open_file
-from private_topk.pipelines.publishing import manifest_path, obstacle, publish, start_publishing
+from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.rows import ranking_rows
@@ -53,7 +53,6 @@ class ToFile:
             check_writable(self.place)
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        start_publishing()
         return _WriteFile(self, facts, release.key)
 
     def files(self, period: Period | None) -> list[str] | None:

@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.files import is_local
-from private_topk.pipelines.publishing import manifest_path, obstacle, publish, start_publishing
+from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.file import check_writable
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
@@ -59,7 +59,6 @@ class ToFolder:
             check_writable(f"{self.place.rstrip('/')}/any")
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        start_publishing()
         return _WriteWindows(self, facts, release.key)
 
     def files(self, period: Period | None) -> list[str]:

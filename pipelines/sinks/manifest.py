@@ -12,7 +12,8 @@ from typing import Any
 
 from private_topk.pipelines.publishing import manifest_path
 from private_topk.transforms.keys import Release
-from private_topk.transforms.release import Ranking, Selection
+from private_topk.transforms.release import Ranking
+from private_topk.transforms.selection import Selection
 
 __all__ = ["describe_release", "encode_manifest", "manifest_path"]
 

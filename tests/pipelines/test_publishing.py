@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.publishing import obstacle, publish, start_publishing, stop_publishing
+from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.publishing import obstacle, publish
 from private_topk.transforms.keys import Release, ReleaseKey
 from tests.pipelines.faults import attempt, kill, leftovers, pair, race, standing
 from tests.pipelines.support import command, write
@@ -54,14 +55,23 @@ def test_the_same_release_is_no_obstacle(tmp_path: Path) -> None:
         assert "exists and is kept" in str(obstacle(str(path), release))
 
 
+def test_a_write_that_fails_leaves_neither_file(tmp_path: Path) -> None:
+    (tmp_path / "r.avro").mkdir()
+    with pytest.raises(OSError):
+        publish(str(tmp_path / "r.avro"), *pair("new"), True)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.avro"]
+    publish(str(tmp_path / "a" / "b" / "r.avro"), *pair("new"), False)
+    assert standing(tmp_path / "a" / "b" / "r.avro") == "new"
+
+
 def test_after_a_stop_nothing_more_is_published(tmp_path: Path) -> None:
-    stop_publishing()
+    GATE.close()
     try:
-        with pytest.raises(RuntimeError, match="was ended"):
+        with pytest.raises(RuntimeError, match="nothing more is published"):
             publish(str(tmp_path / "r.avro"), *pair("new"), False)
         assert not list(tmp_path.iterdir())
     finally:
-        start_publishing()
+        GATE.open()
 
 
 def test_a_link_that_leads_nowhere_is_something(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_task_manager_killed_in_the_middle_changes_nothing(
 ) -> None:
     output = f"{report.folder}/after-kill.avro"
     extra = ["--runner", "flink", "--output", output, *workers, "--flink_job_server_jar", jar]
-    command = [sys.executable, "-m", "private_topk.pipelines.cli", *report.arguments(*extra)]
+    command = [sys.executable, "-m", "private_topk", *report.arguments(*extra)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as job:
         _await(lambda: _tasks(cluster, "RUNNING") > 0)
         cluster.processes["task-manager-1"].send_signal(signal.SIGKILL)

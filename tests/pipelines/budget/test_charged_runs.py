@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import signal
@@ -14,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.budget.composition import rho_within, windows_reached
-from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.budget.units import share_out
+from private_topk.budget.composition import rho_within, windows_reached
+from private_topk.budget.ledger import Ledger
+from private_topk.budget.sharing import share_out
 from private_topk.pipelines.cli import main
+from private_topk.transforms.mechanisms import MECHANISMS
+from tests.pipelines.support import settled
 
 ITEMS = [f"item {n}" for n in range(20)]
 
@@ -46,11 +47,11 @@ def write_rows(path: Path, rows: int) -> None:
 
 def arguments(report: str, *more: str, weeks: int = 1) -> list[str]:
     end = {1: "2026-01-12", 2: "2026-01-19", 6: "2026-02-16"}[weeks]
-    return [
+    return settled([
         "run", "--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "3", "--quiet",
         "--window", "7d", "--from", "2026-01-05", "--to", end, "--release-key", "file:key", "--release-id", report,
         "--output", f"{report}.csv", *more,
-    ]  # fmt: skip
+    ])  # fmt: skip
 
 
 def with_ledger(url: str, *more: str) -> list[str]:
@@ -107,7 +108,7 @@ def test_a_killed_run_leaves_its_charge_and_resumes_for_nothing(
     create(url, "--epsilon", "1")
     ledger = Ledger(url)
     run = arguments("a", *with_ledger(url, "--epsilon", "1"))
-    process = subprocess.Popen([sys.executable, "-m", "private_topk.pipelines.cli", *run], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "private_topk", *run], stderr=subprocess.DEVNULL)
     while not ledger.read()[1]:
         assert process.poll() is None, "the run ended before it was charged"
         time.sleep(0.005)
@@ -193,7 +194,7 @@ def test_runs_of_a_horizon_fill_the_ledger_exactly(
         (["--horizon", "1", "--privacy-unit", "user"], "--horizon must be at least the 2 windows of this run, got 1"),
         (["--ledger", "sqlite:///b.db"], "--ledger and --dataset go together"),
         (["--ledger", "sqlite:///b.db", "--dataset", "x"], "does not exist: make it with `private-topk budget create`"),
-        (["--privacy-unit", "user", "--mechanism", "cdp-peeling"], "cdp-peeling needs --delta"),
+        (["--privacy-unit", "user", "--mechanism", "cdp-peeling"], "--delta must be given for cdp-peeling"),
         (["--privacy-unit", "user", "--delta", "2"], "--delta must lie strictly between 0 and 1"),
         (["--privacy-unit", "user", "--gamma", "1"], "--gamma does not apply to joint"),
     ],
@@ -233,19 +234,9 @@ def test_plan_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:
 
 
 def test_help_needs_no_database_and_no_beam() -> None:
-    code = "import sys; from private_topk.pipelines import cli; cli._parser(); print(*sys.modules)"
+    code = "import sys; from private_topk.pipelines.commands import budget; budget.parser(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"apache_beam", "sqlalchemy", "matplotlib", "dp_accounting", "yaml", "polars"} & set(loaded)
-
-
-def test_a_ledger_without_sqlalchemy_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['sqlalchemy'] = None\n"
-        "from private_topk.pipelines.cli import main\n"
-        "sys.exit(main(['budget', 'show', '--ledger', 'sqlite:///x.db']))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "pip install 'private-topk[ledger]'" in done.stderr
 
 
 def test_the_plan_in_the_documentation_is_what_is_printed(capsys: pytest.CaptureFixture) -> None:
@@ -259,16 +250,10 @@ def test_the_plan_in_the_documentation_is_what_is_printed(capsys: pytest.Capture
 @pytest.mark.parametrize(("overlap", "share"), [(1, 1.0), (13, 1 / 13)])
 def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
     """Weeks that start every day: the rows of one week are in 13 of them."""
-    asked = argparse.Namespace(
-        mechanism="joint", k=3, epsilon=1.0, delta=None, publish_counts=None, publish_counts_delta=None, skew=None,
-        gamma=None, noise=None, beta=None, kbar=None, neighbours=None, max_items_per_user=None,
-        privacy_unit="user-window", horizon=None,
-    )  # fmt: skip
     assert windows_reached("user-window", 1000, 7, 1) == 13
-    privacy, window = share_out(asked, 400, overlap=overlap)
-    assert (privacy.windows, window.epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(
-        window.epsilon
-    ) <= 1
+    shared = share_out(MECHANISMS["joint"](1.0), 3, windows=400, overlap=overlap)
+    epsilon = shared.mechanism.parameter("epsilon")
+    assert (shared.privacy.windows, epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(epsilon) <= 1
 
 
 @pytest.mark.parametrize(

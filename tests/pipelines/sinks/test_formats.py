@@ -22,7 +22,8 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.release import Ranking, Selection
+from private_topk.transforms.release import Ranking
+from private_topk.transforms.selection import Selection
 from private_topk.transforms.windows import WindowBounds
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from private_topk.pipelines.files import is_local
+from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
 from private_topk.pipelines.sinks.file import ToFile
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.folder import Folder
@@ -68,9 +69,9 @@ def source_of(
         return _kafka(place, columns, options) if scheme == "kafka" else _pubsub(place, columns, options)
     if not watch:
         _only(options, place)
-        return Files(place, columns)
+        return Files(as_path(place, "input"), columns)
     _only(options, place, "clock", "poll")
-    return Folder(place, columns, **options)
+    return Folder(as_path(place, "input"), columns, **options)
 
 
 def sink_of(
@@ -95,6 +96,7 @@ def sink_of(
         if scheme == "kafka":
             return ToKafka(KafkaTopic.of(place, kafka_option, "output"))
         return ToPubSub(place) if scheme == "pubsub" else ToBigQuery(place)
+    place = as_path(place, "output")
     if batch and place.lower().endswith(tuple(FORMATS)) and not (is_local(place) and os.path.isdir(place)):
         _only({"output_format": format} if format else {}, place)
         return ToFile(place, overwrite)
@@ -108,6 +110,7 @@ def _kafka(place: str, columns: Columns, options: dict[str, Any]) -> Source:
     reader = options.pop("kafka_reader", "native")
     topic = KafkaTopic.of(place, options.pop("kafka_option", ()), "input")
     payload, start = options.pop("payload", JsonPayload()), options.pop("kafka_start", "earliest")
+    start = this_moment() if start == "latest" else start
     if reader == "native":
         _only(options, f"the native reader of {place}", "clock", "kafka_readers")
         return Kafka(topic, columns, payload, options.get("clock", "log"), start, options.get("kafka_readers", 1))

@@ -6,8 +6,8 @@ import argparse
 from datetime import datetime, timedelta
 
 from private_topk.pipelines.errors import InputError
-from private_topk.transforms.calendar import CalendarWindows, time_zone
-from private_topk.transforms.windows import Period, SlidingWindows
+from private_topk.transforms.windows import CalendarWindows, Cut, Period, SlidingWindows
+from private_topk.transforms.windows.calendar import time_zone
 
 __all__ = ["make_period"]
 
@@ -32,7 +32,7 @@ def make_period(arguments: argparse.Namespace, slack: timedelta = timedelta(0)) 
         raise InputError(f"--from, --to, --window{more}: {error}") from None
 
 
-def _cut(arguments: argparse.Namespace, zone: str) -> timedelta | SlidingWindows | CalendarWindows | None:
+def _cut(arguments: argparse.Namespace, zone: str) -> Cut | timedelta | None:
     window, every = arguments.window, arguments.every
     if isinstance(window, str):
         if every is not None:

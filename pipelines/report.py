@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from private_topk.budget.charging import Account
-from private_topk.budget.composition import Total, windows_reached
+from private_topk.budget.composition import Total
 from private_topk.budget.sharing import Privacy, Shared, share_out
 from private_topk.pipelines.budget.charging import read_account
 from private_topk.pipelines.budget.fingerprint import fingerprint
@@ -25,7 +25,7 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.windows import MICROSECOND, Period, SlidingWindows
+from private_topk.transforms.windows import Period
 
 __all__ = ["Question", "Report", "make_columns", "make_question", "make_report", "settle", "user_shards"]
 
@@ -82,7 +82,7 @@ def make_question(arguments: argparse.Namespace, period: Period | None) -> Quest
     """The question that the arguments ask of the windows of a period. Raises InputError."""
     account = read_account(arguments)
     held = account.budget(arguments.privacy_unit).total if account else None
-    shared = settle(arguments, len(period) if period else 1, held, _overlap(period))
+    shared = settle(arguments, len(period) if period else 1, held, period.overlap if period else 1)
     release = _release(arguments)
     bound = arguments.max_items_per_user
     try:
@@ -99,14 +99,6 @@ def settle(arguments: argparse.Namespace, windows: int = 1, held: Total | None =
     unit, horizon = arguments.privacy_unit, arguments.horizon
     return share_out(mechanism, arguments.k, _count_budget(arguments), spare, unit=unit, windows=windows,
                      horizon=horizon, held=held, overlap=overlap)  # fmt: skip
-
-
-def _overlap(period: Period | None) -> int:
-    """How many windows the rows of one window can be in."""
-    if period is None or not isinstance(period.cut, SlidingWindows):
-        return 1
-    size, every = (length // MICROSECOND for length in (period.cut.size, period.cut.every))
-    return windows_reached("user-window", len(period), size, every)
 
 
 def make_columns(arguments: argparse.Namespace, period: Period | None) -> Columns:

@@ -89,6 +89,14 @@ def test_budgets_load_without_beam_and_without_a_database() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+def test_nobody_asks_which_way_of_cutting_a_period_has() -> None:
+    """Whoever asks forgets the next one; what differs between them is a method of theirs."""
+    kinds = r"isinstance\([^)]*(Whole|FixedWindows|SlidingWindows|CalendarWindows)\b"
+    for path in PRODUCT:
+        beams_own = path.name in ("top_k.py", "cut.py") and path.parent.name == "transforms"
+        assert beams_own or not re.search(kinds, path.read_text("utf-8")), path
+
+
 def test_every_room_is_a_package() -> None:
     for room in (*ROOMS, "tests"):
         for folder in {path.parent for path in (ROOT / room).rglob("*.py")}:

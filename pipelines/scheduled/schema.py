@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from private_topk.budget.units import UNITS
 from private_topk.pipelines.options import duration
-from private_topk.pipelines.scheduled.calendar import CALENDAR, Schedule
 from private_topk.pipelines.scheduled.document import Document
+from private_topk.pipelines.scheduled.schedule import CALENDAR, Schedule
 from private_topk.transforms.mechanisms import MECHANISMS
 
 __all__ = ["FIELDS", "Scheduled", "read_report"]

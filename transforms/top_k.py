@@ -16,7 +16,8 @@ from private_topk.transforms.cut import CutIntoWindows, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.mechanism import check_k, check_parameter
+from private_topk.transforms.mechanisms.mechanism import check_k
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
 from private_topk.transforms.windows import Period

@@ -21,8 +21,8 @@ from private_topk.pipelines.budget.composition import (
     windows_reached,
 )
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.mechanisms.accounting import bounded_range_epsilon
-from private_topk.transforms.mechanisms.exact import precision
+from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon
+from private_topk.transforms.mechanisms.exact.reals import precision
 
 JOINT = MECHANISMS["joint"]
 MICRO = Fraction(1, 10**6)

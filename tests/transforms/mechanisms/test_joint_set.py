@@ -6,29 +6,29 @@ import itertools
 import math
 from collections import Counter
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms import RandomBits, exact, race, set_losses, strips
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import precision, uniform
-from private_topk.transforms.mechanisms.joint_set import JointSet
-from private_topk.transforms.mechanisms.noise import LIPSCHITZ_NOISES
-from private_topk.transforms.mechanisms.set_losses import SetLosses
-from private_topk.transforms.mechanisms.strips import Strip
-from tests.transforms.mechanisms.contract import Contract
-from tests.transforms.mechanisms.evidence import (
+from private_topk.testing import (
     SMALL_COUNTS,
     assert_follows,
+    check_neighbours,
     frequencies,
-    max_log_ratio,
-    neighbours,
     total,
 )
+from private_topk.transforms.mechanisms import Cost, RandomBits
+from private_topk.transforms.mechanisms.exact import race, reals, set_losses, strips
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
+from private_topk.transforms.mechanisms.exact.reals import precision, uniform
+from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
+from private_topk.transforms.mechanisms.exact.strips import Strip
+from private_topk.transforms.mechanisms.joint_set import JointSet
+from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.set_laws import ROUNDING, joint_loss, law
 
 STAIRCASES = [
@@ -107,12 +107,9 @@ def test_frequencies_on_a_larger_domain() -> None:
 @pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
 def test_privacy(noise: str, relation: str) -> None:
     """No log-probability moves by more than epsilon = 3; some move by more than half, so a lost factor 2 would show."""
-    known = cache(partial(law_of, JointSet(3.0, noise, relation)))
-    worst = 0.0
-    for counts in SMALL_COUNTS if relation == "add-remove" else SMALL_COUNTS[:-1]:
-        for k in {1, min(2, len(counts))}:
-            for other in neighbours(counts, relation):
-                worst = max(worst, max_log_ratio(known(counts, k), known(other, k)))
+    mechanism = JointSet(3.0, noise, relation)
+    grid = SMALL_COUNTS if relation == "add-remove" else SMALL_COUNTS[:-1]
+    worst = check_neighbours(mechanism, partial(law_of, mechanism), grid, ks=(1, 2))
     assert 1.5 < worst <= 3 + 1e-9
 
 
@@ -200,7 +197,7 @@ def test_answers_do_not_depend_on_the_precision_decisions_start_with(monkeypatch
     answers = [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
     for bits in (30, 250):
         monkeypatch.setattr(race, "_PRECISION", bits)
-        monkeypatch.setattr(exact, "_START_PRECISION", bits)
+        monkeypatch.setattr(reals, "_START_PRECISION", bits)
         monkeypatch.setattr(strips, "_PRECISION", bits)
         assert answers == [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
 
@@ -228,6 +225,6 @@ def test_bad_noise() -> None:
         JointSet(1.0, noise="gaussian")
 
 
-def test_only_gumbel_noise_has_the_exponential_mechanisms_zcdp() -> None:
-    assert JointSet(2.0).zcdp(5) == JointSet(2.0, neighbours="swap").zcdp(5) == 0.5
-    assert JointSet(2.0, "laplace").zcdp(5) == 2.0
+def test_only_gumbel_noise_has_the_exponential_mechanisms_cost() -> None:
+    assert JointSet(2.0).cost(5) == JointSet(2.0, neighbours="swap").cost(5) == Cost.exponential(Fraction(2))
+    assert JointSet(2.0, "laplace").cost(5) == Cost.pure(Fraction(2))

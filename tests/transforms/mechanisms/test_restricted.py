@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
+from private_topk.testing import Law
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
-from private_topk.transforms.mechanisms.accounting import (
+from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
     bounded_range_epsilon,
     exponential_share,
     gaussian_scale,
+    largest_delta_q,
     zcdp_epsilon,
 )
 from private_topk.transforms.mechanisms.laplace import Laplace
@@ -26,8 +28,6 @@ from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbe
 from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
-from private_topk.transforms.mechanisms.unknown_domain import largest_delta_q
-from tests.transforms.mechanisms.evidence import Law
 from tests.transforms.mechanisms.unknown_contract import UnknownContract
 from tests.transforms.mechanisms.unknown_laws import (
     Counts,

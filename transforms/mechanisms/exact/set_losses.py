@@ -10,10 +10,10 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import precision, uniform
-from private_topk.transforms.mechanisms.strips import Strip
-from private_topk.transforms.mechanisms.subsets import uniform_subset
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.reals import precision, uniform
+from private_topk.transforms.mechanisms.exact.strips import Strip
+from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 
 __all__ = ["LossInterval", "SetLosses"]
 

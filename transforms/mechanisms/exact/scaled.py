@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from flint import arb
 
-from private_topk.transforms.mechanisms.exact import Real, precision
+from private_topk.transforms.mechanisms.exact.reals import Real, precision
 
 __all__ = ["ONE", "Scaled", "rounded_up", "whole_numbers"]
 

@@ -13,23 +13,15 @@ from functools import lru_cache
 
 from flint import arb
 
-from private_topk.transforms.mechanisms.exact import Real, ball, precision
-from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, precision
+from private_topk.transforms.refusal import Refusal
 
 __all__ = [
-    "at_most", "bounded_range_epsilon", "drift", "exponential_share", "gaussian_delta", "gaussian_scale",
-    "largest", "smallest", "zcdp_epsilon",
+    "at_most", "bounded_range_epsilon", "exponential_share", "gaussian_delta", "gaussian_scale", "largest",
+    "largest_delta_q", "smallest", "zcdp_epsilon",
 ]  # fmt: skip
 
 _MOST_PRECISION = 1 << 13
-
-
-def drift(neighbours: Neighbours) -> int:
-    """By how much one user can change the difference of two counts.
-
-    A user added or removed moves all counts the same way, each by 0 or 1; one replaced moves some up and others down.
-    """
-    return 2 if neighbours == "swap" else 1
 
 
 def at_most(value: Real, bound: Fraction) -> bool:
@@ -58,13 +50,17 @@ def smallest(within: Callable[[Fraction], bool]) -> Fraction:
     """The smallest scale, to float precision, that is `within` budget, where all above one that is are.
 
     Raises:
-        ValueError: no scale below 2**1000 is.
+        Refusal: no scale below 2**1000 is.
     """
     high = Fraction(1)
     while not within(high):
         high *= 2
         if high > 2**1000:
-            raise ValueError("no noise scale below 2**1000 keeps this budget: raise epsilon or delta")
+            raise Refusal(
+                "epsilon",
+                "must be larger: no noise scale below 2**1000 keeps this budget",
+                "raise {epsilon} or {delta}",
+            )
     while within(high / 2) and high > Fraction(1, 2**1000):
         high /= 2
     return _bisect(within, high, high / 2)
@@ -135,3 +131,16 @@ def gaussian_scale(epsilon: Fraction, delta: Fraction, squared_sensitivity: Frac
     # A larger epsilon needs no more noise than a smaller one; beyond a million there is next to none left to save.
     capped = min(epsilon, Fraction(2**20))
     return smallest(lambda scale: at_most(gaussian_delta(capped, scale**2, squared_sensitivity), delta))
+
+
+@lru_cache(maxsize=1024)
+def largest_delta_q(delta: Fraction) -> Fraction:
+    """The largest q <= 1, to float precision, with q (3 + ln(1/q)) / 4 <= delta proved. Cost: about 2 ms, once.
+
+    With standard Laplace noises X and Y, P(X > ln(1/q) + Y) = q (2 + ln(1/q)) / 4, so a test of level 0 or less against
+    the threshold ln(1/q) passes with probability below delta (Durfee & Rogers 2019, Lemma D.1, which has the 3).
+    """
+    return largest(
+        lambda q: q <= 1 and at_most(lambda: ball(q) * (3 - ball(q).log()) / 4, delta),
+        start=delta / 4096,  # within, since ln(4096 / delta) < 16381 for every float
+    )

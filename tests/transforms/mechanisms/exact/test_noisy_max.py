@@ -5,10 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms import RandomBits, noisy_max
-from private_topk.transforms.mechanisms.exact import precision
-from private_topk.transforms.mechanisms.noisy_max import Blocks, _Opened
-from private_topk.transforms.mechanisms.noisy_max import noisy_max as take_max
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.exact import noisy_max
+from private_topk.transforms.mechanisms.exact.noisy_max import Blocks, _Opened
+from private_topk.transforms.mechanisms.exact.noisy_max import noisy_max as take_max
+from private_topk.transforms.mechanisms.exact.reals import precision
 
 
 def brute_force(blocks: Blocks, lane: int, seed: bytes) -> int:

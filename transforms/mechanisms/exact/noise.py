@@ -21,8 +21,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import Real, ball, greater, precision, uniform
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, uniform
+from private_topk.transforms.refusal import Refusal
 
 __all__ = [
     "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "Noise", "add_counts",
@@ -89,7 +90,7 @@ LIPSCHITZ_NOISES = ("gumbel", "exponential", "laplace", "logistic", "half-logist
 def check_noise(noise: str) -> None:
     """Refuse a noise for which selection by noisy maximum is not proved."""
     if noise not in LIPSCHITZ_NOISES:
-        raise ValueError(f"noise must be one of {', '.join(LIPSCHITZ_NOISES)}, got {noise!r}")
+        raise Refusal("noise", f"must be one of {', '.join(LIPSCHITZ_NOISES)}, got {noise!r}")
 
 
 def exponential_real(draw: Draw, lane: int, index: int) -> Real:

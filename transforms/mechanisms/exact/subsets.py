@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.exact.bits import Draw
 
 __all__ = ["uniform_subset"]
 

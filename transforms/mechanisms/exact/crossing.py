@@ -5,11 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import Real, ball, greater, precision
-from private_topk.transforms.mechanisms.mechanism import Indices
-from private_topk.transforms.mechanisms.noise import (
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import (
     COUNT_ERROR,
     NOISE_ERROR,
     float_rate,
@@ -18,6 +17,9 @@ from private_topk.transforms.mechanisms.noise import (
     noisy_top,
     standard_noise,
 )
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision
+
+Indices = NDArray[np.int64]
 
 __all__ = ["QUERY_LANE", "THRESHOLD_LANE", "above_bottom", "first_crossing", "log_threshold"]
 
@@ -60,19 +62,19 @@ def first_crossing(
     return len(gaps)
 
 
-def above_bottom(top: Indices, drift: int, scale: Fraction, noise: str, odds: Fraction, k: int, draw: Draw) -> Indices:
-    """The ranks whose noisy counts are largest and above that of bottom, h_(kbar+1) + drift + scale ln(odds).
+def above_bottom(top: Indices, moves: int, scale: Fraction, noise: str, odds: Fraction, k: int, draw: Draw) -> Indices:
+    """The ranks whose noisy counts are largest and above that of bottom, h_(kbar+1) + moves + scale ln(odds).
 
     Args:
         top: the kbar + 1 largest counts, decreasing.
-        drift: how far differences of counts move between neighbours.
+        moves: how far differences of counts move between neighbours.
         scale, noise: every item and bottom get this noise, bottom from `THRESHOLD_LANE`.
-        odds: how many to one bottom beats an item of count h_(kbar+1) + drift, about.
+        odds: how many to one bottom beats an item of count h_(kbar+1) + moves, about.
         k: at most so many ranks.
 
     Returns:
         Ranks in decreasing order of noisy count, shape (at most k,).
     """
     ranks = noisy_top(top[:-1], scale, noise, k, draw)
-    gaps, bottom = top[ranks] - top[-1] - drift, log_threshold(odds, noise, draw)
+    gaps, bottom = top[ranks] - top[-1] - moves, log_threshold(odds, noise, draw)
     return ranks[: first_crossing(gaps, scale, bottom, noise, draw, addresses=ranks, lane=0, up=False)]

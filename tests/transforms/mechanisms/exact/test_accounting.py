@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms.accounting import (
+from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
     bounded_range_epsilon,
     exponential_share,
@@ -16,7 +16,7 @@ from private_topk.transforms.mechanisms.accounting import (
     smallest,
     zcdp_epsilon,
 )
-from private_topk.transforms.mechanisms.exact import ball, precision
+from private_topk.transforms.mechanisms.exact.reals import ball, precision
 
 BUDGETS = [(1.0, 1e-6, 100), (0.01, 1e-10, 1000), (10.0, 1e-3, 20), (0.3, 0.2, 3), (1e-6, 1e-6, 50)]
 
@@ -58,7 +58,7 @@ def test_the_gaussian_scale_of_the_paper() -> None:
 
 
 def test_an_impossible_budget_is_refused_with_the_remedy() -> None:
-    with pytest.raises(ValueError, match="no noise scale below .* raise epsilon or delta"):
+    with pytest.raises(ValueError, match="no noise scale below .*: raise epsilon or delta"):
         smallest(lambda scale: False)
 
 

@@ -8,9 +8,9 @@ import pytest
 from flint import arb
 from scipy import stats
 
-from private_topk.transforms.mechanisms import RandomBits, noise
-from private_topk.transforms.mechanisms.exact import precision
-from private_topk.transforms.mechanisms.noise import (
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.exact import noise
+from private_topk.transforms.mechanisms.exact.noise import (
     LEAST,
     MOST,
     NOISE_ERROR,
@@ -21,6 +21,7 @@ from private_topk.transforms.mechanisms.noise import (
     noisy_top,
     standard_noise,
 )
+from private_topk.transforms.mechanisms.exact.reals import precision
 from tests.transforms.mechanisms import laws
 
 COUNTS = np.random.default_rng(5).integers(0, 60, 500)

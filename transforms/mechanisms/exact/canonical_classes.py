@@ -11,8 +11,8 @@ import numpy as np
 from flint import arb, ctx, fmpz
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.subsets import uniform_subset
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 
 __all__ = ["Classes", "Rectangle", "TopK"]
 

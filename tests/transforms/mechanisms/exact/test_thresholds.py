@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
+from private_topk.testing import SMALL_COUNTS, assert_follows
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.ranking import rank
-from private_topk.transforms.mechanisms.scaled import Scaled, rounded_up, whole_numbers
-from private_topk.transforms.mechanisms.sequences import Sequences
-from private_topk.transforms.mechanisms.thresholds import Envelope, Staircase, draw_threshold
+from private_topk.transforms.mechanisms.exact.ranking import rank
+from private_topk.transforms.mechanisms.exact.scaled import Scaled, rounded_up, whole_numbers
+from private_topk.transforms.mechanisms.exact.sequences import Sequences
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase, draw_threshold
 from tests.transforms.mechanisms import sequence_laws
-from tests.transforms.mechanisms.evidence import SMALL_COUNTS, assert_follows
 
 SKEWS = [Fraction(1, 2), Fraction(5, 9), Fraction(1)]
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from flint import arb
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import Real, ball, greater, uniform
-from private_topk.transforms.mechanisms.scaled import Scaled
-from private_topk.transforms.mechanisms.thresholds import Envelope, Staircase
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, uniform
+from private_topk.transforms.mechanisms.exact.scaled import Scaled
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase
 
 __all__ = ["permute_and_flip"]
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from flint import arb, ctx, fmpq
 
-from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.exact.bits import Draw
 
 __all__ = ["Real", "ball", "floor", "greater", "precision", "uniform"]
 

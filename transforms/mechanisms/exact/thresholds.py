@@ -16,9 +16,9 @@ from fractions import Fraction
 
 from flint import arb, fmpz
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import ball, floor, greater, uniform
-from private_topk.transforms.mechanisms.scaled import ONE, Scaled, rounded_up, whole_numbers
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.reals import ball, floor, greater, uniform
+from private_topk.transforms.mechanisms.exact.scaled import ONE, Scaled, rounded_up, whole_numbers
 
 __all__ = ["Envelope", "Staircase", "draw_threshold"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.ranking import Ranking
-from private_topk.transforms.mechanisms.scaled import Scaled
-from private_topk.transforms.mechanisms.thresholds import Staircase
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.ranking import Ranking
+from private_topk.transforms.mechanisms.exact.scaled import Scaled
+from private_topk.transforms.mechanisms.exact.thresholds import Staircase
 
 __all__ = ["Sequences"]
 

@@ -16,10 +16,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import Real, ball, greater
-from private_topk.transforms.mechanisms.mechanism import Indices
-from private_topk.transforms.mechanisms.noise import (
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import (
     COUNT_ERROR,
     LEAST,
     MOST,
@@ -28,8 +26,11 @@ from private_topk.transforms.mechanisms.noise import (
     float_rate,
     to_float,
 )
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater
 
 __all__ = ["Blocks", "noisy_max"]
+
+Indices = NDArray[np.int64]
 
 _LEVELS = 64
 

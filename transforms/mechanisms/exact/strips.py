@@ -10,7 +10,7 @@ import numpy as np
 from flint import arb, arb_poly
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact import Real, precision
+from private_topk.transforms.mechanisms.exact.reals import Real, precision
 
 __all__ = ["Segment", "Strip"]
 

@@ -23,9 +23,9 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import Real, ball, greater, precision, uniform
-from private_topk.transforms.mechanisms.noise import NOISES
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import NOISES
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, uniform
 
 __all__ = ["Region", "remembered", "winner"]
 

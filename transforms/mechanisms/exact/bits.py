@@ -13,6 +13,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from private_topk.transforms.refusal import Refusal
+
 __all__ = ["Draw", "RandomBits"]
 
 _SEQUENTIAL_LANE = 2**32 - 1
@@ -28,7 +30,7 @@ class RandomBits:
 
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, bytes | bytearray) or not key:
-            raise ValueError("key must be non-empty bytes: use RandomBits.fresh() for a new random key")
+            raise Refusal("key", "must be non-empty bytes", "use RandomBits.fresh() for a new random key")
         self._key = hmac.digest(bytes(key), b"private-topk keystream", "sha256")
         self._draws = 0
 

@@ -43,7 +43,7 @@ class Turned(Peeling):
         (broken("Repeats", select=lambda self, counts, k, draw: np.zeros(k, np.int64)), "ordinary"),
         (broken("Short", select=lambda self, counts, k, draw: np.arange(k - 1)), "ordinary"),
         (broken("Ambient", select=lambda self, counts, k, draw: np.arange(k)), "two draws gave one answer"),
-        (broken("Narrow", __call__=narrow), "uint8|int8"),
+        (broken("Narrow", __call__=narrow), "a negative count was given"),
         (broken("Writes", select=writes), "read-only"),
         (broken("Free", cost=lambda self, k: Cost.pure(Fraction(1, 2))), "Cost"),
         (Turned(1.0), "any other order may tell the ranks"),

@@ -17,14 +17,8 @@ from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase, draw_threshold
 
 
-def stairs(
-    counts: tuple[int, ...],
-    k: int,
-    skew: Fraction = Fraction(1, 2),
-    rate: Fraction = Fraction(1),
-    settled: int | None = None,
-) -> Sequences:
-    return Sequences(rank(np.array(counts)), k, skew, rate, settled)
+def stairs(counts: tuple[int, ...], k: int, skew: Fraction = Fraction(1, 2), rate: Fraction = Fraction(1)) -> Sequences:
+    return Sequences(rank(np.array(counts)), k, skew, rate)
 
 
 class Jump(Staircase):

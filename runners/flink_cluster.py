@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from private_topk.runners.flink import RESTARTS
 from private_topk.runners.flink_distribution import distribution
 from private_topk.runners.network import reachable
 
@@ -49,10 +50,13 @@ class Cluster:
             "taskmanager.numberOfTaskSlots": slots,
             "taskmanager.memory.process.size": task_memory,
             "execution.checkpointing.interval": "10s",
-            "execution.checkpointing.dir": f"{self.folder.as_uri()}/checkpoints",
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 5,
-            "restart-strategy.fixed-delay.delay": "1s",
+            "state.checkpoints.dir": f"{self.folder.as_uri()}/checkpoints",
+            # A stream that has lost a task manager goes on with the slots that are left, and takes new ones into use.
+            "jobmanager.scheduler": "adaptive",
+            "jobmanager.adaptive-scheduler.resource-wait-timeout": "30s",
+            "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
+            **RESTARTS,
+            "metrics.fetcher.update-interval": 1000,
             "heartbeat.interval": 1000,
             "heartbeat.timeout": 10000,
         }

@@ -21,7 +21,7 @@ from apache_beam.runners.portability.job_server import ExternalJobServer
 from private_topk.runners import Launch, unknown_words
 from private_topk.runners.console import say
 from private_topk.runners.flink_jar import FLINK_VERSION, job_server
-from private_topk.runners.flink_options import DEFAULTS, job_options, take_options
+from private_topk.runners.flink_options import DEFAULTS, ON_A_CLUSTER, job_options, take_options
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.flink_runner import FlinkJobRunner, write_settings
 from private_topk.runners.network import reachable
@@ -79,8 +79,9 @@ def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, set
     flink = options.view_as(FlinkRunnerOptions)
     found = job_server(flink.flink_version, flink.flink_job_server_jar)
     flink.flink_job_server_jar = found.jar
-    folder = write_settings(settings, keeps_state=flink.flink_master in _EMBEDDED)
-    chosen = {**DEFAULTS, "flink_conf_dir": folder.name}
+    embedded = flink.flink_master in _EMBEDDED
+    folder = write_settings(settings, keeps_state=embedded)
+    chosen = {**DEFAULTS, **({} if embedded else ON_A_CLUSTER), "flink_conf_dir": str(folder)}
     if flink.flink_submit_uber_jar:  # then the cluster itself translates the job, and sees no folder of this machine
         del chosen["flink_conf_dir"]
     runner = FlinkJobRunner(chosen, rest, folder)
@@ -94,7 +95,7 @@ def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions
     if not reachable(portable.job_endpoint):
         raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start Flink's job server")
     check_environment(options, default=None, here=_is_here(f"//{portable.job_endpoint}"))
-    chosen = dict(DEFAULTS)
+    chosen = {**DEFAULTS, **ON_A_CLUSTER}
     if more:
         chosen |= take_options(more, job_options(ExternalJobServer(portable.job_endpoint, 60).start()))
     master = options.view_as(FlinkRunnerOptions).flink_master

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-__all__ = ["DEFAULTS", "job_options", "take_options"]
+__all__ = ["DEFAULTS", "ON_A_CLUSTER", "job_options", "take_options"]
 
 DEFAULTS: Mapping[str, Any] = {
     "checkpointing_interval": 10_000,
@@ -18,6 +18,13 @@ DEFAULTS: Mapping[str, Any] = {
     "finish_bundle_before_checkpointing": True,
 }
 """What every job asks for, unless said otherwise."""
+
+ON_A_CLUSTER: Mapping[str, Any] = {
+    # Stages that follow one another need no slots at the same time, so a batch that has lost a task manager goes on
+    # with the slots that are left; and it is the only mode that a cluster with the adaptive scheduler takes.
+    "execution_mode_for_batch": "BATCH_FORCED",
+}
+"""What a job asks for besides where task managers may be lost."""
 
 _TYPES = beam_job_api_pb2.PipelineOptionType
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,15 +33,15 @@ class FlinkJobRunner(FlinkRunner):
     Args:
         job_options: options of the job server, by their names.
         rest: the job manager's address, or nothing if it is not known: then nobody watches over the job.
-        settings: a folder that lives as long as this does.
+        settings: a folder that is gone with this.
     """
 
-    def __init__(
-        self, job_options: Mapping[str, Any], rest: str = "", settings: tempfile.TemporaryDirectory[str] | None = None
-    ) -> None:
+    def __init__(self, job_options: Mapping[str, Any], rest: str = "", settings: Path | None = None) -> None:
         super().__init__()
         self.job_options = job_options
-        self._rest, self._settings = rest, settings
+        self._rest = rest
+        if settings is not None:
+            weakref.finalize(self, shutil.rmtree, settings, ignore_errors=True)
         self._server: StopOnExitJobServer | None = None
 
     def job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
@@ -76,15 +78,14 @@ class _Handle(JobServiceHandle):
         return self.encode_pipeline_options({**self.options.get_all_options(), **self._more})
 
 
-def write_settings(settings: Mapping[str, object], keeps_state: bool) -> tempfile.TemporaryDirectory[str]:
-    """A folder with Flink's settings for one job, gone with the object.
+def write_settings(settings: Mapping[str, object], keeps_state: bool) -> Path:
+    """A folder with Flink's settings for one job, for the runner that hands it over, which takes it away.
 
     Args:
         keeps_state: checkpoints go there too. In memory, which is a mini cluster's default, they must be small.
     """
-    folder = tempfile.TemporaryDirectory(prefix="private-topk-flink-", ignore_cleanup_errors=True)
-    home = Path(folder.name)
+    home = Path(tempfile.mkdtemp(prefix="private-topk-flink-"))
     state = {"state.checkpoints.dir": (home / "state").as_uri()} if keeps_state else {}
     lines = [f'{name}: "{value}"\n' for name, value in {**settings, **state}.items()]
     (home / "config.yaml").write_text("".join(lines))
-    return folder
+    return home

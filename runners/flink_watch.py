@@ -65,8 +65,9 @@ class Watch(threading.Thread):
             self._end_when_over(job)
 
     def _look_at_slots(self, state: str, tasks: dict[str, int]) -> None:
-        """Tasks that are scheduled but not deployed wait for slots, and so does a job that cannot begin."""
-        starved = tasks["scheduled"] > 0 or (state in ("CREATED", "RESTARTING") and not tasks["total"])
+        """A job waits for slots if none of its tasks runs: where some do, those behind them come when they are done."""
+        busy = tasks["running"] + tasks["initializing"] + tasks["deploying"] + tasks["canceling"]
+        starved = not busy and state in ("CREATED", "RUNNING", "RESTARTING")
         cluster = self._rest.overview() if starved else {}
         if not cluster or cluster["slots-available"]:
             self._starved = None

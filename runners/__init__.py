@@ -34,6 +34,7 @@ class Launch:
     Args:
         remote: the workers are machines that see no local file and no environment variable of this one.
         deferred: running only writes a template, which somebody else runs later.
+        waits_for_timers: its watermark waits for what a window's timers hand on.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Launch:
     options: PipelineOptions
     remote: bool = False
     deferred: bool = False
+    waits_for_timers: bool = True
 
 
 def prepare(name: str, arguments: Sequence[str]) -> Launch:

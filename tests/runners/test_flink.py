@@ -170,6 +170,8 @@ def test_workers_of_two_task_managers_share_a_pool(tmp_path: Path) -> None:
         assert [_open(connection) for connection in connected] == [False, True]
         stubs[1].StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"), timeout=60)
         assert not _open(connected[1])
+        for each in (*connected, *channels):
+            each.close()
 
 
 def _open(connection: socket.socket) -> bool:

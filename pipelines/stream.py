@@ -88,10 +88,11 @@ def _input_name(arguments: argparse.Namespace, columns: Columns, question: Quest
     return place_fingerprint(arguments.input, columns, arguments.clock, arguments.kafka_start, question.release.key)
 
 
-def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
+def build(pipeline: beam.Pipeline, report: StreamReport, waits_for_timers: bool = False) -> None:
     """The whole pipeline of a report."""
     blocks = pipeline | "Read" >> report.source | "Cut into windows" >> CutIntoWindows(report.period)
-    rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
+    rank = RankBlocks(report.selection, report.release, report.period, report.shards, waits_for_timers)
+    rankings = blocks | "Rank" >> rank
     rankings | "Write" >> report.sink
 
 
@@ -101,7 +102,7 @@ def run(report: StreamReport, launch: Launch) -> None:
         check_places(report.release, report.selection, report.places)
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
-        build(pipeline, report)
+        build(pipeline, report, launch.waits_for_timers)
     except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
         raise InputError(str(error)) from None
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from private_topk.budget.composition import Total, windows_reached
+from private_topk.budget.composition import Total
 from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.periods import period_of
@@ -16,7 +16,7 @@ from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechan
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.windows import MICROSECOND, Period, SlidingWindows
+from private_topk.transforms.windows import Period
 
 __all__ = ["Question", "ask", "counts_of", "mechanism_of", "question_of", "release_of"]
 
@@ -73,7 +73,7 @@ def ask(
         windows=len(period) if period else 1,
         horizon=horizon,
         held=held,
-        overlap=_overlap(period),
+        overlap=period.overlap() if period else 1,
     )
     selection = make_selection(whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts)
     return Question(selection, period, release or Release.fresh(), shared.privacy)
@@ -146,10 +146,3 @@ def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
     column = asked.get("domain_column", asked.get("item_column", "item"))
     return read_domain(asked["domain"], column)
 
-
-def _overlap(period: Period | None) -> int:
-    """How many windows the rows of one window can be in."""
-    if period is None or not isinstance(period.cut, SlidingWindows):
-        return 1
-    size, every = (length // MICROSECOND for length in (period.cut.size, period.cut.every))
-    return windows_reached("user-window", len(period), size, every)

@@ -45,11 +45,31 @@ def test_no_ambient_randomness_in_the_product() -> None:
 
 def test_mechanisms_know_numbers_only() -> None:
     allowed = {"numpy", "flint", "cryptography", "private_topk"} | set(sys.stdlib_module_names)
-    for path in (ROOT / "transforms" / "mechanisms").glob("*.py"):
+    for path in (ROOT / "transforms" / "mechanisms").rglob("*.py"):
         names = set(imports(path))
         assert {name.split(".")[0] for name in names} <= allowed, path
         ours = {name for name in names if name.startswith("private_topk")}
-        assert all(name.startswith("private_topk.transforms.mechanisms") for name in ours), path
+        room = "private_topk.transforms.mechanisms" + (".exact" if path.parent.name == "exact" else "")
+        assert all(name.startswith((room, "private_topk.transforms.refusal")) for name in ours), path
+
+
+def test_no_circle_between_the_files_of_mechanisms() -> None:
+    """Nor between any others of transforms: a file can be read after those that it names."""
+    files = {_module(path): path for room in ("transforms", "testing") for path in (ROOT / room).rglob("*.py")}
+    graph = {name: {i for i in imports(path) if i in files and i != name} for name, path in files.items()}
+    while leaves := [name for name, needed in graph.items() if not needed & graph.keys()]:
+        graph = {name: needed for name, needed in graph.items() if name not in leaves}
+    assert not graph, f"these name each other in a circle: {sorted(graph)}"
+
+
+def _module(path: Path) -> str:
+    return "private_topk." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_every_module_of_mechanisms_has_its_tests_by_its_name() -> None:
+    for path in [*(ROOT / "transforms" / "mechanisms").rglob("*.py"), *(ROOT / "testing").rglob("*.py")]:
+        inside = path.relative_to(ROOT)
+        assert path.name == "__init__.py" or (ROOT / "tests" / inside.parent / f"test_{path.name}").exists(), inside
 
 
 def test_mechanisms_load_without_beam_and_files() -> None:
@@ -87,6 +107,14 @@ def test_budgets_load_without_beam_and_without_a_database() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_nobody_asks_which_way_of_cutting_a_period_has() -> None:
+    """Whoever asks forgets the next one; what differs between them is a method of theirs."""
+    kinds = r"isinstance\([^)]*(Whole|FixedWindows|SlidingWindows|CalendarWindows)\b"
+    for path in PRODUCT:
+        beams_own = path.name in ("top_k.py", "cut.py") and path.parent.name == "transforms"
+        assert beams_own or not re.search(kinds, path.read_text("utf-8")), path
 
 
 def test_every_room_is_a_package() -> None:

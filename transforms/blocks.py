@@ -12,7 +12,7 @@ from apache_beam.coders import registry
 from apache_beam.metrics import Metrics
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.columnar import make_block, to_ipc
+from private_topk.transforms.columnar import make_block
 
 __all__ = ["BlockCoder", "MakeBlocks", "left_out"]
 
@@ -30,7 +30,10 @@ class BlockCoder(beam.coders.Coder):
     """Blocks between workers: Arrow IPC, no pickle."""
 
     def encode(self, value: pa.RecordBatch) -> bytes:
-        return to_ipc(**{name: value.column(name) for name in value.schema.names})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema) as writer:
+            writer.write_batch(value)
+        return sink.getvalue().to_pybytes()
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         return pa.ipc.open_stream(encoded).read_next_batch()

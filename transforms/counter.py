@@ -12,13 +12,12 @@ from private_topk.transforms.columnar import (
     Codes,
     Words,
     count_pairs,
-    from_ipc,
     hash_labels,
     kept_pairs,
+    make_table,
     mix,
     partition,
     sorted_pairs,
-    to_ipc,
 )
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
@@ -30,6 +29,9 @@ ITEM_SHARD_BITS = 20
 
 UNKNOWN_ITEM_SHARDS = 16
 """Unknown domain: an item shard is a residue of the item's hash."""
+
+
+_NO_LABELS = pa.array([], pa.string())
 
 
 class _Bounded(NamedTuple):
@@ -47,7 +49,7 @@ class _Bounded(NamedTuple):
 class Counter:
     """Bounds and counts the pairs of one user shard and window.
 
-    Pairs come and go as Arrow IPC of {user: uint64, item: code or string}.
+    Pairs come and go as tables of {user: uint64, item: code or string}.
 
     Args:
         limit: at most so many items of every user; None for all.
@@ -57,25 +59,34 @@ class Counter:
         self._size = domain.size if isinstance(domain, PublicDomain) else 0
         self._key, self._limit = key, limit
 
-    def distinct(self, streams: Iterable[bytes]) -> tuple[bytes, int]:
-        """The bounded distinct pairs as one stream, and how many they are. Done early or late, often or once, it makes
-        no difference to `counts`.
-        """
-        ranks, codes, users, labels, _ = self._bound(streams)
-        narrow = codes.astype(np.min_scalar_type(self._size - 1)) if labels is None else None
-        return to_ipc(user=users[ranks], item=narrow if labels is None else labels.take(pa.array(codes))), len(codes)
+    def no_pairs(self) -> pa.RecordBatch:
+        """What a user shard holds that nobody is in."""
+        return make_table(user=np.empty(0, np.uint64), item=np.empty(0, self.code_type) if self._size else _NO_LABELS)
 
-    def counts(self, streams: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """(item shard, IPC of {item: code or string, count: int64}), the item's users of this shard."""
-        _, codes, _, labels, words = self._bound(streams)
+    @property
+    def code_type(self) -> np.dtype:
+        """Of the codes of a public domain: what is shuffled should be narrow."""
+        return np.min_scalar_type(self._size - 1)
+
+    def distinct(self, pairs: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+        """The bounded distinct pairs as one table. Done early or late, often or once, it makes no difference to
+        `counts`.
+        """
+        ranks, codes, users, labels, _ = self._bound(pairs)
+        items = codes.astype(self.code_type) if labels is None else labels.take(pa.array(codes))
+        return make_table(user=users[ranks], item=items)
+
+    def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(item shard, {item: code or string, count: int64}), the item's users of this shard."""
+        _, codes, _, labels, words = self._bound(pairs)
         if labels is None or words is None:
             yield from _by_range(*count_pairs(codes, self._size))
         else:
             present, counts = count_pairs(codes, len(labels))
             yield from _by_hash(labels.take(pa.array(present)), words[present], counts)
 
-    def _bound(self, streams: Iterable[bytes]) -> _Bounded:
-        table = from_ipc(streams)
+    def _bound(self, pairs: Iterable[pa.RecordBatch]) -> _Bounded:
+        table = pa.Table.from_batches([self.no_pairs(), *pairs])
         users, labels, words = table["user"].to_numpy(), None, None
         if self._size:
             codes = table["item"].to_numpy().astype(np.int64)
@@ -91,14 +102,14 @@ class Counter:
         return _Bounded(ranks, codes, by_rank, labels, words)
 
 
-def _by_range(codes: Codes, counts: Codes) -> Iterator[tuple[int, bytes]]:
+def _by_range(codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
     if len(codes) == 0:
         return
     for item_shard, rows in partition(codes >> ITEM_SHARD_BITS, (int(codes[-1]) >> ITEM_SHARD_BITS) + 1):
-        yield item_shard, to_ipc(item=codes[rows].astype(np.uint32), count=counts[rows])
+        yield item_shard, make_table(item=codes[rows].astype(np.uint32), count=counts[rows])
 
 
-def _by_hash(labels: pa.Array, words: Words, counts: Codes) -> Iterator[tuple[int, bytes]]:
+def _by_hash(labels: pa.Array, words: Words, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
     shards = (words % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64)
     for item_shard, rows in partition(shards, UNKNOWN_ITEM_SHARDS):
-        yield item_shard, to_ipc(item=labels.take(pa.array(rows)), count=counts[rows])
+        yield item_shard, make_table(item=labels.take(pa.array(rows)), count=counts[rows])

@@ -13,11 +13,13 @@ import pyarrow as pa
 from apache_beam.transforms.window import IntervalWindow
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
-from private_topk.transforms.columnar import from_ipc
+from private_topk.transforms.columnar import make_table
 from private_topk.transforms.counts import largest
 from private_topk.transforms.cut import bounds_of_cell
 from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import Release
+from private_topk.transforms.parts import MANIFEST, Part, PlacedPart
 from private_topk.transforms.selection import CountBudget, Draws, Selection
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
 
@@ -26,8 +28,9 @@ __all__ = ["CountBudget", "Ranking", "ReleaseRanking", "Selection"]
 Labelled = tuple[list[str], "list[int] | None"]
 """The released items, and their noisy counts where those are published."""
 
-HEARTBEAT = (-1, b"")
-"""The element that makes a window of the declared period fire although it has no rows."""
+_HEARTBEAT = -2
+HEARTBEAT: PlacedPart = (_HEARTBEAT, Part(np.empty(0, np.int64), make_table(item=np.empty(0, np.int64))))
+"""The element that makes a window of the declared period reach the draw even if everything else of it is lost."""
 
 
 @dataclass(frozen=True)
@@ -50,61 +53,64 @@ class Ranking:
 
 
 class ReleaseRanking(beam.PTransform):
-    """(item shard, totals) to one `Ranking` per window.
+    """(item shard, totals) and manifests to one `Ranking` per window.
 
     Privacy: one draw of `selection.mechanism` per window, a function of the release and the counts, so a repeated
     bundle repeats its answer. Panes other than the only one of their window are refused.
+
+    Args:
+        shards: how many user shards there are. Unless the counts of each are here, once, a LostPartError ends the job.
     """
 
-    def __init__(self, selection: Selection, release: Release, period: Period | None = None) -> None:
+    def __init__(self, selection: Selection, release: Release, shards: int, period: Period | None = None) -> None:
         super().__init__()
-        self._fn = _ReleaseDoFn(selection, release, period)
+        self._fn = _ReleaseDoFn(selection, release, shards, period)
 
     def expand(self, totals: beam.PCollection) -> beam.PCollection:
         return (
             totals
             | "Bring one window together" >> beam.Map(lambda total: (0, total)).with_output_types(
-                tuple[int, tuple[int, bytes]])
+                tuple[int, PlacedPart])
             | "Await the whole window" >> beam.GroupByKey()
-            # (0, [(item shard, totals)])  ->  Ranking
+            # (0, [(item shard, Part)])  ->  Ranking
             | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking)
         )  # fmt: skip
 
 
 class _ReleaseDoFn(beam.DoFn):
-    def __init__(self, selection: Selection, release: Release, period: Period | None) -> None:
-        self._selection, self._release, self._period = selection, release, period
+    def __init__(self, selection: Selection, release: Release, shards: int, period: Period | None) -> None:
+        self._selection, self._release, self._shards, self._period = selection, release, shards, period
 
     def process(
         self,
-        element: tuple[int, Iterable[tuple[int, bytes]]],
+        element: tuple[int, Iterable[PlacedPart]],
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
         pane: Any = beam.DoFn.PaneInfoParam,  # noqa: ANN401, B008
     ) -> Iterator[Ranking]:
         if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
             raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
                                "an allowed lateness of 0")  # fmt: skip
-        # A runner may hand the shards over in any order: sort them, so that nothing depends on it.
-        streams = [stream for shard, stream in sorted(element[1]) if (shard, stream) != HEARTBEAT]
+        parts = [(place, part) for place, part in element[1] if place != _HEARTBEAT]
+        check_whole(parts, self._shards)
+        tables = [part.table for place, part in parts if place != MANIFEST]
         bounds = self._bounds(window)
         public = isinstance(self._selection.domain, PublicDomain)
-        items, counts = (self._ranked_codes if public else self._ranked_labels)(streams, bounds)
+        items, counts = (self._ranked_codes if public else self._ranked_labels)(tables, bounds)
         noisy = None if counts is None else tuple(counts)
         yield Ranking(bounds, tuple(items), self._selection.k, self._selection.mechanism.answer, noisy)
 
-    def _ranked_codes(self, streams: list[bytes], bounds: WindowBounds) -> Labelled:
+    def _ranked_codes(self, tables: list[pa.RecordBatch], bounds: WindowBounds) -> Labelled:
         domain = self._selection.domain
         assert isinstance(domain, PublicDomain)
         counts = np.zeros(domain.size, np.int64)
-        for stream in streams:
-            part = from_ipc([stream])
+        for part in tables:
             counts[part["item"].to_numpy()] = part["count"].to_numpy()
         chosen, noisy = self._draw(counts, hashlib.sha256(counts.astype("<i8").tobytes()), bounds)
         labels = domain.index().labels.take(pa.array(chosen)).to_pylist()
         return labels, None if noisy is None else noisy.tolist()
 
-    def _ranked_labels(self, streams: list[bytes], bounds: WindowBounds) -> Labelled:
-        table = largest(from_ipc(streams), self._selection.head()) if streams else _EMPTY
+    def _ranked_labels(self, tables: list[pa.RecordBatch], bounds: WindowBounds) -> Labelled:
+        table = largest(pa.Table.from_batches([_EMPTY, *tables]), self._selection.head())
         counts, labels = table["count"].to_numpy(), table["item"].to_pylist()
         digest = hashlib.sha256(counts.astype("<i8").tobytes())
         for label in labels:
@@ -127,4 +133,4 @@ class _ReleaseDoFn(beam.DoFn):
         return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
 
 
-_EMPTY = pa.table({"item": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
+_EMPTY = make_table(item=pa.array([], pa.string()), count=np.empty(0, np.int64))

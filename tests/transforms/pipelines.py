@@ -16,11 +16,11 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import IntervalWindow
 
 from private_topk.transforms.blocks import MakeBlocks
-from private_topk.transforms.columnar import from_ipc
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.parts import MANIFEST, Part
 
 Pairs = list[tuple[Any, Any]]
 Build = Callable[[beam.Pipeline], beam.PCollection]
@@ -61,12 +61,12 @@ def count_inside(
         | ShardByUser(domain, key, shards)
         | CountContributions(domain, key, limit)
         | AddUp(domain, None)
-        | beam.FlatMapTuple(lambda shard, stream: _decoded(domain, stream))
+        | beam.FlatMapTuple(lambda place, part: _decoded(domain, part) if place != MANIFEST else [])
     )
 
 
-def _decoded(domain: PublicDomain | UnknownDomain, stream: bytes) -> list[list[Any]]:
-    table = from_ipc([stream])
+def _decoded(domain: PublicDomain | UnknownDomain, part: Part) -> list[list[Any]]:
+    table = part.table
     items = table["item"].to_pylist()
     if isinstance(domain, PublicDomain):
         items = domain.index().labels.take(pa.array(np.array(items, np.int64))).to_pylist()

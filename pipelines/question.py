@@ -73,7 +73,7 @@ def ask(
         windows=len(period) if period else 1,
         horizon=horizon,
         held=held,
-        overlap=period.overlap() if period else 1,
+        overlap=period.overlap if period else 1,
     )
     selection = make_selection(whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts)
     return Question(selection, period, release or Release.fresh(), shared.privacy)

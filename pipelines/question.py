@@ -145,4 +145,3 @@ def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
         return UnknownDomain()
     column = asked.get("domain_column", asked.get("item_column", "item"))
     return read_domain(asked["domain"], column)
-

@@ -72,6 +72,11 @@ class Period:
         return self._cut.step(self.start, self.end)
 
     @property
+    def overlaps(self) -> bool:
+        """Whether a moment may lie in several windows."""
+        return self.overlap > 1
+
+    @property
     def overlap(self) -> int:
         """How many windows the rows of one window can be in: 1 unless they slide."""
         return self._cut.overlap(len(self))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, NamedTuple, cast
 
@@ -13,9 +13,8 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.gate import GATE
 
-__all__ = ["FileInfo", "exists", "is_gzip", "is_local", "match", "open_content", "open_file", "publish"]
+__all__ = ["FileInfo", "exists", "is_gzip", "is_local", "match", "open_content", "open_file"]
 
 
 class FileInfo(NamedTuple):
@@ -73,34 +72,5 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
 
 
 def exists(path: str) -> bool:
-    return FileSystems.exists(path)
-
-
-def publish(contents: Iterable[tuple[str, bytes]]) -> None:
-    """Write several files, complete or not at all: all under temporary names first, then each renamed into place.
-
-    Repeating the call with the same contents ends in the same files. If a rename fails, those already renamed go.
-    """
-    with GATE.passed():
-        contents = list(contents)
-        temporary = [f"{path}.incomplete" for path, _ in contents]
-        published: list[str] = []
-        try:
-            for name, (_, content) in zip(temporary, contents, strict=True):
-                with FileSystems.create(name, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
-                    sink.write(content)
-            for name, (path, _) in zip(temporary, contents, strict=True):
-                _replace(name, path)
-                published.append(path)
-        except BaseException:
-            FileSystems.delete([name for name in temporary + published if FileSystems.exists(name)])
-            raise
-
-
-def _replace(source: str, target: str) -> None:
-    if "://" not in target:
-        os.replace(source, target)
-        return
-    if FileSystems.exists(target):
-        FileSystems.delete([target])
-    FileSystems.rename([source], [target])
+    """Whether something stands at a path, be it a link that leads nowhere."""
+    return os.path.lexists(path) if is_local(path) else FileSystems.exists(path)

@@ -12,16 +12,17 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.pipelines.files import exists, is_local, open_file, publish
+from private_topk.pipelines.files import is_local, open_file
+from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import format_of
-from private_topk.pipelines.sinks.manifest import encode_manifest, manifest_path
+from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.rows import ranking_rows
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import Period
 
-__all__ = ["ToFile"]
+__all__ = ["ToFile", "check_writable"]
 
 _LONGEST = 200  # bytes of a name, so that the manifest and what is being written have room for theirs
 
@@ -42,22 +43,23 @@ class ToFile:
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         for path in (self.place, manifest_path(self.place)):
-            if not self.overwrite and exists(path):
-                raise Refusal("output", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}")
             if is_local(path) and os.path.isdir(path):
                 raise Refusal("output", f"{verbatim(path)} is a folder", "give another path")
+        refusal = None if self.overwrite else obstacle(self.place, release)
+        if refusal is not None:
+            raise refusal
         _keep_apart(self.place, inputs)
         if is_local(self.place):
-            _check_writable(self.place)
+            check_writable(self.place)
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        return _WriteFile(self.place, facts, release.key)
-
-    def local_places(self) -> tuple[str, ...]:
-        return (self.place,) if is_local(self.place) else ()
+        return _WriteFile(self, facts, release.key)
 
     def files(self, period: Period | None) -> list[str] | None:
         return [self.place]
+
+    def local_places(self) -> tuple[str, ...]:
+        return (self.place,) if is_local(self.place) else ()
 
     def published(self) -> list[dict[str, Any]] | None:
         with open_file(self.place) as source:
@@ -72,8 +74,11 @@ def _keep_apart(output: str, inputs: Sequence[str]) -> None:
             raise Refusal("output", rule, "give another path")
 
 
-def _check_writable(output: str) -> None:
-    """A file without a name is made in the folder, or in the nearest one above that is there, and goes again."""
+def check_writable(output: str) -> None:
+    """Raise Refusal unless a file can be made in the folder, or in the nearest one above that is there.
+
+    What is made has no name, so that no file of anybody's is touched.
+    """
     folder = os.path.dirname(os.path.abspath(output))
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
@@ -87,9 +92,9 @@ def _check_writable(output: str) -> None:
 
 
 class _WriteFile(beam.PTransform):
-    def __init__(self, output: str, facts: dict[str, Any], key: ReleaseKey) -> None:
+    def __init__(self, sink: ToFile, facts: dict[str, Any], key: ReleaseKey) -> None:
         super().__init__()
-        self._fn = _PublishDoFn(output, facts, key)
+        self._fn = _PublishDoFn(sink, facts, key)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return (
@@ -103,14 +108,12 @@ class _WriteFile(beam.PTransform):
 
 
 class _PublishDoFn(beam.DoFn):
-    def __init__(self, output: str, facts: dict[str, Any], key: ReleaseKey) -> None:
-        self._output, self._facts, self._key = output, facts, key
+    def __init__(self, sink: ToFile, facts: dict[str, Any], key: ReleaseKey) -> None:
+        self._sink, self._facts, self._key = sink, facts, key
 
     def process(self, element: tuple[int, Iterable[Ranking]]) -> Iterator[str]:
-        rankings = list(element[1])
-        rows = format_of(self._output).encode(ranking_rows(rankings, self._facts["report"]))
+        rankings, path = list(element[1]), self._sink.place
+        rows = format_of(path).encode(ranking_rows(rankings, self._facts["report"]))
         facts = {**self._facts, "key_id": self._key.key_id()}
-        manifest = encode_manifest(facts, rankings, self._output)
-        # The ranking comes last: where it is, all is.
-        publish([(manifest_path(self._output), manifest), (self._output, rows)])
-        yield self._output
+        publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite)
+        yield path

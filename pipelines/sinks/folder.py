@@ -9,21 +9,18 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
-from private_topk.pipelines.files import is_local, publish
-from private_topk.pipelines.sinks.formats import FORMATS
-from private_topk.pipelines.sinks.manifest import encode_manifest, manifest_path
+from private_topk.pipelines.files import is_local
+from private_topk.pipelines.publishing import manifest_path, obstacle, publish
+from private_topk.pipelines.sinks.file import check_writable
+from private_topk.pipelines.sinks.formats import FORMATS, format_of
+from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.rows import ranking_rows
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["ToFolder", "window_path"]
-
-
-def window_path(folder: str, ending: str, window: WindowBounds) -> str:
-    """Where the ranking of a window is written, such as out/20260105T000000Z--20260112T000000Z.avro."""
-    return f"{folder.rstrip('/')}/{window.label()}{ending}"
+__all__ = ["ToFolder"]
 
 
 @dataclass(frozen=True)
@@ -53,22 +50,27 @@ class ToFolder:
             found = FileSystems.match([f"{self.place.rstrip('/')}/*"])[0].metadata_list
         except Exception as error:  # every file system raises its own kind
             raise Refusal("output", f"{verbatim(self.place)} cannot be read: {type(error).__name__}") from None
-        there = {entry.path.rpartition("/")[2] for entry in found}
-        windows = period.windows() if period is not None else [WindowBounds()]
-        for window in [] if self.overwrite or not there else windows:
-            path = window_path(self.place, self._ending, window)
-            if path.rpartition("/")[2] in there:
-                raise Refusal("output", f"{verbatim(path)} exists and is kept", "give another folder, or {overwrite}")
+        there = {_name(entry.path) for entry in found}
+        for path in [] if self.overwrite else self.files(period):
+            refusal = obstacle(path, release) if {_name(path), _name(manifest_path(path))} & there else None
+            if refusal is not None:
+                raise refusal
+        if is_local(self.place):
+            check_writable(f"{self.place.rstrip('/')}/any")
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        return _WriteWindows(self.place, self._ending, facts, release.key)
+        return _WriteWindows(self, facts, release.key)
+
+    def files(self, period: Period | None) -> list[str]:
+        windows = period.windows() if period is not None else [WindowBounds()]
+        return [self.path(window) for window in windows]
+
+    def path(self, window: WindowBounds) -> str:
+        """Where the ranking of a window is written, such as out/20260105T000000Z--20260112T000000Z.avro."""
+        return f"{self.place.rstrip('/')}/{window.label()}{self._ending}"
 
     def local_places(self) -> tuple[str, ...]:
         return (self.place,) if is_local(self.place) else ()
-
-    def files(self, period: Period | None) -> list[str] | None:
-        windows = period.windows() if period is not None else [WindowBounds()]
-        return [window_path(self.place, self._ending, window) for window in windows]
 
     def published(self) -> list[dict[str, Any]] | None:
         """Not read back: the folder may hold windows of other reports."""
@@ -76,9 +78,9 @@ class ToFolder:
 
 
 class _WriteWindows(beam.PTransform):
-    def __init__(self, folder: str, ending: str, facts: dict[str, Any], key: ReleaseKey) -> None:
+    def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
         super().__init__()
-        self._fn = _PublishWindowDoFn(folder, ending, facts, key)
+        self._fn = _PublishWindowDoFn(sink, facts, key)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         # Ranking  ->  path
@@ -86,12 +88,16 @@ class _WriteWindows(beam.PTransform):
 
 
 class _PublishWindowDoFn(beam.DoFn):
-    def __init__(self, folder: str, ending: str, facts: dict[str, Any], key: ReleaseKey) -> None:
-        self._folder, self._ending, self._facts, self._key = folder, ending, facts, key
+    def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
+        self._sink, self._facts, self._key = sink, facts, key
 
     def process(self, ranking: Ranking) -> Iterator[str]:
-        path = window_path(self._folder, self._ending, ranking.window)
+        path = self._sink.path(ranking.window)
         facts = {**self._facts, "key_id": self._key.key_id()}
-        rows = FORMATS[self._ending].encode(ranking_rows([ranking], facts["report"]))
-        publish([(manifest_path(path), encode_manifest(facts, [ranking], path)), (path, rows)])
+        rows = format_of(path).encode(ranking_rows([ranking], facts["report"]))
+        publish(path, rows, encode_manifest(facts, [ranking], path, rows), self._sink.overwrite)
         yield path
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -35,11 +35,11 @@ class Sink(Protocol):
             facts: the manifest as known at the launch.
         """
 
+    def files(self, period: Period | None) -> list[str] | None:
+        """The ranking files that a period's windows end in; None where rankings do not become files."""
+
     def local_places(self) -> tuple[str, ...]:
         """Paths on this machine, which workers elsewhere would not see."""
 
     def published(self) -> list[dict[str, Any]] | None:
         """The published rows, for people; None where they cannot be read back."""
-
-    def files(self, period: Period | None) -> list[str] | None:
-        """The ranking files that a period's windows end in; None where rankings do not become files."""

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from private_topk.pipelines.commands.status import guarded
-from private_topk.pipelines.files import publish
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
 
@@ -208,18 +207,6 @@ def test_damage_that_shows_while_reading_leaves_nothing(folder: Path) -> None:
     done = run(input="bad.avro", output="new/out.avro")
     assert done.status == 2 and "bad.avro is damaged" in done.err or "bad.avro is truncated or damaged" in done.err
     assert done.err.count("\n") == 1 and "secret" not in done.err and tree(folder) == before
-
-
-def test_a_write_that_fails_leaves_neither_file(folder: Path) -> None:
-    (folder / "second").mkdir()
-    (folder / "second" / "in the way").touch()
-    before = tree(folder)
-    with pytest.raises(OSError):
-        publish([(str(folder / "first"), b"1"), (str(folder / "second"), b"2")])
-    assert tree(folder) == before
-    publish([(str(folder / "first"), b"1"), (str(folder / "a" / "third"), b"3")])
-    assert (folder / "first").read_bytes() == b"1" and (folder / "a" / "third").read_bytes() == b"3"
-    assert not list(folder.rglob("*.incomplete"))
 
 
 def test_a_failure_shows_its_kind_and_place_and_no_data(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import sys
@@ -84,7 +85,7 @@ def test_unknown_endings() -> None:
 
 
 def manifest(selection: Selection, release: Release, rankings: list[Ranking]) -> dict[str, Any]:
-    return json.loads(encode_manifest(describe_release(selection, release, "direct"), rankings, "a/b/r.avro"))
+    return json.loads(encode_manifest(describe_release(selection, release, "direct"), rankings, "a/b/r.avro", b"rows"))
 
 
 def test_the_manifest_says_how_and_nothing_private() -> None:
@@ -108,6 +109,7 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
         "max_items_per_user": 7,
         "domain": {"kind": "public", "size": 14, "sha256": selection.domain.digest},
         "output": "r.avro",
+        "ranking_sha256": hashlib.sha256(b"rows").hexdigest(),
         "windows": [
             {"start": "2026-01-01T00:00:00+00:00", "end": "2026-01-03T00:00:00+00:00", "returned": 2},
             {"start": "2026-01-03T00:00:00+00:00", "end": "2026-01-04T00:00:00.001000+00:00", "returned": 12},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,7 +19,10 @@ from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
 
-__all__ = ["Question", "ask", "counts_of", "mechanism_of", "question_of", "release_of"]
+__all__ = ["Question", "ask", "check_epsilon", "counts_of", "mechanism_of", "question_of", "release_of"]
+
+
+MOST_EPSILON = 1e6
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ def release_of(asked: Asked) -> Release:
 
 def mechanism_of(asked: Asked) -> tuple[Mechanism, float | None]:
     """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
+    check_epsilon("epsilon", asked["epsilon"])
     own = parameters_of(mechanism_by_name(asked["mechanism"]))
     delta, bound = asked.get("delta"), asked.get("max_items_per_user")
     mechanism = make_mechanism(
@@ -125,6 +130,12 @@ def mechanism_of(asked: Asked) -> tuple[Mechanism, float | None]:
     return mechanism, None if "delta" in own else delta
 
 
+def check_epsilon(field: str, value: float) -> None:
+    """Raise Refusal for an epsilon so large that it promises nothing, and that some sums over windows would not end."""
+    if MOST_EPSILON < value < math.inf:
+        raise Refusal(field, f"must be at most {MOST_EPSILON:g}, got {value:g}", "beyond 10 or so little is promised")
+
+
 def counts_of(asked: Asked) -> CountBudget | None:
     """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
     epsilon, delta = asked.get("publish_counts"), asked.get("publish_counts_delta")
@@ -132,6 +143,7 @@ def counts_of(asked: Asked) -> CountBudget | None:
         if delta is not None:
             raise Refusal("publish_counts_delta", "needs {publish_counts}: the epsilon of the noisy counts")
         return None
+    check_epsilon("publish_counts", epsilon)
     try:
         return CountBudget(epsilon, delta or 0.0)
     except Refusal as error:

@@ -2,63 +2,78 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from private_topk.budget.composition import Cost, Total, rho_within
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows import MICROSECOND, CalendarWindows, Period, from_microseconds, microseconds
+from private_topk.transforms.windows import Period, from_microseconds
+from private_topk.transforms.windows.cuts import Run
+from private_topk.transforms.windows.instants import Instants
 
 __all__ = ["Budget", "Charge", "Spent", "Windows", "heaviest"]
 
 _EVER = 1 << 61
 
 
-class Windows(NamedTuple):
-    """Regular windows of event time: `number` of them, `size` microseconds long, one every `step` from `start`.
+@dataclass(frozen=True, order=True)
+class Windows:
+    """Windows of event time as a ledger holds them: by their moments, so that nothing that changes later changes them.
 
-    The last ones end with `end`. One window of all rows reaches from -2**61 to 2**61.
+    Args:
+        runs: regular windows, runs in order of time. One window of all rows reaches from -2**61 to 2**61.
     """
 
-    start: int
-    end: int
-    size: int
-    step: int
-    number: int
+    runs: tuple[Run, ...]
 
     @classmethod
     def of(cls, period: Period | None) -> Windows:
-        if period is None:
-            return cls(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1)
-        if isinstance(period.cut, CalendarWindows):
-            raise Refusal("ledger", "keeps windows of one length: give {window} as a length such as 7d, not as "
-                          f"{period.cut.unit}")  # fmt: skip
-        size, step = int(period.ends[0] - period.starts[0]), period.step // MICROSECOND
-        return cls(microseconds(period.start), microseconds(period.end), size, step, len(period))
+        """The windows of a period; of None, one of all rows whatever their time."""
+        return cls((Run(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1),) if period is None else period.runs)
 
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+    @classmethod
+    def read(cls, text: str) -> Windows:
+        """What `text` wrote. Raises ValueError for anything else."""
+        found = json.loads(text)
+        runs = found if isinstance(found, list) and found and isinstance(found[0], list) else [found]
+        if not all(isinstance(run, list) and len(run) == 5 and all(type(n) is int for n in run) for run in runs):
+            raise ValueError("not windows")
+        windows = cls(tuple(Run(*run) for run in runs))
+        if not all(run.size > 0 and run.step > 0 and run.number > 0 and run.start < run.end for run in windows.runs):
+            raise ValueError("not windows")
+        return windows
+
+    def plain(self) -> list[Any]:
+        """As JSON: five numbers for regular windows, as ledgers have always held them; a list of such for others."""
+        return list(self.runs[0]) if len(self.runs) == 1 else [list(run) for run in self.runs]
+
+    @property
+    def number(self) -> int:
+        return sum(run.number for run in self.runs)
+
+    def bounds(self) -> tuple[Instants, Instants]:
         """Start and end of every window, shape (number,) each."""
-        starts = self.start + np.arange(self.number, dtype=np.int64) * self.step
-        return starts, np.minimum(starts + self.size, self.end)
+        starts, ends = zip(*(run.bounds() for run in self.runs), strict=True)
+        return np.concatenate(starts), np.concatenate(ends)
 
-    def overlapping(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    def overlapping(self, starts: Instants, ends: Instants) -> Instants:
         """How many of these windows overlap each of the given stretches, shape as given."""
-        first = np.maximum(-((self.start + self.size - starts - 1) // self.step), 0)
-        last = np.minimum((ends - 1 - self.start) // self.step, self.number - 1)
-        return np.where(starts < self.end, np.maximum(last - first + 1, 0), 0)
+        return np.sum([run.overlapping(starts, ends) for run in self.runs], axis=0)
 
     def words(self) -> str:
         """How a person reads them."""
-        if self.size > _EVER:
+        sizes = sorted({run.size for run in self.runs})
+        if sizes[-1] > _EVER:
             return "all rows"
-        start, end = (from_microseconds(at).isoformat(" ").removesuffix("+00:00") for at in (self.start, self.end))
-        span = f"{start.removesuffix(' 00:00:00')} to {end.removesuffix(' 00:00:00')}"
-        return span if self.number == 1 else f"{self.number} windows of {_length(self.size)}, {span}"
+        moments = (from_microseconds(at) for at in (self.runs[0].start, self.runs[-1].end))
+        start, end = (moment.isoformat(" ").removesuffix("+00:00").removesuffix(" 00:00:00") for moment in moments)
+        lengths = _length(sizes[0]) if len(sizes) == 1 else f"{_length(sizes[0])} to {_length(sizes[-1])}"
+        return f"{start} to {end}" if self.number == 1 else f"{self.number} windows of {lengths}, {start} to {end}"
 
 
 def _length(size: int) -> str:

@@ -20,7 +20,7 @@ from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
 
 __all__ = [
     "ACCOUNTINGS", "Cost", "Price", "Share", "Total", "best_share", "optimal_delta", "rho_within", "rounded_down",
-    "share_under", "shares", "windows_reached",
+    "share_under", "shares",
 ]  # fmt: skip
 
 ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp")
@@ -196,17 +196,6 @@ def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
         return _SCALE * (ball(epsilon) + slack / excess) / a
 
     return value
-
-
-def windows_reached(unit: str, horizon: int, size: Fraction | int = 1, step: Fraction | int = 1) -> int:
-    """The most windows that one protected unit can be in. Windows of length `size` start every `step`.
-
-    A user can be in all of the horizon. The rows of a user within one window are in that window and all that overlap
-    it: 1 for windows that do not overlap, 2 ceil(size / step) - 1 for sliding ones.
-    """
-    if unit == "user":
-        return horizon
-    return min(horizon, 2 * -(-Fraction(size) // Fraction(step)) - 1)
 
 
 def rounded_down(value: Fraction) -> Fraction:

@@ -39,7 +39,7 @@ class Request:
     cost: Cost
 
     def text(self) -> str:
-        return json.dumps({**self.parameters, "windows": list(self.windows)}, sort_keys=True)
+        return json.dumps({**self.parameters, "windows": self.windows.plain()}, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _row(request: Request) -> dict[str, Any]:
         **{name: getattr(request, name) for name in ("dataset", "unit", "report", "key_id", "fingerprint")},
         "parameters": request.text(),
         "mechanism": str(request.parameters["mechanism"]),
-        "windows": json.dumps(list(request.windows)),
+        "windows": json.dumps(request.windows.plain()),
         **{name: str(getattr(cost, name)) for name in ("epsilon", "delta", "rho", "rest")},
     }
 
@@ -213,4 +213,4 @@ def _row(request: Request) -> dict[str, Any]:
 def _request(row: Any) -> Request:  # noqa: ANN401 - a database row
     cost = Cost(Fraction(row.epsilon), Fraction(row.delta), Fraction(row.rho), Fraction(row.rest))
     names = (row.dataset, row.unit, row.report, row.key_id, row.fingerprint)
-    return Request(*names, json.loads(row.parameters), Windows(*json.loads(row.windows)), cost)
+    return Request(*names, json.loads(row.parameters), Windows.read(row.windows), cost)

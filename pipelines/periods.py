@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from private_topk.pipelines.fields import Asked
-from private_topk.transforms.calendar import CalendarWindows, time_zone
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows import Period, SlidingWindows
+from private_topk.transforms.windows import CalendarWindows, Cut, Period, SlidingWindows
+from private_topk.transforms.windows.calendar import time_zone
 
 __all__ = ["period_of"]
 
@@ -25,7 +25,7 @@ def period_of(asked: Asked) -> Period | None:
     return Period(_in_zone(start, zone), _in_zone(end, zone), _cut(asked, zone), asked.get("slack", timedelta(0)))
 
 
-def _cut(asked: Asked, zone: str) -> timedelta | SlidingWindows | CalendarWindows | None:
+def _cut(asked: Asked, zone: str) -> Cut | timedelta | None:
     window, every = asked.get("window"), asked.get("every")
     if isinstance(window, str):
         if every is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from private_topk.budget.composition import Total, windows_reached
+from private_topk.budget.composition import Total
 from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.periods import period_of
@@ -16,9 +17,12 @@ from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechan
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.windows import MICROSECOND, Period, SlidingWindows
+from private_topk.transforms.windows import Period
 
-__all__ = ["Question", "ask", "counts_of", "mechanism_of", "question_of", "release_of"]
+__all__ = ["Question", "ask", "check_epsilon", "counts_of", "mechanism_of", "question_of", "release_of"]
+
+
+MOST_EPSILON = 1e6
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def ask(
         windows=len(period) if period else 1,
         horizon=horizon,
         held=held,
-        overlap=_overlap(period),
+        overlap=period.overlap if period else 1,
     )
     selection = make_selection(whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts)
     return Question(selection, period, release or Release.fresh(), shared.privacy)
@@ -112,6 +116,7 @@ def release_of(asked: Asked) -> Release:
 
 def mechanism_of(asked: Asked) -> tuple[Mechanism, float | None]:
     """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
+    check_epsilon("epsilon", asked["epsilon"])
     own = parameters_of(mechanism_by_name(asked["mechanism"]))
     delta, bound = asked.get("delta"), asked.get("max_items_per_user")
     mechanism = make_mechanism(
@@ -125,6 +130,12 @@ def mechanism_of(asked: Asked) -> tuple[Mechanism, float | None]:
     return mechanism, None if "delta" in own else delta
 
 
+def check_epsilon(field: str, value: float) -> None:
+    """Raise Refusal for an epsilon so large that it promises nothing, and that some sums over windows would not end."""
+    if MOST_EPSILON < value < math.inf:
+        raise Refusal(field, f"must be at most {MOST_EPSILON:g}, got {value:g}", "beyond 10 or so little is promised")
+
+
 def counts_of(asked: Asked) -> CountBudget | None:
     """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
     epsilon, delta = asked.get("publish_counts"), asked.get("publish_counts_delta")
@@ -132,6 +143,7 @@ def counts_of(asked: Asked) -> CountBudget | None:
         if delta is not None:
             raise Refusal("publish_counts_delta", "needs {publish_counts}: the epsilon of the noisy counts")
         return None
+    check_epsilon("publish_counts", epsilon)
     try:
         return CountBudget(epsilon, delta or 0.0)
     except Refusal as error:
@@ -145,11 +157,3 @@ def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
         return UnknownDomain()
     column = asked.get("domain_column", asked.get("item_column", "item"))
     return read_domain(asked["domain"], column)
-
-
-def _overlap(period: Period | None) -> int:
-    """How many windows the rows of one window can be in."""
-    if period is None or not isinstance(period.cut, SlidingWindows):
-        return 1
-    size, every = (length // MICROSECOND for length in (period.cut.size, period.cut.every))
-    return windows_reached("user-window", len(period), size, every)

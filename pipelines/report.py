@@ -19,7 +19,7 @@ __all__ = ["Report", "account_of", "report_of", "sink_for", "source_for"]
 
 _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
-_SHARDS_OF_A_STREAM = 16
+_MOST_STATES = 1 << 18
 _COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time", "time_unit": "time_unit"}
 _OF_SOURCES = ("clock", "poll", "kafka_reader", "kafka_readers", "kafka_start", "expansion_service")
 
@@ -44,18 +44,17 @@ class Report:
             raise Refusal("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {self.shards}")
 
     def user_shards(self) -> int:
-        """As asked for; otherwise about 4 MiB of stored input a shard and window, so that each fits a worker's memory.
+        """As asked for; otherwise about 4 MiB of stored input a shard, so that each fits any worker's memory.
 
-        Many windows take few shards: a runner keeps books on every pair of the two, and spends its time on that.
+        The runner of a stream keeps state for every pair of a shard and a window, from the start on: many windows
+        take few shards.
         """
         if self.shards is not None:
             return self.shards
-        if not self.source.bounded:
-            return _SHARDS_OF_A_STREAM
-        windows = len(self.question.period) if self.question.period else 1
-        stored = self.source.stored_bytes() // windows
-        least = 1 << max(4 - (windows - 1).bit_length(), 0)
-        return min(max(least, 1 << (stored // _BYTES_PER_SHARD).bit_length()), 1 << 14)
+        wanted = min(max(16, 1 << (self.source.stored_bytes() // _BYTES_PER_SHARD).bit_length()), 1 << 14)
+        if self.source.bounded or self.question.period is None:
+            return wanted
+        return min(wanted, 1 << max(_MOST_STATES // len(self.question.period), 1).bit_length() - 1)
 
 
 def report_of(asked: Asked, *, watch: bool = False) -> Report:

@@ -50,7 +50,8 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
     blocks = pipeline | "Read" >> report.source.read(question.period)
     if question.period is not None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(question.period)
-    rank = RankBlocks(question.selection, question.release, question.period, report.user_shards())
+    waits = launch.waits_for_timers and not report.source.bounded
+    rank = RankBlocks(question.selection, question.release, question.period, report.user_shards(), waits)
     rankings = blocks | "Rank" >> rank
     facts = describe_release(question.selection, question.release, launch.name)
     facts["privacy"] = question.privacy.describe(facts["privacy"])

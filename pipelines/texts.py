@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from private_topk.transforms.calendar import UNITS
+from private_topk.transforms.windows.calendar import UNITS
 
 __all__ = ["duration", "fraction", "moment", "number", "one_of", "printable_text", "whole", "window_length"]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
@@ -18,11 +18,11 @@ __all__ = [
     "RUNNERS",
     "Launch",
     "UnknownArgument",
-    "cache_folder",
     "check_arguments",
     "prepare",
     "refuse_unknown",
     "short_name",
+    "unknown_words",
 ]
 
 RUNNERS = {
@@ -86,9 +86,12 @@ def short_name(name: str) -> str:
 
 
 def check_arguments(name: str, arguments: Sequence[str]) -> None:
-    """Raise UnknownArgument for a word that a runner would not know. Makes nothing ready yet."""
-    _module(name)  # a runner may add options of its own
-    refuse_unknown(arguments)
+    """Raise UnknownArgument for a word that a runner would not know. Makes nothing ready yet.
+
+    A runner may add options of its own, or know only once its server is up: `ASKS_ITS_SERVER`.
+    """
+    if not getattr(_module(name), "ASKS_ITS_SERVER", False):
+        refuse_unknown(arguments)
 
 
 def _module(name: str) -> ModuleType:
@@ -123,17 +126,21 @@ def _wait_without_end(launch: Launch) -> None:
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
     """Raise UnknownArgument for one that no Beam options class knows: Beam itself would drop it without a word."""
+    parser = _beams_parser()
+    unknown = parser.parse_known_args(list(arguments))[1]
+    if unknown:
+        raise UnknownArgument(unknown[0], list(parser._option_string_actions))
+
+
+def unknown_words(arguments: Sequence[str]) -> list[str]:
+    """The words of a command line that no Beam options class takes."""
+    return _beams_parser().parse_known_args(list(arguments))[1]
+
+
+def _beams_parser() -> ArgumentParser:
     from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
     parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
-    _, unknown = parser.parse_known_args(list(arguments))
-    if unknown:
-        raise UnknownArgument(unknown[0], list(parser._option_string_actions))
-
-
-def cache_folder() -> Path:
-    """Where fetched and built parts of other projects are kept: job servers, Prism, Flink."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "private-topk"
+    return parser

@@ -29,7 +29,7 @@ SMALL_COUNTS = [
 
 def neighbours(counts: tuple[int, ...], relation: str = "add-remove") -> Iterator[tuple[int, ...]]:
     """Every count vector that one user's change can make of `counts`."""
-    steps = {"add-remove": [(0, 1), (0, -1)], "swap": [(-1, 0, 1)]}[relation]
+    steps: list[tuple[int, ...]] = [(-1, 0, 1)] if relation == "swap" else [(0, 1), (0, -1)]
     for moves in steps:
         for change in itertools.product(moves, repeat=len(counts)):
             moved = tuple(c + m for c, m in zip(counts, change, strict=True))

@@ -1,76 +1,23 @@
-"""Real databases: SQLite files, and a PostgreSQL server that the tests start and stop."""
+"""Marks, by what a test is made of: `server` where it starts a server of its own, or a portable runner."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
-import tempfile
-import time
-from collections.abc import Iterator
-from glob import glob
-from itertools import count
-from pathlib import Path
-
 import pytest
 
-_NUMBERS = count()
+from tests.databases import postgres, url
+
+__all__ = ["postgres", "pytest_collection_modifyitems", "url"]
+
+SERVERS = {
+    "broker", "cloud", "cluster", "flink", "flink_home", "job_service", "postgres", "prism_binary", "prism_runner",
+    "workers",
+}  # fmt: skip
+"""Fixtures that start a server, or fetch or build one."""
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Path]:
-    """The socket folder of a PostgreSQL server that nothing but this test run can reach."""
-    found = sorted(glob("/usr/lib/postgresql/*/bin"))
-    binaries = found[-1] if found else os.path.dirname(shutil.which("initdb") or "")
-    if not binaries:
-        if os.environ.get("CI") == "true":
-            pytest.fail("PostgreSQL is missing: apt-get install postgresql")
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    # The server refuses to run as root, and pytest's folders are closed to others.
-    account = {"user": "nobody", "group": "nogroup"} if os.geteuid() == 0 else {}
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
-    if account:
-        shutil.chown(folder, **account)
-    run = {"check": True, "stdout": subprocess.DEVNULL, "cwd": "/", **account}
-    server = None
-    try:
-        subprocess.run([f"{binaries}/initdb", "-D", folder / "data", "-U", "tester", "-A", "trust", "-N"], **run)
-        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
-        server = subprocess.Popen([f"{binaries}/postgres", "-D", folder / "data", *options], cwd="/", **account,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-        _await(folder / ".s.PGSQL.5432", server)
-        yield folder
-    finally:
-        if server is not None:
-            server.send_signal(signal.SIGINT)  # a fast shutdown
-            server.wait(30)
-        shutil.rmtree(folder)
-
-
-def _await(socket: Path, server: subprocess.Popen) -> None:
-    for _ in range(300):
-        if socket.exists():
-            return
-        assert server.poll() is None, "the PostgreSQL server ended at once"
-        time.sleep(0.1)
-    pytest.fail("the PostgreSQL server did not start within 30 seconds")
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a ledger that does not exist yet, in either database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/budget.db"
-    folder = request.getfixturevalue("postgres")
-    import psycopg
-
-    name = f"ledger{next(_NUMBERS)}"
-    for _ in range(100):
-        try:
-            with psycopg.connect(host=str(folder), user="tester", dbname="postgres", autocommit=True) as connection:
-                connection.execute(f"create database {name}")
-            break
-        except psycopg.OperationalError:  # still starting up
-            time.sleep(0.1)
-    return f"postgresql://tester@/{name}?host={folder}"
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if names & SERVERS or {"postgresql", "prism"} & set(map(str, parameters.values())):
+            item.add_marker(pytest.mark.server)

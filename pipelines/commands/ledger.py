@@ -11,6 +11,7 @@ from private_topk.budget.composition import Total
 from private_topk.budget.ledger import Entry, Ledger
 from private_topk.budget.refusal import number
 from private_topk.budget.units import UNITS
+from private_topk.pipelines.question import check_epsilon
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["create", "history", "show"]
@@ -21,6 +22,7 @@ def create(arguments: Namespace) -> None:
     epsilon, delta, name = arguments.epsilon, arguments.delta or 0.0, arguments.dataset
     if not 0 < epsilon < math.inf:
         raise Refusal("epsilon", f"must be a positive finite number, got {epsilon}")
+    check_epsilon("epsilon", epsilon)
     if not 0 <= delta < 1:
         raise Refusal("delta", f"must be at least 0 and below 1, got {delta}")
     if arguments.release_delta is not None and not 0 <= arguments.release_delta <= delta:

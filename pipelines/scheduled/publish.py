@@ -15,7 +15,7 @@ from private_topk.pipelines.periods import period_of
 from private_topk.pipelines.question import counts_of, mechanism_of
 from private_topk.pipelines.report import report_of, sink_for
 from private_topk.pipelines.run import Done, run
-from private_topk.pipelines.scheduled.calendar import Schedule
+from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
 from private_topk.pipelines.standing import standing_at
 from private_topk.runners import UnknownArgument

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from private_topk.pipelines.scheduled.calendar import Schedule
 from private_topk.pipelines.scheduled.document import Document
+from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.texts import (
     duration,
     fraction,
@@ -23,9 +23,9 @@ from private_topk.pipelines.texts import (
     whole,
     window_length,
 )
-from private_topk.transforms.calendar import time_zone
 from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
 from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows.calendar import time_zone
 
 __all__ = ["FIELDS", "OF_SCHEDULE", "Rule", "Scheduled", "fields_for", "read_report"]
 
@@ -45,9 +45,8 @@ def _true(text: str) -> bool:
 def _zone(text: str) -> str:
     try:
         return time_zone(text).key
-    except ValueError:
-        rule = f"must be a name of the IANA database such as Europe/Berlin, got {text!r}"
-        raise ValueError(rule) from None
+    except Refusal as error:
+        raise ValueError(error.rule) from None
 
 
 def _template(text: str) -> str:

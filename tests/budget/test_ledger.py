@@ -6,6 +6,7 @@ import multiprocessing
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from multiprocessing.connection import Connection
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -14,7 +15,7 @@ from private_topk.budget.composition import Cost, Total, rho_within, shares
 from private_topk.budget.ledger import Ledger, Request
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows import Period
+from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
 
 JOINT = MECHANISMS["joint"]
 DAY = timedelta(days=1)
@@ -111,11 +112,28 @@ def test_windows_that_overlap_share_a_budget_and_others_do_not(url: str) -> None
 def test_sliding_windows_add_up_where_they_overlap(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("1.5"))
-    week, day = weeks(1).size, weeks(1, days=1).size
-    sliding = Windows(weeks(1).start, weeks(8).end, week, day, 50)
+    days = Windows.of(Period(MONDAY, MONDAY + 56 * DAY, SlidingWindows(7 * DAY, DAY)))
+    every_week = Windows.of(Period(MONDAY, MONDAY + 56 * DAY, SlidingWindows(7 * DAY, 7 * DAY)))
     with pytest.raises(Refusal, match=r"0 spent \+ 1.625 asked"):  # a week overlaps 6 before, itself and 6 after
-        ledger.charge(request("daily", 0.125, sliding))
-    assert float(ledger.charge(request("weekly", 0.125, sliding._replace(step=week, number=8))).used) < 0.1
+        ledger.charge(request("daily", 0.125, days))
+    assert float(ledger.charge(request("weekly", 0.125, every_week)).used) < 0.1
+
+
+def test_calendars_add_up_with_other_windows_where_they_overlap(url: str) -> None:
+    """The first of November in Berlin begins while it is October in UTC: that hour's week is in both months."""
+    berlin = ZoneInfo("Europe/Berlin")
+    months = Period(datetime(2026, 10, 1, tzinfo=berlin), datetime(2026, 12, 1, tzinfo=berlin),
+                    CalendarWindows("month", "Europe/Berlin"))  # fmt: skip
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    assert ledger.charge(request("months", 0.5, Windows.of(months))).used == 0.5
+    first = datetime(2026, 10, 26, tzinfo=timezone.utc)
+    with pytest.raises(Refusal, match=r"1 spent \+ 0.25 asked = 1.25"):
+        ledger.charge(request("a week", 0.25, Windows.of(Period(first, first + 7 * DAY))))
+    hour = datetime(2026, 10, 31, 23, tzinfo=timezone.utc)
+    assert ledger.charge(request("an hour", 0.5, Windows.of(Period(hour, hour + DAY / 24)))).used == 1
+    assert ledger.charge(request("months", 0.5, Windows.of(months))).outcome == "started", "a repeat is known"
+    assert ledger.read()[1][0].request.windows == Windows.of(months)
 
 
 def test_a_user_budget_pays_for_every_window_even_of_other_units(url: str) -> None:

@@ -59,7 +59,7 @@ class Cost:
 def rho_of_pure(epsilon: Fraction) -> Fraction:
     """epsilon tanh(epsilon / 2), rounded up: the least rho for which every epsilon-DP release is rho-zCDP.
 
-    On neighbours it is a function of one randomised response (Kairouz, Oh & Viswanath 2015, Theorem 2.5), so that this
+    On neighbours it is a function of one randomised response (Kairouz, Oh & Viswanath 2015), so that this
     one's divergence bounds it: with u = a - 1/2, (a - 1) D_a is ln cosh(epsilon u) less its value at u = 1/2. That is
     concave in u**2, since tanh(x) / x falls, and so at most its slope at u**2 = 1/4, epsilon tanh(epsilon / 2), times
     u**2 - 1/4 = a (a - 1). At most epsilon**2 / 2, the bound of Bun & Steinke 2016, Proposition 3.3.

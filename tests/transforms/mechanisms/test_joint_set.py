@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from fractions import Fraction
@@ -22,38 +21,15 @@ from private_topk.testing import (
 )
 from private_topk.transforms.mechanisms import Cost, RandomBits
 from private_topk.transforms.mechanisms.exact import race, reals, set_losses, strips
-from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
-from private_topk.transforms.mechanisms.exact.reals import precision, uniform
-from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
-from private_topk.transforms.mechanisms.exact.strips import Strip
 from private_topk.transforms.mechanisms.joint_set import JointSet
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.set_laws import ROUNDING, joint_loss, law
-
-STAIRCASES = [
-    ([5, 5, 5], None),
-    ([1, 2, 3], None),
-    ([3, 5, 5, 9], None),
-    ([4, 4, 8], [2, 4, 5]),
-    ([3, 5, 5, 9], [1, 2, 3, 4]),
-    ([6, 7, 7, 7], [6, 7, 7, 7]),
-    ([2, 6, 7, 9], [2, 3, 7, 8]),
-]
 
 
 def law_of(mechanism: JointSet, counts: tuple[int, ...], k: int) -> dict[tuple[int, ...], arb]:
     rate = Fraction(mechanism.epsilon) / (4 if mechanism.neighbours == "swap" else 2)
     return law(joint_loss, rate, mechanism.noise, counts, k)
-
-
-def sets_between(outer: list[int], inner: list[int] | None) -> list[tuple[int, ...]]:
-    return [
-        y
-        for y in itertools.combinations(range(1, outer[-1] + 1), len(outer))
-        if all(j <= o for j, o in zip(y, outer, strict=True))
-        and (inner is None or any(j > i for j, i in zip(y, inner, strict=True)))
-    ]
 
 
 class TestJointSet(Contract):
@@ -111,70 +87,6 @@ def test_privacy(noise: str, relation: str) -> None:
     grid = SMALL_COUNTS if relation == "add-remove" else SMALL_COUNTS[:-1]
     worst = check_neighbours(mechanism, partial(law_of, mechanism), grid, ks=(1, 2))
     assert 1.5 < worst <= 3 + 1e-9
-
-
-@pytest.mark.parametrize(("outer", "inner"), STAIRCASES)
-def test_sets_between_staircases_are_counted(outer: list[int], inner: list[int] | None) -> None:
-    strip = Strip(np.array(outer), None if inner is None else np.array(inner))
-    assert strip.number() == len(sets_between(outer, inner))
-
-
-@pytest.mark.parametrize(("outer", "inner"), [pair for pair in STAIRCASES if sets_between(*pair)])
-def test_members_of_segments_are_those_of_a_uniform_set(outer: list[int], inner: list[int] | None) -> None:
-    strip = Strip(np.array(outer), None if inner is None else np.array(inner))
-    ends = np.cumsum([segment.size for segment in strip.segments])
-    sets = sets_between(outer, inner)
-    expected, seen = Counter(), Counter()
-    for y in sets:
-        expected[tuple(np.bincount(np.searchsorted(ends, y), minlength=len(ends)).tolist())] += Fraction(1, len(sets))
-    draw = Draw(bytes(32))
-    for i in range(1500):
-        seen[tuple(strip.members([uniform(draw, j, i) for j in range(len(ends))]))] += 1
-    assert_follows(seen, expected, 0.13)
-
-
-def test_members_are_the_same_at_any_precision() -> None:
-    """Balls too wide to decide by must be noticed: at 8 bits nearly every walk has to be tried again."""
-    descending = 10**6 // np.arange(1, 3001)
-    losses = SetLosses(descending[::-1], 40)
-    strip = Strip(losses.reach(30_000), losses.reach(20_000))
-    for seed in range(5):
-        numbers = [uniform(Draw(bytes([seed] * 32)), 0, i) for i in range(len(strip.segments))]
-        members = strip.members(numbers)
-        assert sum(members) == 40
-        with precision(8):
-            hasty = strip._walk(numbers)
-        with precision(500):
-            assert strip._walk(numbers) == members
-        assert hasty is None or hasty == members
-
-
-def test_numbers_of_sets_are_those_of_lattice_paths() -> None:
-    """All 400 columns one by one, in integers: what the segments and their polynomials stand for."""
-    counts = np.random.RandomState(4).randint(0, 2000, 400)
-    losses, k = SetLosses(np.sort(counts), 30), 30
-    for loss in (0, 7, 60, 300, 2500):
-        reach = losses.reach(loss).tolist()
-        assert reach == [int((counts >= c - loss).sum()) for c in np.sort(counts)[::-1][:k]]
-        paths = [1] + [0] * k
-        for rank in range(1, 401):
-            for i in range(k, 0, -1):
-                paths[i] += paths[i - 1] if rank <= reach[i - 1] else 0
-        assert losses.number(loss).contains(arb(paths[k])) and losses.number(loss).rel_accuracy_bits() > 40
-
-
-def test_intervals_partition_the_losses() -> None:
-    """Splitting to the end gives one region for each loss of some set, of the right size."""
-    counts = np.array([20, 17, 17, 12, 9, 8, 3, 1])
-    parts, whole = Counter(), [SetLosses(counts[::-1], 3).everything()]
-    while whole:
-        part = whole.pop()
-        halves = part.split()
-        if halves is None:
-            parts[part.least_loss] += round(float(part.size().mid()))
-        else:
-            whole.extend(halves)
-    assert parts == Counter(int(joint_loss(tuple(counts.tolist()), y)) for y in itertools.combinations(range(8), 3))
 
 
 def test_sets_come_in_the_order_of_the_items_not_of_their_ranks() -> None:

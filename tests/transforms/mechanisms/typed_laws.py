@@ -93,7 +93,7 @@ def flip_round(share: float) -> Callable[[Floats, Floats], Floats]:
 
 
 def of_losses(kinds: tuple[Kind, ...], k: int, rate: float, loss: Callable[[Floats, Floats], Floats]) -> Pair:
-    """An exponential mechanism over sequences; `loss` takes the sorted counts and those of sequences, (n, k) to (n,)."""
+    """An exponential mechanism over sequences; `loss` takes sorted counts and those of sequences, (n, k) to (n,)."""
     sequences = np.array(list(itertools.product(range(len(kinds)), repeat=k)))
     numbers = np.ones(len(sequences))
     for t, kind in enumerate(kinds):

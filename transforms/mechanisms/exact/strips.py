@@ -1,4 +1,12 @@
-"""Sets of ranks between two staircases: how many there are, and a uniform one."""
+"""Sets of ranks between two staircases: how many there are, and a uniform one.
+
+Example: pairs j_1 < j_2 with j_1 <= 2 and j_2 <= 4. The distinct ends 2 and 4 make the segments {1, 2} and {3, 4}, each
+with weights 1 + 2x + x**2: one way to choose none, two to choose one, one to choose both. After the first segment at
+least one must be chosen (j_1 <= 2), which leaves 2x + x**2; times the second segment's weights the coefficient of x**2
+is 2 * 2 + 1 * 1 = 5: all pairs but {3, 4}. A uniform pair walks back: of the 5, the last segment holds one member in 4
+and none in 1. With the inner staircase (1, 3), sets that keep to j_1 <= 1 and j_2 <= 3 are left out: {1, 2} and {1, 3}
+are clean to the end; {1, 4} is clean after rank 1 and dirty from its second member on.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,13 @@ For an integer loss, q**loss = (1 - q) * sum of q**R over the integers R >= loss
 weights q**loss is a mixture: draw R with weight q**R * N(R), where N(R) counts the answers of loss at most R, then one
 of these uniformly. N never decreases, so on a block of thresholds its last value is an upper bound, and blocks that
 are split where this bound is loose make an envelope to propose from; acceptance is decided exactly.
+
+Example: one of the counts 5, 3, 3, 0, and q = 1/2. The losses are 0, 2, 2, 5, so N is 1 at R = 0 and 1, is 3 at 2, 3
+and 4, and 4 from 5 on. The thresholds weigh 1, 1/2 | 3/4, 3/8, 3/16 | 4/32 + 4/64 + ... = 1/4. The first item is drawn
+with weight 1 + 1/2 + (3/4 + 3/8 + 3/16) / 3 + 1/4 / 4 = 2, the second with 21/16 / 3 + 1/16 = 1/2, the last with 1/16:
+in proportion to q**0, q**2 and q**5, as it should be. An envelope that starts with the blocks [0, 5) and [5, ...) knows
+of the first one only that N is at most 3 there: a mass of at most 3 (1 + ... + 1/16) = 5.8 for the true 2.8. Cut at 2,
+that is 3/2 + 21/16 and nothing is left to reject; cut at 3 it is 21/4 + 9/16, of which the first part stays loose.
 """
 
 from __future__ import annotations

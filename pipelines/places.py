@@ -14,6 +14,7 @@ from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sources.bigquery import BigQuery
 from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
@@ -45,6 +46,7 @@ def source_of(
     kafka_start: str | None = None,
     kafka_option: Sequence[tuple[str, str]] = (),
     expansion_service: str | None = None,
+    snapshot: str | None = None,
 ) -> Source:
     """The source at an address. Looks at nothing: `Source.check` does.
 
@@ -56,6 +58,7 @@ def source_of(
     given = {
         "payload": payload, "clock": clock, "poll": poll, "kafka_reader": kafka_reader, "kafka_readers": kafka_readers,
         "kafka_start": kafka_start, "kafka_option": tuple(kafka_option) or None, "expansion_service": expansion_service,
+        "snapshot": snapshot,
     }  # fmt: skip
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     scheme = place.partition("://")[0] if "://" in place else ""
@@ -67,6 +70,8 @@ def source_of(
             raise Refusal("input", f"{verbatim(place)} is a stream, which does not end by itself",
                           "`private-topk stream` takes it with the same arguments")  # fmt: skip
         return _kafka(place, columns, options) if scheme == "kafka" else _pubsub(place, columns, options)
+    if scheme == "bigquery":
+        return _bigquery(place, columns, watch, options)
     if not watch:
         _only(options, place)
         return Files(as_path(place, "input"), columns)
@@ -125,6 +130,17 @@ def _pubsub(place: str, columns: Columns, options: dict[str, Any]) -> Source:
         raise Refusal("clock", "event does not apply to pubsub://: its clock is that of publication")
     _only(options, place, "payload")
     return PubSub(place, columns, options.get("payload", JsonPayload()))
+
+
+def _bigquery(place: str, columns: Columns, watch: bool, options: dict[str, Any]) -> Source:
+    if watch:
+        raise Refusal("input", f"{verbatim(place)} is a table, which is all there", "`private-topk run` takes it with "
+                      "the same arguments")  # fmt: skip
+    _only(options, place, "snapshot")
+    if "snapshot" not in options:
+        raise Refusal("snapshot", "must be given with bigquery://: a folder gs://BUCKET/FOLDER for the table's rows, "
+                      "so that a repeated report reads the same")  # fmt: skip
+    return BigQuery(place, options["snapshot"], columns)
 
 
 def _only(options: dict[str, Any], place: str, *names: str) -> None:

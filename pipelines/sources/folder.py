@@ -75,7 +75,7 @@ class Folder:
     def stored_bytes(self) -> int:
         return 0
 
-    def identity(self, key: ReleaseKey) -> str:
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
         # What it will hold, nobody knows when it starts: it is named by where it is, from wherever that is said.
         place = os.path.abspath(self.place) if is_local(self.place) else self.place
         return named(replace(self, place=place), key)

@@ -88,7 +88,7 @@ class Kafka:
     def stored_bytes(self) -> int:
         return 0
 
-    def identity(self, key: ReleaseKey) -> str:
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return named(self, key)
 
     def local_places(self) -> tuple[str, ...]:

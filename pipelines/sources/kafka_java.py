@@ -61,7 +61,7 @@ class KafkaByBeam:
     def stored_bytes(self) -> int:
         return 0
 
-    def identity(self, key: ReleaseKey) -> str:
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return named(self, key)
 
     def local_places(self) -> tuple[str, ...]:

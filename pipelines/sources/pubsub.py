@@ -67,7 +67,7 @@ class PubSub:
     def stored_bytes(self) -> int:
         return 0
 
-    def identity(self, key: ReleaseKey) -> str:
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return named(self, key)
 
     def local_places(self) -> tuple[str, ...]:

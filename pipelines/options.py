@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from private_topk.pipelines.budget.options import add_budget_arguments
 from private_topk.pipelines.errors import InputError
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
+from private_topk.transforms.mechanisms.parameters import decimal
 
 __all__ = [
     "Parser",
@@ -26,6 +27,7 @@ __all__ = [
     "duration",
     "make_mechanism",
     "moment",
+    "number",
     "totals",
 ]
 
@@ -47,8 +49,16 @@ def _fraction(text: str) -> Fraction:
         raise argparse.ArgumentTypeError(f"must be a number such as 0.6 or 3/5, got {text!r}") from None
 
 
+def number(text: str) -> Fraction | float:
+    """A budget exactly as it is written: 0.1 is 1/10, not the float beside it."""
+    try:
+        return decimal(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
 _PARAMETERS: dict[str, tuple[Any, str]] = {
-    "delta": (float, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users"),
+    "delta": (number, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users"),
     "skew": (_fraction, "joint: from 1/2 (the published mechanism) to 1; trades order for membership"),
     "gamma": (_fraction, "canonical: from 0 to 1, 1/2 by default"),
     "noise": (str, "gumbel, exponential, laplace, logistic or half-logistic, where the mechanism offers a choice"),
@@ -104,7 +114,7 @@ def add_mechanism_arguments(
     group.add_argument("--mechanism", metavar="NAME", help=f"one of {', '.join(MECHANISMS)}; "
                        "`private-topk mechanisms` compares them")  # fmt: skip
     group.add_argument("--k", type=int, metavar="K", help="how many items to publish")
-    group.add_argument("--epsilon", type=float, metavar="E", help=budget)
+    group.add_argument("--epsilon", type=number, metavar="E", help=budget)
     for name, (kind, text) in _PARAMETERS.items():
         group.add_argument(f"--{name}", type=kind, metavar=name[0].upper(), help=text)
     group.add_argument("--neighbours", choices=("add-remove", "swap"), default=None, help="what is protected: that "
@@ -115,9 +125,9 @@ def add_mechanism_arguments(
 def add_count_arguments(parser: argparse.ArgumentParser) -> None:
     """The budget for publishing noisy counts."""
     group = parser.add_argument_group("noisy counts (optional)")
-    group.add_argument("--publish-counts", type=float, metavar="E", help="also publish noisy counts of the released "
+    group.add_argument("--publish-counts", type=number, metavar="E", help="also publish noisy counts of the released "
                        "items from a budget of its own: this epsilon is added to --epsilon")  # fmt: skip
-    group.add_argument("--publish-counts-delta", type=float, metavar="D",
+    group.add_argument("--publish-counts-delta", type=number, metavar="D",
                        help="discrete Gaussian instead of discrete Laplace noise; added to --delta")  # fmt: skip
 
 
@@ -145,7 +155,7 @@ def make_mechanism(arguments: argparse.Namespace) -> Mechanism:
         raise InputError(as_argument(str(error))) from None
 
 
-def totals(arguments: argparse.Namespace) -> tuple[Mechanism, float | None]:
+def totals(arguments: argparse.Namespace) -> tuple[Mechanism, float | Fraction | None]:
     """The mechanism with the whole budget, and a delta that a mechanism without one of its own is given to compose by.
 
     Raises InputError like `make_mechanism`.

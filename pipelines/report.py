@@ -102,6 +102,9 @@ def settle(arguments: argparse.Namespace, windows: int = 1, held: Total | None =
 
 
 def make_columns(arguments: argparse.Namespace, period: Period | None) -> Columns:
+    if arguments.user_column == arguments.item_column:
+        raise InputError(f"--user-column must be another column than --item-column, got {arguments.user_column} for "
+                         "both: who a row is of, and what is ranked")  # fmt: skip
     time = arguments.time_column if period else None
     return Columns(arguments.user_column, arguments.item_column, time, arguments.time_unit)
 

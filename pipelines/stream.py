@@ -50,6 +50,7 @@ class StreamReport:
     shards: int
     input_name: str
     places: dict[str, str]
+    columns: Columns
     selection: Selection
     period: Period
     release: Release
@@ -79,7 +80,7 @@ def make_stream(arguments: argparse.Namespace) -> StreamReport:
     source = make_source(arguments, columns, period)
     name = _input_name(arguments, columns, question)
     places = {"--input": arguments.input, "--output": arguments.output}
-    return StreamReport(source, sink, shards, name, places, **{**vars(question), "period": period})
+    return StreamReport(source, sink, shards, name, places, columns, **{**vars(question), "period": period})
 
 
 def _input_name(arguments: argparse.Namespace, columns: Columns, question: Question) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from private_topk.budget.charging import Account, charge
 from private_topk.budget.sharing import cost_of
 from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources.columns import Columns
 
 if TYPE_CHECKING:
     from private_topk.budget.ledger import Request
@@ -62,7 +63,14 @@ def request_of(report: Report | StreamReport, dataset: str) -> Request:
         parameters=report.selection.parameters(),
         windows=Windows.of(report.period),
         cost=cost_of(report.selection),
+        rows=_rows(report.columns),
     )
+
+
+def _rows(columns: Columns) -> dict[str, str]:
+    """How the dataset is read: by which users, and by which times where there are windows."""
+    times = {} if columns.time is None else {"time_column": columns.time, "time_unit": columns.time_unit}
+    return {"user_column": columns.user, **times}
 
 
 def _how_to_resume(report: Report | StreamReport) -> str:

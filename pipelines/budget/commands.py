@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from private_topk.budget.units import UNITS
 from private_topk.pipelines.budget.options import add_ledger_arguments
-from private_topk.pipelines.options import add_mechanism_arguments, require
+from private_topk.pipelines.options import add_mechanism_arguments, number, require
 
 __all__ = ["add_budget_command", "add_plan_command"]
 
@@ -31,9 +31,9 @@ def add_budget_command(commands: argparse._SubParsersAction, add: Add) -> None:
     actions = budget.add_subparsers(title="actions", metavar="ACTION", required=True)
     create = add(actions, "create", _create, "open a budget; it cannot be changed later")
     add_ledger_arguments(create)
-    create.add_argument("--epsilon", type=float, metavar="E", help="the total")
-    create.add_argument("--delta", type=float, default=0.0, metavar="D", help="the total (default: 0, adding up only)")
-    create.add_argument("--release-delta", type=float, metavar="D", help="the part of delta for the deltas of single "
+    create.add_argument("--epsilon", type=number, metavar="E", help="the total")
+    create.add_argument("--delta", type=number, default=0.0, metavar="D", help="the total (default: 0, adding up only)")
+    create.add_argument("--release-delta", type=number, metavar="D", help="the part of delta for the deltas of single "
                         "releases; the rest lets many small ones cost less than their sum (default: half)")  # fmt: skip
     create.add_argument("--privacy-unit", choices=tuple(UNITS), default="user-window", help="what the total is of "
                         "(default: user-window)")  # fmt: skip

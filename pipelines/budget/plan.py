@@ -23,12 +23,13 @@ _WHY_NOT = {
 def plan(arguments: argparse.Namespace) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     require(arguments, "mechanism", "epsilon", "windows")
-    arguments.k = arguments.k or 10
+    arguments.k = 10 if arguments.k is None else arguments.k
     mechanism, spare = totals(arguments)
     found = make_plan(mechanism, arguments.k, spare, windows=arguments.windows)
-    given = f"--epsilon {arguments.epsilon:g}" + (f" --delta {arguments.delta:g}" if arguments.delta else "")
+    epsilon = float(arguments.epsilon)
+    given = f"--epsilon {epsilon:g}" + (f" --delta {float(arguments.delta):g}" if arguments.delta else "")
     delta = float(found.total.delta)
-    print(f"{arguments.mechanism}, k = {arguments.k}: epsilon {arguments.epsilon:g}, delta {delta:g} in all, over "
+    print(f"{arguments.mechanism}, k = {arguments.k}: epsilon {epsilon:g}, delta {delta:g} in all, over "
           f"{arguments.windows} windows that one user can be in\n")  # fmt: skip
     print(f"  {'accounting':<20}{'epsilon of a window':>22}{'delta of a window':>20}{'x basic':>9}")
     _print_shares(found)

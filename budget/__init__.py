@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from private_topk.budget.account import Budget, Windows
     from private_topk.budget.charging import Account, charge
     from private_topk.budget.composition import Cost, Total
-    from private_topk.budget.ledger import Entry, Ledger, Receipt, Request
+    from private_topk.budget.ledger import Ledger, Receipt
     from private_topk.budget.planning import Plan, plan
+    from private_topk.budget.records import Entry, Request
     from private_topk.budget.sharing import Privacy, Shared, share_out
 
 __all__ = [
@@ -39,8 +40,9 @@ _HOMES = {
     "account": ("Budget", "Windows"),
     "charging": ("Account", "charge"),
     "composition": ("Cost", "Total"),
-    "ledger": ("Entry", "Ledger", "Receipt", "Request"),
+    "ledger": ("Ledger", "Receipt"),
     "planning": ("Plan", "plan"),
+    "records": ("Entry", "Request"),
     "sharing": ("Privacy", "Shared", "share_out"),
 }
 

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from private_topk.budget.composition import Cost, Total, rho_within
+from private_topk.budget.limits import check_delta, check_epsilon
+from private_topk.budget.units import UNITS
+from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period, from_microseconds
 from private_topk.transforms.windows.cuts import Run
 from private_topk.transforms.windows.instants import Instants
@@ -99,6 +103,11 @@ class Spent:
     rho: Fraction = Fraction(0)
     rest: Fraction = Fraction(0)
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether all of the releases do (`Cost.adds_up`)."""
+        return self.rest == self.delta
+
     @classmethod
     def of(cls, costs: Iterable[tuple[int, Cost]]) -> Spent:
         """The sum over pairs of how many windows are reached and what each costs."""
@@ -115,11 +124,31 @@ class Spent:
 class Budget:
     """What a dataset may spend on one privacy unit.
 
-    A set of releases fits if it does by adding up epsilons, or by adding up rhos and turning the sum into (epsilon,
-    delta).
-    Choosing whichever fits is safe even when each release is chosen after seeing the others. On histories where rhos
-    fit at the end they always did, so these cost what the zCDP filter proves (Feldman & Zrnic 2021); on the others
-    epsilons add up. The deltas of the releases themselves have a part of their own in either case.
+    Two sums are kept of the releases that reach a unit, and they fit while either does: the epsilons add up to at most
+    epsilon, or the rhos to at most `rho`, which is what zCDP turns into (epsilon, delta - kept); and in either case the
+    `rest`s to at most `kept`. A release whose zCDP is not proved but for one event (`Cost.adds_up`) has no epsilon to
+    add, so with one of these only the rhos count.
+
+    Guarantee: all releases together are (epsilon, delta)-DP for the unit, even where each is chosen after seeing the
+    answers of the others, and so also by which of the two sums it fits.
+
+    Proof. Compare a dataset and a neighbour; P and Q are the laws of the whole history of answers. (1) Every release
+    but for an event of conditional probability `rest` is rho-zCDP and, where it adds up, epsilon-DP, by one and the
+    same event: an (epsilon, delta)-DP pair of laws is, but for delta, a pair of epsilon-DP ones (Kairouz, Oh &
+    Viswanath 2015; Murtagh & Vadhan 2016, Lemma 3.2), and that pair is epsilon**2/2-zCDP. On no history do the rests
+    sum to more than `kept`, so that is a bound on the probability of any of these events. Leave them out: P' <= P,
+    Q' <= Q. (2) Let A be the histories whose rhos fit at the end, B the others that were let through. On B epsilons fit
+    and add up factor by factor: P'(h) <= exp(epsilon) Q'(h). Stop the process where its rhos would pass the limit: the
+    histories of A are untouched by that, since rhos only grow, and what is stopped so is a filter's (Feldman & Zrnic
+    2021, Theorem 4.5; Whitehouse et al. 2023, Theorem 1): P'(S) <= exp(epsilon) Q'(S) + delta - kept for all S in A.
+    (3) Add the two parts of any set of histories, and the events: P(S) <= exp(epsilon) Q(S) + delta.
+
+    Where (1) fails, so does the sum: Gaussian noise spends its delta on a tail when it is added up, and on nothing when
+    its rho counts. Whoever goes on by epsilons after a tail and by rhos otherwise spends `kept` twice; the test of this
+    rule has the numbers. So a release is charged by one reading of its cost, fixed before it is drawn.
+
+    Args:
+        total: with `release_delta`, the part of delta that is kept for the releases' own deltas.
     """
 
     dataset: str
@@ -127,6 +156,35 @@ class Budget:
     total: Total
     neighbours: str = "add-remove"
     created: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        dataset: str,
+        epsilon: Fraction | float,
+        delta: Fraction | float = 0,
+        release_delta: Fraction | float | None = None,
+        *,
+        unit: str = "user-window",
+        neighbours: str = "add-remove",
+    ) -> Budget:
+        """A checked budget. By default half of delta is kept for releases' own deltas.
+
+        Raises:
+            Refusal: a number, a name or a choice breaks its rule.
+        """
+        check_epsilon(epsilon)
+        check_delta(delta)
+        if release_delta is not None and not 0 <= release_delta <= delta:
+            raise Refusal("release_delta", f"must be from 0 to {{delta}}, got {float(release_delta):g}")
+        if not dataset.isprintable() or not 0 < len(dataset) <= 200:
+            raise Refusal("dataset", "must be 1 to 200 printable characters")
+        if unit not in UNITS:
+            raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {unit}")
+        if neighbours not in get_args(Neighbours):
+            raise Refusal("neighbours", f"must be one of {', '.join(get_args(Neighbours))}, got {neighbours}")
+        kept = Fraction(delta) / 2 if release_delta is None else Fraction(release_delta)
+        return cls(dataset, unit, Total(Fraction(epsilon), Fraction(delta), kept), neighbours)
 
     @property
     def kept(self) -> Fraction:
@@ -139,18 +197,18 @@ class Budget:
         return rho_within(self.total.epsilon, self.total.delta - self.kept)
 
     def fits(self, spent: Spent) -> bool:
-        added = spent.epsilon <= self.total.epsilon and spent.delta <= self.kept
-        return added or (spent.rho <= self.rho and spent.rest <= self.kept)
+        """Whether so much may be spent."""
+        added = spent.adds_up and spent.epsilon <= self.total.epsilon
+        return spent.rest <= self.kept and (added or spent.rho <= self.rho)
 
     def used(self, spent: Spent) -> Fraction:
-        """The used part of the budget, by whichever accounting uses less; above 1 does not fit."""
+        """The used part of the budget, by whichever sum uses less; above 1 does not fit."""
 
         def part(value: Fraction, limit: Fraction) -> Fraction:
             return value / limit if limit else Fraction(10**6 if value else 0)
 
-        release = self.kept
-        added = max(part(spent.epsilon, self.total.epsilon), part(spent.delta, release))
-        return min(added, max(part(spent.rho, self.rho), part(spent.rest, release)))
+        added = part(spent.epsilon, self.total.epsilon if spent.adds_up else Fraction(0))
+        return max(part(spent.rest, self.kept), min(added, part(spent.rho, self.rho)))
 
 
 def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = None) -> list[tuple[int, Cost]]:

@@ -38,7 +38,8 @@ class Total:
     """The budget of all releases together, exactly as the numbers were given.
 
     Args:
-        epsilon, delta: the guarantee of the whole.
+        epsilon, delta: the guarantee of the whole. A float is the binary number that it is; for the decimal 0.1 give
+            Fraction("0.1"), as the command line does.
         release_delta: the part of delta that goes to the deltas of the single releases; the rest pays for composing
             them better than by adding up. By default what suits the mechanism and the accounting.
     """
@@ -47,13 +48,24 @@ class Total:
     delta: Fraction = Fraction(0)
     release_delta: Fraction | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta", "release_delta"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, Fraction(value))
+
 
 @dataclass(frozen=True)
 class Cost:
     """What one release costs a user who is in it: (epsilon, delta)-DP, and rho-zCDP but for a probability of `rest`.
 
-    `rest` is 0 where the zCDP needs no delta (pure releases, Gaussian noise, peeling). `bounded_range` is what the
-    mechanism states of its log-ratios, None where it states nothing.
+    `bounded_range` is what the mechanism states of its log-ratios, None where it states nothing. `rest` tells two kinds
+    apart, of which a ledger must not mix the proofs (`Budget`):
+
+    - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP, and rho-zCDP with
+      the rho of that. So is every pure release (delta 0), and every one of which nothing but (epsilon, delta) is known.
+    - rest < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its (epsilon,
+      delta) leave out a tail of probability delta, which is no part of that proof.
     """
 
     epsilon: Fraction
@@ -77,6 +89,15 @@ class Cost:
         Bun & Steinke 2016, Proposition 3.3 and Lemma 8.8.
         """
         return cls(epsilon, delta, epsilon**2 / 2, delta)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether its epsilon may be added to others' in a ledger: but for its `rest`, it is epsilon-DP."""
+        return self.rest == self.delta
+
+    def readings(self) -> list[Cost]:
+        """The costs it may be charged as: as it is, or as a release of which only (epsilon, delta) is known."""
+        return [self] if self.adds_up else [self, Cost.of_any(self.epsilon, self.delta)]
 
     def __add__(self, other: Cost) -> Cost:
         sums = (getattr(self, name) + getattr(other, name) for name in ("epsilon", "delta", "rho", "rest"))

@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from fractions import Fraction
 from typing import Any
 
-from private_topk.budget.account import Budget, Charge, Spent, Windows, heaviest
-from private_topk.budget.composition import Cost, Total
+from private_topk.budget.account import Budget, Charge, Spent, heaviest
+from private_topk.budget.records import Entry, Request, budget_in, columns_of, entry_in
 from private_topk.budget.refusal import explain
 from private_topk.budget.tables import BUDGETS, CHARGES, Database
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Entry", "Ledger", "Receipt", "Request"]
-
-
-@dataclass(frozen=True)
-class Request:
-    """A release about to be made.
-
-    Args:
-        report: the release id. `key_id` names its key and never is the key.
-        fingerprint: of the input, keyed by the release key.
-        parameters: all that the answer depends on but key, id and data; must be JSON.
-        cost: of one of the windows.
-    """
-
-    dataset: str
-    unit: str
-    report: str
-    key_id: str
-    fingerprint: str
-    parameters: Mapping[str, Any] = field(repr=False)
-    windows: Windows
-    cost: Cost
-
-    def text(self) -> str:
-        return json.dumps({**self.parameters, "windows": self.windows.plain()}, sort_keys=True)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A charge as the ledger holds it. outcome: "started", "released" or "failed"."""
-
-    id: int
-    request: Request
-    charged: str
-    finished: str | None
-    outcome: str
-
-    @property
-    def charge(self) -> Charge:
-        return Charge(self.request.windows, self.request.cost)
 
 
 @dataclass(frozen=True)
@@ -92,20 +52,16 @@ class Ledger:
         """Open a budget. Raises Refusal if the dataset has one for that unit, or charges of other neighbours."""
         self._database.make()
         with self._database.alone() as connection:
-            others = _budgets(connection, budget.dataset)
+            others = self._budgets(connection, budget.dataset)
             if any(other.unit == budget.unit for other in others):
                 raise Refusal("", f"dataset {budget.dataset} has a {budget.unit} budget already: it cannot be changed, "
                               "since releases were promised under it")  # fmt: skip
-            connection.execute(BUDGETS.insert().values(
-                dataset=budget.dataset, unit=budget.unit, neighbours=budget.neighbours, created=self._now(),
-                epsilon=str(budget.total.epsilon), delta=str(budget.total.delta),
-                release_delta=str(budget.kept),
-            ))  # fmt: skip
+            connection.execute(BUDGETS.insert().values(**columns_of(budget), created=self._now()))
 
     def budget(self, dataset: str, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal, naming what there is, if it was never created."""
         with self._database.alone() as connection:
-            found = {budget.unit: budget for budget in _budgets(connection, dataset)}
+            found = {budget.unit: budget for budget in self._budgets(connection, dataset)}
             known = sorted(set(connection.scalars(BUDGETS.select().with_only_columns(BUDGETS.c.dataset))))
         if not found:
             there = ", ".join(known) or "none"
@@ -119,34 +75,36 @@ class Ledger:
     def read(self, dataset: str | None = None) -> tuple[list[Budget], list[Entry]]:
         """All budgets, and all charges in order, of one dataset or of all."""
         with self._database.alone() as connection:
-            return _budgets(connection, dataset), _entries(
-                connection, CHARGES.c.dataset == dataset if dataset else None
-            )
+            whose = CHARGES.c.dataset == dataset if dataset else None
+            return self._budgets(connection, dataset), self._entries(connection, whose)
 
     def find(self, report: str, key_id: str) -> list[Entry]:
         """The charges of a release id under a key, in any dataset."""
         with self._database.alone() as connection:
-            return _entries(connection, (CHARGES.c.report == report) & (CHARGES.c.key_id == key_id))
+            return self._entries(connection, (CHARGES.c.report == report) & (CHARGES.c.key_id == key_id))
 
     def charge(self, request: Request) -> Receipt:
         """Charge a release before it starts; recognise a repeat, which costs nothing.
 
         Raises:
-            Refusal: the budget does not suffice (with the arithmetic), or the id was used for other input.
+            Refusal: the budget does not suffice (with the arithmetic), the id was used for other input, or the rows
+                are read otherwise than by the dataset's first charge.
         """
         with self._database.alone() as connection:
             same_name = (CHARGES.c.report == request.report) & (CHARGES.c.key_id == request.key_id)
-            for entry in _entries(connection, same_name):
+            for entry in self._entries(connection, same_name):
                 earlier = entry.request
                 if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
                     raise _other_input(request, entry)
-                if earlier.text() == request.text():
+                if request.repeats(earlier):
                     return Receipt(entry.id, entry.outcome, entry.charged)
-            charges = [entry.charge for entry in _entries(connection, CHARGES.c.dataset == request.dataset)]
-            used = {b.unit: _check(b, charges, request) for b in _budgets(connection, request.dataset)}
+            entries = self._entries(connection, CHARGES.c.dataset == request.dataset)
+            _check_rows(request, entries)
+            budgets = self._budgets(connection, request.dataset)
+            read, used = _best_reading(request, budgets, [entry.charge for entry in entries])
             now = self._now()
-            result = connection.execute(CHARGES.insert().values(**_row(request), charged=now, outcome="started"))
-            return Receipt(result.inserted_primary_key[0], None, now, used.get(request.unit))
+            result = connection.execute(CHARGES.insert().values(**read.columns(), charged=now, outcome="started"))
+            return Receipt(result.inserted_primary_key[0], None, now, used)
 
     def finish(self, entry: int, outcome: str) -> None:
         """Note how a charged release ended. One that was released stays so."""
@@ -154,6 +112,16 @@ class Ledger:
             connection.execute(CHARGES.update().where(CHARGES.c.id == entry, CHARGES.c.outcome != "released").values(
                 outcome=outcome, finished=self._now()
             ))  # fmt: skip
+
+    def _budgets(self, connection: Any, dataset: str | None) -> list[Budget]:  # noqa: ANN401 - a database connection
+        query = BUDGETS.select().order_by(BUDGETS.c.dataset, BUDGETS.c.unit)
+        rows = connection.execute(query if dataset is None else query.where(BUDGETS.c.dataset == dataset))
+        return [budget_in(row, self._database.name) for row in rows]
+
+    def _entries(self, connection: Any, condition: Any = None) -> list[Entry]:  # noqa: ANN401
+        query = CHARGES.select().order_by(CHARGES.c.id)
+        rows = connection.execute(query if condition is None else query.where(condition))
+        return [entry_in(row, self._database.name) for row in rows]
 
     def _now(self) -> str:
         return self._clock().astimezone(timezone.utc).isoformat(timespec="seconds")
@@ -168,6 +136,44 @@ def _other_input(request: Request, entry: Entry) -> Refusal:
     )
 
 
+def _check_rows(request: Request, entries: list[Entry]) -> None:
+    """Raise Refusal where the rows are read otherwise than before: the sums are over the same users and times only."""
+    for name, given in request.rows.items():
+        for entry in entries:
+            kept = entry.request.rows.get(name, given)
+            if kept != given:
+                raise Refusal(
+                    name,
+                    f"must be {kept} for dataset {request.dataset}, as in its charge of {entry.charged}, got {given}: "
+                    "read otherwise, the same rows would be charged as if they were others",
+                )
+
+
+def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]) -> tuple[Request, Fraction | None]:
+    """The request with its cost read as it uses least of its unit's budget, and how much of that is used then.
+
+    Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
+    down stays, whatever comes after.
+
+    Raises:
+        Refusal: no reading fits every budget of the dataset.
+    """
+    found: list[tuple[Request, Fraction | None]] = []
+    refusal = None
+    for cost in request.cost.readings():
+        read = replace(request, cost=cost)
+        try:
+            used = {budget.unit: _check(budget, charges, read) for budget in budgets}
+        except Refusal as error:
+            refusal = refusal or error
+        else:
+            found.append((read, used.get(request.unit)))
+    if not found:
+        assert refusal is not None
+        raise refusal
+    return min(found, key=lambda reading: reading[1] or 0)
+
+
 def _check(budget: Budget, charges: list[Charge], request: Request) -> Fraction:
     """The part of the budget that is used with the request. Raises Refusal if that is too much."""
     asked = request.parameters.get("neighbours", "add-remove")
@@ -179,38 +185,3 @@ def _check(budget: Budget, charges: list[Charge], request: Request) -> Fraction:
     if not budget.fits(Spent.of(reached)):
         raise Refusal("", explain(budget, *(Spent.of(part) for part in (reached[:-1], reached[-1:], reached))))
     return budget.used(Spent.of(heaviest(budget, charges)))
-
-
-def _budgets(connection: Any, dataset: str | None) -> list[Budget]:  # noqa: ANN401 - a database connection
-    query = BUDGETS.select().order_by(BUDGETS.c.dataset, BUDGETS.c.unit)
-    rows = connection.execute(query if dataset is None else query.where(BUDGETS.c.dataset == dataset))
-    return [
-        Budget(
-            row.dataset, row.unit, Total(*(Fraction(text) for text in (row.epsilon, row.delta, row.release_delta))),
-            row.neighbours, row.created,
-        )
-        for row in rows
-    ]  # fmt: skip
-
-
-def _entries(connection: Any, condition: Any = None) -> list[Entry]:  # noqa: ANN401
-    query = CHARGES.select().order_by(CHARGES.c.id)
-    rows = connection.execute(query if condition is None else query.where(condition))
-    return [Entry(row.id, _request(row), row.charged, row.finished, row.outcome) for row in rows]
-
-
-def _row(request: Request) -> dict[str, Any]:
-    cost = request.cost
-    return {
-        **{name: getattr(request, name) for name in ("dataset", "unit", "report", "key_id", "fingerprint")},
-        "parameters": request.text(),
-        "mechanism": str(request.parameters["mechanism"]),
-        "windows": json.dumps(request.windows.plain()),
-        **{name: str(getattr(cost, name)) for name in ("epsilon", "delta", "rho", "rest")},
-    }
-
-
-def _request(row: Any) -> Request:  # noqa: ANN401 - a database row
-    cost = Cost(Fraction(row.epsilon), Fraction(row.delta), Fraction(row.rho), Fraction(row.rest))
-    names = (row.dataset, row.unit, row.report, row.key_id, row.fingerprint)
-    return Request(*names, json.loads(row.parameters), Windows.read(row.windows), cost)

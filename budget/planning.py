@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from private_topk.budget.composition import Share, Total, best_share, shares
+from private_topk.budget.limits import check_windows
 from private_topk.budget.reference import installed, reference_shares
-from private_topk.budget.sharing import Split
+from private_topk.budget.sharing import Split, check_sizes
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Plan", "plan"]
 
@@ -48,8 +48,8 @@ def plan(mechanism: Mechanism, k: int, spare_delta: float | Fraction | None = No
 
     Cost: 10 to 100 ms, and a second or two where dp-accounting is installed.
     """
-    if windows < 1:
-        raise Refusal("windows", f"must be at least 1, got {windows}")
+    check_windows(windows, "windows")
+    check_sizes(mechanism, None, spare_delta)
     split = Split(mechanism, k, None, spare_delta)
     reference = reference_shares(split.price, split.total, windows) if installed() else None
     return Plan(split.total, windows, shares(split.price, split.total, windows), reference)

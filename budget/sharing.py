@@ -12,12 +12,14 @@ from fractions import Fraction
 from typing import Any
 
 from private_topk.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
+from private_topk.budget.limits import check_delta, check_epsilon, check_windows
 from private_topk.budget.units import UNITS
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.parameters import plain
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import CountBudget, Selection
 
-__all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "cost_of", "share_out"]
+__all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out"]
 
 LEDGER_ACCOUNTINGS = ("basic", "zcdp")
 """The accountings by which a ledger adds up, and so the only ones that may split a budget it holds."""
@@ -97,6 +99,7 @@ def share_out(
     """
     if unit not in UNITS:
         raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {unit}")
+    check_sizes(mechanism, counts, spare_delta)
     if unit == "user-window":
         if horizon is not None:
             raise Refusal("horizon", "needs {privacy_unit} user", "with user-window every window has its own budget")
@@ -107,10 +110,26 @@ def share_out(
     reached = overlap if unit == "user-window" else windows if horizon is None else horizon
     if unit == "user" and reached < windows:
         raise Refusal("horizon", f"must be at least the {windows} windows of this run, got {reached}")
+    check_windows(reached, "horizon")
     split = Split(mechanism, k, counts, spare_delta)
     total = split.total if held is None else _as_held(split.total, held)
+    if reached == 1:  # the one share is the total, as it was given
+        return Shared(Privacy(unit, 1, total, "basic"), mechanism, counts)
     share = best_share(_found(split, total, reached, held is not None))
     return Shared(Privacy(unit, reached, total, share.accounting), *split.window(share.epsilon, share.delta))
+
+
+def check_sizes(mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None) -> None:
+    """Raise Refusal for numbers that no arithmetic on budgets should have to bear."""
+    check_epsilon(mechanism.parameter("epsilon"))
+    delta = mechanism.parameter("delta", spare_delta)
+    if delta is not None:
+        if not 0 < delta < 1:
+            raise Refusal("delta", f"must lie strictly between 0 and 1, got {plain(delta)}")
+        check_delta(delta)
+    if counts is not None:
+        check_epsilon(counts.epsilon, "publish_counts")
+        check_delta(counts.delta, "publish_counts_delta")
 
 
 class Split:
@@ -128,12 +147,14 @@ class Split:
             raise Refusal("mechanism", f"{mechanism.about.name} has no epsilon of its own to split over windows")
         self._approximate = "delta" in names
         own = mechanism.parameter("delta") if self._approximate else spare_delta
+        if k < 1:
+            raise Refusal("k", f"must be at least 1, got {k}")
         self._mechanism, self._k, self._counts = mechanism, k, counts
         epsilons = [Fraction(mechanism.parameter("epsilon")), Fraction(counts.epsilon if counts else 0)]
         deltas = [Fraction(own or 0), Fraction(counts.delta if counts else 0)]
         self.total = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
-        if own is not None and not 0 < own < 1 or not self.total.delta < 1:
-            raise Refusal("delta", f"must lie strictly between 0 and 1, got {own}")
+        if not self.total.delta < 1:
+            raise Refusal("delta", f"must be below 1 with that of the noisy counts, got {float(self.total.delta):g}")
         releases = [deltas[0] if self._approximate else Fraction(0), deltas[1]]
         self._epsilons = [part / self.total.epsilon for part in epsilons]
         self._deltas = [part / sum(releases) if part else Fraction(0) for part in releases]
@@ -163,7 +184,7 @@ def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:
 
 
 def _found(split: Split, total: Total, windows: int, held: bool) -> dict[str, Share]:
-    if not held or windows == 1:
+    if not held:
         return shares(split.price, total, windows)
     found = {name: share_under(name, split.price, total, windows) for name in LEDGER_ACCOUNTINGS}
     return {name: share for name, share in found.items() if share is not None}

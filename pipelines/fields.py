@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Any, TypedDict
 
 from private_topk.transforms.refusal import Refusal
@@ -42,13 +43,13 @@ class Asked(TypedDict, total=False):
     unknown_domain: bool
     mechanism: str
     k: int
-    epsilon: float
-    delta: float
+    epsilon: Fraction | float
+    delta: Fraction | float
     parameters: Mapping[str, Any]
     neighbours: str
     max_items_per_user: int
-    publish_counts: float
-    publish_counts_delta: float
+    publish_counts: Fraction | float
+    publish_counts_delta: Fraction | float
     privacy_unit: str
     horizon: int
     ledger: str

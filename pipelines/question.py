@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from private_topk.budget.composition import Total
 from private_topk.budget.sharing import Privacy, share_out
@@ -47,7 +48,7 @@ def ask(
     *,
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | None = None,
-    spare_delta: float | None = None,
+    spare_delta: Fraction | float | None = None,
     period: Period | None = None,
     release: Release | None = None,
     privacy_unit: str = "user-window",
@@ -114,7 +115,7 @@ def release_of(asked: Asked) -> Release:
     return Release(key, asked["release_id"] if "release_id" in asked else fresh_id())
 
 
-def mechanism_of(asked: Asked) -> tuple[Mechanism, float | None]:
+def mechanism_of(asked: Asked) -> tuple[Mechanism, Fraction | float | None]:
     """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
     check_epsilon("epsilon", asked["epsilon"])
     own = parameters_of(mechanism_by_name(asked["mechanism"]))
@@ -130,10 +131,12 @@ def mechanism_of(asked: Asked) -> tuple[Mechanism, float | None]:
     return mechanism, None if "delta" in own else delta
 
 
-def check_epsilon(field: str, value: float) -> None:
+def check_epsilon(field: str, value: Fraction | float) -> None:
     """Raise Refusal for an epsilon so large that it promises nothing, and that some sums over windows would not end."""
     if MOST_EPSILON < value < math.inf:
-        raise Refusal(field, f"must be at most {MOST_EPSILON:g}, got {value:g}", "beyond 10 or so little is promised")
+        raise Refusal(
+            field, f"must be at most {MOST_EPSILON:g}, got {float(value):g}", "beyond 10 or so little is promised"
+        )
 
 
 def counts_of(asked: Asked) -> CountBudget | None:

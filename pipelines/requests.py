@@ -38,7 +38,16 @@ def request_of(report: Report, dataset: str) -> Request:
         parameters={**question.selection.parameters(), "asked": identity_of(question)},
         windows=Windows.of(question.period),
         cost=cost_of(question.selection),
+        rows=_rows(report),
     )
+
+
+def _rows(report: Report) -> dict[str, str]:
+    """How the dataset is read: by which users, and by which times where there are windows."""
+    columns = report.source.columns
+    if report.question.period is None or columns.time is None:
+        return {"user_column": columns.user}
+    return {"user_column": columns.user, "time_column": columns.time, "time_unit": columns.time_unit}
 
 
 def how_to_resume(report: Report, again: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from fractions import Fraction
 
+from private_topk.transforms.mechanisms.parameters import decimal
 from private_topk.transforms.windows.calendar import UNITS
 
 __all__ = ["duration", "fraction", "moment", "number", "one_of", "printable_text", "whole", "window_length"]
@@ -16,11 +17,11 @@ _LENGTHS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "wee
 _LENGTH_RULE = "a number and one of s, m, h, d, w, such as 7d"
 
 
-def number(text: str) -> float:
-    """A number in decimal or scientific notation. Python's 1_5, which is 15, is left to Python."""
+def number(text: str) -> Fraction | float:
+    """A number in decimal or scientific notation, exactly: 0.1 is 1/10. 1_5 is none, though Python takes it for 15."""
     if not _NUMBER.fullmatch(text.strip()):
         raise ValueError(f"must be a number, got {text!r}: write it such as 0.5 or 1e-6")
-    return float(text)
+    return decimal(text.strip())
 
 
 def whole(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
-from private_topk.transforms.mechanisms.parameters import check_parameter
+from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 __all__ = ["CountBudget", "Draws", "Selection"]
@@ -33,8 +33,12 @@ class CountBudget:
         delta: 0 for discrete Laplace noise (pure), above 0 for discrete Gaussian noise.
     """
 
-    epsilon: float
-    delta: float = 0.0
+    epsilon: float | Fraction
+    delta: float | Fraction = 0.0
+
+    def parameters(self) -> dict[str, Any]:
+        """Both by name, as JSON."""
+        return {"epsilon": plain(self.epsilon), "delta": plain(self.delta)}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
@@ -58,7 +62,7 @@ class Selection:
             **self.mechanism.parameters(),
             "k": self.k,
             "max_items_per_user": self.max_items_per_user,
-            "publish_counts": self.publish_counts and asdict(self.publish_counts),
+            "publish_counts": self.publish_counts and self.publish_counts.parameters(),
             "domain": self.domain.describe(),
         }
 
@@ -97,7 +101,7 @@ class Selection:
         return Draws(chosen, noisy)
 
 
-def _sum_up(*shares: float) -> float:
+def _sum_up(*shares: float | Fraction) -> float:
     exact = sum(Fraction(share) for share in shares)
     total = float(exact)
     return total if total >= exact else math.nextafter(total, math.inf)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from argparse import Namespace
-from fractions import Fraction
 
 from private_topk.budget.account import Budget, Spent, heaviest
-from private_topk.budget.composition import Total
 from private_topk.budget.ledger import Entry, Ledger
 from private_topk.budget.refusal import number
 from private_topk.budget.units import UNITS
@@ -19,24 +16,21 @@ __all__ = ["create", "history", "show"]
 
 def create(arguments: Namespace) -> None:
     """Open a budget. Raises Refusal for numbers that break a rule, or if there is one already."""
-    epsilon, delta, name = arguments.epsilon, arguments.delta or 0.0, arguments.dataset
-    if not 0 < epsilon < math.inf:
-        raise Refusal("epsilon", f"must be a positive finite number, got {epsilon}")
-    check_epsilon("epsilon", epsilon)
-    if not 0 <= delta < 1:
-        raise Refusal("delta", f"must be at least 0 and below 1, got {delta}")
-    if arguments.release_delta is not None and not 0 <= arguments.release_delta <= delta:
-        raise Refusal("release_delta", f"must be from 0 to {{delta}}, got {arguments.release_delta}")
-    release = Fraction(delta) / 2 if arguments.release_delta is None else Fraction(arguments.release_delta)
-    if not name.isprintable() or not 0 < len(name) <= 200:
-        raise Refusal("dataset", "must be 1 to 200 printable characters")
-    total = Total(Fraction(epsilon), Fraction(delta), release)
-    unit, neighbours = arguments.privacy_unit or "user-window", arguments.neighbours or "add-remove"
-    budget = Budget(name, unit, total, neighbours)
+    check_epsilon("epsilon", arguments.epsilon)
+    budget = Budget.of(
+        arguments.dataset,
+        arguments.epsilon,
+        0 if arguments.delta is None else arguments.delta,
+        arguments.release_delta,
+        unit=arguments.privacy_unit or "user-window",
+        neighbours=arguments.neighbours or "add-remove",
+    )
     Ledger(arguments.ledger).create(budget)
-    print(f"{name}: epsilon {epsilon:g}, delta {delta:g} for {UNITS[budget.unit]}; neighbours: {budget.neighbours}")
+    epsilon, delta = number(budget.total.epsilon), number(budget.total.delta)
+    print(f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {UNITS[budget.unit]}; "
+          f"neighbours: {budget.neighbours}")  # fmt: skip
     if budget.rho:
-        print(f"Releases fit while their epsilons add up to at most {epsilon:g}, or their rhos (zCDP) to at most "
+        print(f"Releases fit while their epsilons add up to at most {epsilon}, or their rhos (zCDP) to at most "
               f"{number(budget.rho)}")  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     require({**asked, **({"windows": windows} if windows is not None else {})}, "mechanism", "epsilon", "windows")
     k, (mechanism, spare_delta) = asked.get("k", _USUAL_K), mechanism_of(asked)
     found = plan(mechanism, k, spare_delta, windows=windows)
-    epsilon, delta = asked["epsilon"], asked.get("delta")
+    epsilon, delta = float(asked["epsilon"]), float(asked.get("delta", 0))
     print(f"{mechanism.about.name}, k = {k}: epsilon {epsilon:g}, delta {float(found.total.delta):g} in all, over "
           f"{windows} windows that one user can be in\n")  # fmt: skip
     _print_shares(found)

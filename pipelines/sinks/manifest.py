@@ -6,7 +6,6 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -37,7 +36,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
             "epsilon": selection.epsilon(),
             "delta": selection.delta(),
             "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},
-            "noisy_counts": selection.publish_counts and asdict(selection.publish_counts),
+            "noisy_counts": selection.publish_counts and selection.publish_counts.parameters(),
             "neighbours": parameters["neighbours"],
             "unit": "one user's rows within one window",
             "guarantee": "approximate" if selection.delta() else "pure",

@@ -55,7 +55,7 @@ def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> li
     admin.create_topics([NewTopic("load", PARTITIONS, 1, config={"retention.bytes": "1000000000"})])["load"].result(30)
     (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(ITEMS)))
     return [
-        sys.executable, "-m", "private_topk.pipelines.cli", "stream", "--input", f"kafka://{address}/load",
+        sys.executable, "-m", "private_topk", "stream", "--input", f"kafka://{address}/load",
         "--domain", f"{folder}/items.txt", "--mechanism", "joint", "--k", "10", "--epsilon", "1",
         "--window", f"{WINDOW}s", "--from", _iso(start), "--to", _iso(end),
         "--output", f"{folder}/rankings", "--runner", runner,

@@ -14,7 +14,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -23,8 +23,8 @@ from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import exists, open_file
-from private_topk.pipelines.options import Parser, moment
 from private_topk.pipelines.sinks.rows import FIELDS
+from private_topk.pipelines.texts import moment as local_moment
 
 if TYPE_CHECKING:
     from google.cloud.bigquery import Client, SchemaField
@@ -105,7 +105,9 @@ def table_schema() -> list[SchemaField]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Export or load, as the arguments say. Raises InputError where they are wrong or Google's libraries missing."""
-    parser = Parser(prog="python -m private_topk.pipelines.bigquery", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m private_topk.pipelines.bigquery", description=__doc__, allow_abbrev=False
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     rows = commands.add_parser("export", help="a table's rows into files, which --input then reads")
     rows.add_argument("--table", required=True, metavar="PROJECT.DATASET.TABLE")
@@ -124,6 +126,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         load(client, arguments.ranking, arguments.table)
     else:
         print(export(client, _statement(arguments), arguments.folder))
+
+
+def moment(text: str) -> datetime:
+    """A point in time, in UTC where no time zone is given."""
+    value = local_moment(text)
+    return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
 
 
 def _statement(arguments: argparse.Namespace) -> str:
@@ -162,6 +170,6 @@ def _folder(name: str) -> str:
 
 
 if __name__ == "__main__":
-    from private_topk.pipelines.cli import guarded
+    from private_topk.pipelines.commands.status import guarded
 
     sys.exit(guarded(main))

@@ -1,40 +1,34 @@
-"""What goes wrong because of what was asked or given: exit status 2, one sentence, no traceback."""
+"""What goes wrong on a worker because of what was given: found again in what a runner makes of it."""
 
 from __future__ import annotations
 
 import re
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["InputError", "as_option", "input_error_in", "sentence"]
-
-
-class InputError(ValueError):
-    """Bad input: the message names the argument or file, the rule and the remedy, and shows no data."""
+__all__ = ["InputError", "refusal_in"]
 
 
-_OPTIONS = {"period_from": "--from", "period_to": "--to"}
+class InputError(Refusal):
+    """A refusal of no one field."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("", verbatim(sentence))
+
+    def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
+        return Refusal, ("", self.rule, "")
 
 
-def as_option(field: str) -> str:
-    """A field's name on the command line."""
-    return _OPTIONS.get(field) or f"--{field.replace('_', '-')}"
+_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?(?:Refusal|InputError): (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
-def sentence(error: BaseException) -> str:
-    """What an error says on the command line."""
-    return error.shown(as_option) if isinstance(error, Refusal) else str(error)
-
-
-_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?InputError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
-
-
-def input_error_in(error: BaseException) -> InputError | None:
-    """The `InputError` that a runner has wrapped into an error of its own, or None. Runners pass on text only."""
+def refusal_in(error: BaseException) -> Refusal | None:
+    """The refusal that a runner has wrapped into an error of its own, or None. Runners pass on text only."""
     chain: BaseException | None = error
     while chain is not None:
-        if isinstance(chain, InputError):
-            return InputError(str(chain).partition(" [while running ")[0])
+        if isinstance(chain, Refusal):
+            said, wrapped, _ = str(chain).partition(" [while running ")
+            return Refusal("", said) if wrapped else chain
         chain = chain.__cause__ or chain.__context__
     found = _IN_TRACEBACK.search(str(error))
-    return InputError(found.group(1)) if found else None
+    return Refusal("", found.group(1)) if found else None

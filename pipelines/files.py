@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, NamedTuple, cast
 
@@ -14,7 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.errors import InputError
 
-__all__ = ["FileInfo", "exists", "is_gzip", "match", "open_content", "open_file", "publish"]
+__all__ = ["FileInfo", "exists", "is_gzip", "is_local", "match", "open_content", "open_file"]
 
 
 class FileInfo(NamedTuple):
@@ -29,11 +29,11 @@ def match(pattern: str) -> list[FileInfo]:
     try:
         found = FileSystems.match([pattern])[0].metadata_list
     except Exception as error:  # every file system raises its own kind
-        raise InputError(f"--input {pattern} cannot be read: {error}") from None
+        raise InputError(f"{pattern} cannot be read: {error}") from None
     files = sorted(FileInfo(entry.path, entry.size_in_bytes) for entry in found if not entry.path.endswith("/"))
     files = [file for file in files if "://" in file.path or os.path.isfile(file.path)]
     if not files:
-        raise InputError(f"--input {pattern} matches no file: check the path, and quote a glob so that the shell "
+        raise InputError(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
                          "leaves it alone")  # fmt: skip
     return files
 
@@ -46,6 +46,11 @@ def open_file(path: str) -> IO[bytes]:
         return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is of this machine."""
+    return "://" not in path
 
 
 def is_gzip(path: str) -> bool:
@@ -67,33 +72,5 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
 
 
 def exists(path: str) -> bool:
-    return FileSystems.exists(path)
-
-
-def publish(contents: Iterable[tuple[str, bytes]]) -> None:
-    """Write several files, complete or not at all: all under temporary names first, then each renamed into place.
-
-    Repeating the call with the same contents ends in the same files. If a rename fails, those already renamed go.
-    """
-    contents = list(contents)
-    temporary = [f"{path}.incomplete" for path, _ in contents]
-    published: list[str] = []
-    try:
-        for name, (_, content) in zip(temporary, contents, strict=True):
-            with FileSystems.create(name, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
-                sink.write(content)
-        for name, (path, _) in zip(temporary, contents, strict=True):
-            _replace(name, path)
-            published.append(path)
-    except BaseException:
-        FileSystems.delete([name for name in temporary + published if FileSystems.exists(name)])
-        raise
-
-
-def _replace(source: str, target: str) -> None:
-    if "://" not in target:
-        os.replace(source, target)
-        return
-    if FileSystems.exists(target):
-        FileSystems.delete([target])
-    FileSystems.rename([source], [target])
+    """Whether something stands at a path, be it a link that leads nowhere."""
+    return os.path.lexists(path) if is_local(path) else FileSystems.exists(path)

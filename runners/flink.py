@@ -43,6 +43,9 @@ RESTARTS = {
 """A job may fail eight times in a row, over two minutes, and again after ten minutes of peace. A fixed number of
 restarts would run out in any stream that is long enough."""
 
+ASKS_ITS_SERVER = True
+"""Which options Flink's job server knows, it says when it is up."""
+
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """Without --flink_master a mini cluster in the job server, workers in this process. With it, a standalone cluster

@@ -35,7 +35,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
         prism.prism_log_level = "error"
     if not options.view_as(PortableOptions).job_endpoint:
         check_environment(options, default="LOOPBACK")
-    return Launch("prism", PrismRunner(), options)
+    return Launch("prism", PrismRunner(), options, follows_slowest_reader=False)
 
 
 def built_binary() -> Path:

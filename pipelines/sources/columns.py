@@ -13,7 +13,7 @@ from private_topk.transforms.columnar import as_labels, make_block
 
 __all__ = ["SAY_WHICH", "Columns", "block_of", "check_types", "to_microseconds"]
 
-SAY_WHICH = "say which it is with --user-column, --item-column, --time-column or --domain-column"
+SAY_WHICH = "name the column that is meant as the user, item, time or domain column"
 
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _TIME_TEXT = r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2})(?::(\d{2})(?::(\d{2})(\.\d+)?)?)?(?:Z|([+-]\d{2})(?::?(\d{2}))?)?)?$"

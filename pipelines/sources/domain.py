@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, match, open_content
-from private_topk.pipelines.sources import FORMATS, format_of
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.formats import FORMATS, format_of
 from private_topk.transforms.columnar import as_labels
 from private_topk.transforms.domain import PublicDomain, check_items, digest_of
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["DomainFile", "read_domain"]
 
@@ -39,25 +39,26 @@ class DomainFile:
 
 
 def read_domain(path: str, column: str) -> PublicDomain:
-    """The public domain of a file. Raises InputError, naming the file, unless it is a list of distinct items."""
+    """The public domain of a file. Raises Refusal, naming the file, unless it is a list of distinct items."""
     files = _found(path)
     source = DomainFile(files[0].path, column)
     try:
         labels = check_items(source())
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(f"--domain {path}: {error}") from None
+    except Refusal as error:
+        rule = error.rule if error.field == "domain" else f"cannot be used: {error.rule}"
+        raise Refusal("domain", f"{verbatim(path)} {rule}", error.remedy) from None
     return PublicDomain(source, digest_of(labels), len(labels))
 
 
 def _found(path: str) -> list[FileInfo]:
     try:
         files = match(path)
-    except InputError:
-        raise InputError(f"--domain {path} does not exist: give a file with one public item per line") from None
+    except Refusal:
+        raise Refusal(
+            "domain", f"{verbatim(path)} does not exist", "give a file with one public item per line"
+        ) from None
     if len(files) > 1:
-        raise InputError(f"--domain must be one file, got {len(files)} by {path}")
+        raise Refusal("domain", f"must be one file, got {len(files)} by {verbatim(path)}")
     return files
 
 
@@ -67,8 +68,8 @@ def _lines(path: str) -> pa.Array:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"--domain {path} is not UTF-8 text: give one item per line, or a CSV, Parquet or Avro "
-                         "file with its ending") from None  # fmt: skip
+        raise Refusal("domain", "is not UTF-8 text", "give one item per line, or a CSV, Parquet or "
+                      "Avro file with its ending") from None  # fmt: skip
     lines = text.replace("\r\n", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()

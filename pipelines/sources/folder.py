@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -18,28 +21,71 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.files import FileInfo
-from private_topk.pipelines.sources import cut_into_pieces, format_of
+from private_topk.pipelines.files import FileInfo, is_local
+from private_topk.pipelines.identity import named, unasked
 from private_topk.pipelines.sources.clock import Clock, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, format_of
+from private_topk.pipelines.sources.source import about_the_input, horizon
+from private_topk.runners import Launch
 from private_topk.transforms.blocks import left_out
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.windows import Period
 
-__all__ = ["WatchFolder"]
+__all__ = ["Folder"]
 
 _TURN = 5.0
 _DIGEST = 16
 
 
-@beam.typehints.with_output_types(pa.RecordBatch)
-class WatchFolder(beam.PTransform):
-    """The rows of all files that match a pattern, now or later, until the clock has passed the horizon.
+@dataclass(frozen=True)
+class Folder:
+    """The files that match a pattern, now or later, until the clock has passed the horizon.
 
     A file must appear complete: written under another name and renamed. Names that start with a dot or end in .tmp or
-    .incomplete are passed over. What is read is kept as 16 bytes a file.
+    .incomplete are passed over.
 
     Args:
-        poll: seconds between two looks at the folder.
+        place: a pattern of paths, whose ending tells the format.
+        clock: "log": a file has arrived when it was last written. "event": the rows' times close windows.
+        poll: between two looks at the folder.
     """
+
+    place: str
+    columns: Columns = Columns(time="time")
+    clock: str = "log"
+    poll: timedelta = field(default=timedelta(seconds=10), metadata=unasked("files arrive when they do, seen or not"))
+
+    bounded, live = False, False
+
+    def check(self, period: Period | None) -> None:
+        horizon(period)
+        with about_the_input():
+            format_of(self.place)
+            check_files([file for file, _ in arrived(self.place)], self.columns)
+
+    def check_runner(self, launch: Launch) -> None:
+        """One reader watches the folder, so every runner follows its clock."""
+
+    def read(self, period: Period | None) -> beam.PTransform:
+        clock = Clock.of(self.clock, horizon(period))
+        return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
+
+    def stored_bytes(self) -> int:
+        return 0
+
+    def identity(self, key: ReleaseKey) -> str:
+        # What it will hold, nobody knows when it starts: it is named by where it is, from wherever that is said.
+        place = os.path.abspath(self.place) if is_local(self.place) else self.place
+        return named(replace(self, place=place), key)
+
+    def local_places(self) -> tuple[str, ...]:
+        return (self.place,) if is_local(self.place) else ()
+
+
+@beam.typehints.with_output_types(pa.RecordBatch)
+class _Watch(beam.PTransform):
+    """What is read is kept as 16 bytes a file."""
 
     def __init__(self, pattern: str, columns: Columns, clock: Clock, poll: float) -> None:
         super().__init__()

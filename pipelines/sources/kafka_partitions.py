@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow.compute as pc
@@ -17,12 +17,10 @@ from apache_beam.utils.timestamp import Duration
 
 from private_topk.pipelines.sources.clock import Clock, now_of
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import Decoder, Payload
 
-if TYPE_CHECKING:
-    from private_topk.pipelines.sources.kafka import KafkaTopic
-
-__all__ = ["Positions", "PositionsTracker", "ReadPartitionsDoFn"]
+__all__ = ["Group", "Positions", "PositionsTracker", "ReadPartitionsDoFn"]
 
 _BATCH = 20_000
 _TURN = 1.0

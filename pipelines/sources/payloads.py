@@ -14,11 +14,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.sources.columns import Columns, to_microseconds
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import as_labels
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["AvroPayload", "Decoder", "JsonPayload", "make_payload"]
 
@@ -73,24 +73,24 @@ Payload = JsonPayload | AvroPayload
 
 
 def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
-    """The payload that the arguments describe. Raises InputError for a schema that is missing or lacks a column."""
+    """The payload that the arguments describe. Raises Refusal for a schema that is missing or lacks a column."""
     if kind == "json":
         if schema is not None:
-            raise InputError("--payload-schema goes with --payload avro: leave it out")
+            raise Refusal("payload_schema", "goes with {payload} avro: leave it out")
         return JsonPayload()
     if schema is None:
-        raise InputError("--payload avro needs --payload-schema FILE: messages do not hold their schema")
+        raise Refusal("payload", "avro needs {payload_schema}: messages do not hold their schema")
     with open_file(schema) as source:
         text = source.read().decode("utf-8", "replace")
     try:
         parsed: Any = fastavro.parse_schema(json.loads(text))
         fields = {field["name"] for field in parsed["fields"]}
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException):
-        raise InputError(f"--payload-schema {schema} is not an Avro schema of a record") from None
+        raise Refusal("payload_schema", f"{verbatim(schema)} is not an Avro schema of a record") from None
     for name in columns.names():
         if name not in fields:
             known = ", ".join(sorted(fields))
-            raise InputError(f"--payload-schema {schema} has no field {name!r}: its fields are {known}")
+            raise Refusal("payload_schema", verbatim(f"{schema} has no field {name!r}: its fields are {known}"))
     return AvroPayload(text)
 
 

@@ -37,7 +37,7 @@ def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None
     (place / "release.key").write_text("the key of the example's test")
     (place / "orders.csv").write_text("user,drink\n" + "ann,tea\nann,tea\nbob,coffee\neve,tea\n")
     (place / "job.py").write_text(code)
-    subprocess.run([sys.executable, "-m", "private_topk.pipelines.cli", *command[1:]], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "private_topk", *command[1:]], check=True, capture_output=True)
 
     def job() -> subprocess.CompletedProcess:
         return subprocess.run([sys.executable, "job.py"], capture_output=True, text=True, timeout=120)

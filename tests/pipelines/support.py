@@ -88,6 +88,18 @@ def read(path: Path, columns: Columns | None = None, size: int = 1 << 30) -> Rea
     return Read(rows, left_out)
 
 
+def settled(words: Iterable[str]) -> list[str]:
+    """The words of a command line, with the later of two equal arguments in the place of the earlier one."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name = word.partition("=")[0]
+            found.pop(name, None)
+        found.setdefault(name, []).append(word)
+    return [word for words in found.values() for word in words]
+
+
 class Done(NamedTuple):
     status: int
     out: str

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 import pytest
 
 from private_topk.pipelines.bigquery import export_query, table_schema
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS
+from private_topk.transforms.refusal import Refusal as InputError
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 
 START, END = (datetime(2026, 1, day, tzinfo=timezone.utc) for day in (5, 12))

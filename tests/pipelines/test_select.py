@@ -149,7 +149,7 @@ def test_bad_counts(tmp_path: Path, name: str, content: bytes | str, message: st
         ({"release_key": "env:PRIVATE_TOPK_TEST_KEY"}, "--release-key needs --release-id"),
         ({"release_key": "env:PRIVATE_TOPK_NO_KEY", "release_id": "r"}, "PRIVATE_TOPK_NO_KEY is not set"),
         ({"max_items_per_user": 3}, "--max-items-per-user does not apply to joint"),
-        ({"input": "x"}, "unrecognized arguments: --input=x"),
+        ({"input": "x"}, "--input is no argument of `private-topk select`"),
     ],
 )
 def test_bad_arguments(tmp_path: Path, change: dict[str, object], message: str) -> None:

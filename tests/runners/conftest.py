@@ -51,7 +51,7 @@ class Report:
         ]  # fmt: skip
 
     def attempt(self, *extra: str, timeout: float = 150, environment: dict[str, str] | None = None) -> Failed:
-        command = [sys.executable, "-m", "private_topk.pipelines.cli", *self.arguments(*extra)]
+        command = [sys.executable, "-m", "private_topk", *self.arguments(*extra)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
         return Failed(done.returncode, done.stderr)
 

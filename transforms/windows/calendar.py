@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import count, groupby
 from zoneinfo import ZoneInfo
 
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows.cuts import Cut, Run
 from private_topk.transforms.windows.instants import microseconds
 
@@ -67,7 +68,7 @@ class CalendarWindows(Cut):
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
-            raise ValueError(f"calendar window must be one of {', '.join(UNITS)}, got {self.unit}")
+            raise Refusal("window", f"of a calendar must be one of {', '.join(UNITS)}, got {self.unit}")
         time_zone(self.zone)
 
     def edges(self, start: datetime, end: datetime) -> list[datetime]:
@@ -83,7 +84,7 @@ class CalendarWindows(Cut):
         edges = self.edges(start, end)
         if edges[0] != start or edges[-1] != end:
             first, last = (edge.astimezone(time_zone(self.zone)).isoformat() for edge in (edges[0], edges[-1]))
-            raise ValueError(f"period must be made of whole {self.unit}s of {self.zone}: the next wider one is from "
+            raise Refusal("", f"period must be made of whole {self.unit}s of {self.zone}: the next wider one is from "
                              f"{first} to {last}")  # fmt: skip
 
     def at_least(self, start: datetime, end: datetime) -> int:
@@ -152,4 +153,6 @@ def time_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):  # what is not found, what is a folder, what is no name
-        raise ValueError(f"time zone must be a name of the IANA database such as Europe/Berlin, got {name!r}") from None
+        raise Refusal(
+            "time_zone", verbatim(f"must be a name of the IANA database such as Europe/Berlin, got {name!r}")
+        ) from None

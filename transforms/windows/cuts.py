@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows.instants import MICROSECOND, MILLISECOND, Instants, microseconds
 
 __all__ = ["Cut", "FixedWindows", "Run", "SlidingWindows", "Whole", "cut_of", "whole_milliseconds"]
@@ -90,7 +91,7 @@ class FixedWindows(Cut):
     def __post_init__(self) -> None:
         whole_milliseconds(self.length)
         if self.length <= timedelta(0):
-            raise ValueError(f"window must be longer than nothing, got {self.length}")
+            raise Refusal("window", f"must be longer than nothing, got {self.length}")
 
     def check(self, start: datetime, end: datetime) -> None:
         """Any period can be cut so."""
@@ -117,14 +118,14 @@ class SlidingWindows(Cut):
 
     def __post_init__(self) -> None:
         if not timedelta(0) < self.every <= self.size:
-            raise ValueError(f"windows must start every so often, at most their own length {self.size} apart, "
+            raise Refusal("every", f"must start windows at most their own length {self.size} apart, "
                              f"got {self.every}")  # fmt: skip
 
     def check(self, start: datetime, end: datetime) -> None:
         whole_milliseconds(self.size)
         whole_milliseconds(self.every)
         if self.size > end - start:
-            raise ValueError(f"period must hold a whole window of {self.size}, got {start} to {end}")
+            raise Refusal("", f"period must hold a whole window of {self.size}, got {start} to {end}")
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         size, step = self.size // MICROSECOND, self.every // MICROSECOND
@@ -150,4 +151,4 @@ def cut_of(way: Cut | timedelta | None) -> Cut:
 def whole_milliseconds(length: timedelta) -> None:
     """Raise ValueError unless a length is as coarse as Beam's windows are."""
     if length % MILLISECOND:
-        raise ValueError(f"window must be whole milliseconds, which is as fine as Beam's windows are, got {length}")
+        raise Refusal("window", f"must be whole milliseconds, which is as fine as Beam's windows are, got {length}")

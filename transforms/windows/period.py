@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows.cuts import Cut, Run, cut_of, whole_milliseconds
 from private_topk.transforms.windows.instants import MICROSECOND, Instants, WindowBounds, from_microseconds
 
@@ -39,24 +40,24 @@ class Period:
     def __post_init__(self) -> None:
         for name in ("start", "end"):
             if getattr(self, name).tzinfo is None:
-                raise ValueError(f"period {name} must have a time zone: add one, such as +00:00")
+                raise Refusal("", f"period {name} must have a time zone: add one, such as +00:00")
             # In UTC, since a zone with summer time adds days of 23 and 25 hours.
             try:
                 object.__setattr__(self, name, getattr(self, name).astimezone(timezone.utc))
             except OverflowError:
-                raise ValueError(f"period {name} must lie in the years 1 to 9999 in UTC") from None
+                raise Refusal("", f"period {name} must lie in the years 1 to 9999 in UTC") from None
             if getattr(self, name).microsecond % 1000:
-                raise ValueError(f"period {name} must be a whole millisecond, which is as fine as Beam's windows are")
+                raise Refusal("", f"period {name} must be a whole millisecond, which is as fine as Beam's windows are")
         if not self.start < self.end:
-            raise ValueError(f"period must end after it starts, got {self.start} to {self.end}")
+            raise Refusal("", f"period must end after it starts, got {self.start} to {self.end}")
         if self.slack < timedelta(0):
-            raise ValueError(f"slack must not be negative, got {self.slack}")
+            raise Refusal("slack", f"must not be negative, got {self.slack}")
         whole_milliseconds(self.slack)
         object.__setattr__(self, "cut", cut_of(self.cut))
         self._cut.check(self.start, self.end)
         least = self._cut.at_least(self.start, self.end)
         if least > _MOST:
-            raise ValueError(f"period must have at most {_MOST:,} windows, got {least:,}: choose a longer window")
+            raise Refusal("", f"period must have at most {_MOST:,} windows, got {least:,}: choose a longer window")
 
     @property
     def _cut(self) -> Cut:
@@ -69,6 +70,11 @@ class Period:
     def step(self) -> timedelta:
         """From the start of a window to that of the next. Raises ValueError for calendar windows, which vary."""
         return self._cut.step(self.start, self.end)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a moment may lie in several windows."""
+        return self.overlap > 1
 
     @property
     def overlap(self) -> int:

@@ -57,7 +57,7 @@ def test_a_file_of_several_chunks(tmp_path: Path) -> None:
         ("[1, 2]\n", "not a JSON lines file: every line must be one JSON object"),
         ("user,item\nsecret,b\n", "every line must be one JSON object"),
         ('{"user": "secret"', "every line must be one JSON object"),
-        ('{"secret": 1, "item": 2}\n', "none of the first lines has 'user': say which it is with --user-column"),
+        ('{"secret": 1, "item": 2}\n', "none of the first lines has 'user': name the column that is meant"),
         ('{"user": true, "item": 2}\n', "column 'user' must hold strings or integers, got bool"),
         ('{"user": 1.5, "item": 2}\n', "got float"),
         ('{"user": ["secret"], "item": 2}\n', "got list"),

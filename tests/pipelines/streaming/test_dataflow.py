@@ -23,7 +23,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 def submit(cloud: Cloud, *extra: str) -> subprocess.CompletedProcess:
     command = [
-        sys.executable, "-m", "private_topk.pipelines.cli", "stream", "--runner", "dataflow", "--project", "a-project",
+        sys.executable, "-m", "private_topk", "stream", "--runner", "dataflow", "--project", "a-project",
         "--region", "europe-west1", "--temp_location", f"gs://{BUCKET}/temp", "--dataflow_endpoint", cloud.service.url,
         "--input", "pubsub://projects/a-project/subscriptions/plays", "--domain", f"gs://{BUCKET}/data/items.txt",
         "--output", "bigquery://a-project:data.rankings", "--mechanism", "joint", "--k", "2", "--epsilon", "1",

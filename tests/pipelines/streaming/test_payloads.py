@@ -9,9 +9,9 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import AvroPayload, Decoder, JsonPayload, make_payload
+from private_topk.transforms.refusal import Refusal
 
 COLUMNS = Columns(time="time")
 SCHEMA = {
@@ -85,16 +85,16 @@ def test_what_is_wrong_with_a_schema_is_said(tmp_path: Path) -> None:
     def refused(schema: object, columns: Columns = COLUMNS) -> str:
         path = tmp_path / "play.avsc"
         path.write_text(schema if isinstance(schema, str) else json.dumps(schema))
-        with pytest.raises(InputError) as caught:
+        with pytest.raises(Refusal) as caught:
             make_payload("avro", str(path), columns)
         return str(caught.value)
 
     assert "not an Avro schema of a record" in refused("{")
     assert "not an Avro schema of a record" in refused('"string"')
     assert "no field 'who': its fields are item, time, user" in refused(SCHEMA, Columns("who"))
-    with pytest.raises(InputError, match="needs --payload-schema FILE"):
+    with pytest.raises(Refusal, match="payload avro needs payload_schema"):
         make_payload("avro", None, COLUMNS)
-    with pytest.raises(InputError, match="goes with --payload avro"):
+    with pytest.raises(Refusal, match="payload_schema goes with payload avro"):
         make_payload("json", "x.avsc", COLUMNS)
     (tmp_path / "play.avsc").write_text(json.dumps(SCHEMA))
     assert isinstance(make_payload("avro", str(tmp_path / "play.avsc"), COLUMNS), AvroPayload)

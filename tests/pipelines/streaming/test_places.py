@@ -13,14 +13,16 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
-from private_topk.pipelines.options import Parser
+from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.commands.stream import parser
+from private_topk.pipelines.report import report_of
+from private_topk.pipelines.run import build
+from private_topk.pipelines.sinks.bigquery import table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
-from private_topk.pipelines.sinks.messages import table_schema
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.pipelines.sources.pubsub import GatherMessages
-from private_topk.pipelines.stream import build, make_stream
-from private_topk.pipelines.stream_options import add_stream_arguments
+from private_topk.runners import Launch
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import Joint
@@ -61,13 +63,12 @@ def test_google_places_make_a_streaming_graph(
     made_up: Commits, tmp_path: Path, source: str, sink: str, expected: list[str]
 ) -> None:
     pytest.importorskip("google.cloud.pubsub_v1", reason="needs the extra gcp")
-    parser = Parser()
-    add_stream_arguments(parser)
     place = sink if "://" in sink else f"{tmp_path}/{sink}"
-    arguments = parser.parse_args(["--input", source, "--output", place, *made_up.question(*PERIOD)])
+    arguments, _ = parser().read(["--input", source, "--output", place, *made_up.question(*PERIOD)])
     options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
-    pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=options)
-    build(pipeline, make_stream(arguments))
+    launch = Launch("direct", BundleBasedDirectRunner(), options)
+    pipeline = beam.Pipeline(runner=launch.runner, options=options)
+    build(pipeline, report_of(asked_of(arguments), watch=True), launch)
     found: list[str] = []
 
     class Look(beam.pipeline.PipelineVisitor):

@@ -153,8 +153,8 @@ class Split:
         epsilons = [Fraction(mechanism.parameter("epsilon")), Fraction(counts.epsilon if counts else 0)]
         deltas = [Fraction(own or 0), Fraction(counts.delta if counts else 0)]
         self.total = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
-        # A decimal or the float beside it, whichever is less: so most shares, and with them the draws, are what they were
-        # when budgets were floats, and none is a part of more than was given.
+        # A decimal or the float beside it, whichever is less: most shares, and with them the draws, are then what they
+        # were when budgets were floats, and none is a part of more than was given.
         epsilons, deltas = ([min(part, Fraction(float(part))) for part in parts] for parts in (epsilons, deltas))
         self.spendable = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
         if not self.total.delta < 1:

@@ -42,13 +42,13 @@ class Asked(TypedDict, total=False):
     unknown_domain: bool
     mechanism: str
     k: int
-    epsilon: float | Fraction
-    delta: float | Fraction
+    epsilon: Fraction | float
+    delta: Fraction | float
     parameters: Mapping[str, Any]
     neighbours: str
     max_items_per_user: int
-    publish_counts: float | Fraction
-    publish_counts_delta: float | Fraction
+    publish_counts: Fraction | float
+    publish_counts_delta: Fraction | float
     privacy_unit: str
     horizon: int
     ledger: str

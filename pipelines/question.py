@@ -45,7 +45,7 @@ def ask(
     *,
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | None = None,
-    spare_delta: float | Fraction | None = None,
+    spare_delta: Fraction | float | None = None,
     period: Period | None = None,
     release: Release | None = None,
     privacy_unit: str = "user-window",
@@ -112,7 +112,7 @@ def release_of(asked: Asked) -> Release:
     return Release(key, asked["release_id"] if "release_id" in asked else fresh_id())
 
 
-def mechanism_of(asked: Asked) -> tuple[Mechanism, float | Fraction | None]:
+def mechanism_of(asked: Asked) -> tuple[Mechanism, Fraction | float | None]:
     """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
     check_epsilon(asked["epsilon"])
     own = parameters_of(mechanism_by_name(asked["mechanism"]))

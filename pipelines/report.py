@@ -77,6 +77,9 @@ def source_for(asked: Asked, *, watch: bool = False) -> Source:
     """Where the rows come from. Reads the schema of Avro messages. Raises Refusal."""
     place = asked["input"]
     names = {field: asked[field] for field in _COLUMNS if field in asked}  # type: ignore[literal-required]
+    if asked.get("user_column", "user") == asked.get("item_column", "item"):
+        raise Refusal("user_column", "must be another column than {item_column}", "the one says who a row is of, the "
+                      "other what is ranked")  # fmt: skip
     columns = Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
     if columns.user == columns.item:
         rule = verbatim(f"must be another column than {columns.item}, which is ranked")

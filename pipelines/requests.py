@@ -8,9 +8,7 @@ from private_topk.budget.account import Windows
 from private_topk.budget.sharing import cost_of
 from private_topk.pipelines.identity import identity_of
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
     from private_topk.budget.ledger import Request
@@ -40,15 +38,16 @@ def request_of(report: Report, dataset: str) -> Request:
         parameters={**question.selection.parameters(), "asked": identity_of(question)},
         windows=Windows.of(question.period),
         cost=cost_of(question.selection),
-        rows=_rows(report.source.columns, question.period),
+        rows=_rows(report),
     )
 
 
-def _rows(columns: Columns, period: Period | None) -> dict[str, str]:
+def _rows(report: Report) -> dict[str, str]:
     """How the dataset is read: by which users, and by which times where there are windows."""
-    timed = period is not None and columns.time is not None
-    times = {"time_column": str(columns.time), "time_unit": columns.time_unit} if timed else {}
-    return {"user_column": columns.user, **times}
+    columns = report.source.columns
+    if report.question.period is None or columns.time is None:
+        return {"user_column": columns.user}
+    return {"user_column": columns.user, "time_column": columns.time, "time_unit": columns.time_unit}
 
 
 def how_to_resume(report: Report, again: str) -> str:

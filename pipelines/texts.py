@@ -18,10 +18,10 @@ _LENGTH_RULE = "a number and one of s, m, h, d, w, such as 7d"
 
 
 def number(text: str) -> Fraction | float:
-    """A number in decimal or scientific notation, exactly: 0.1 is 1/10. Python's 1_5, which is 15, is left to it."""
+    """A number in decimal or scientific notation, exactly: 0.1 is 1/10. 1_5 is none, though Python takes it for 15."""
     if not _NUMBER.fullmatch(text.strip()):
         raise ValueError(f"must be a number, got {text!r}: write it such as 0.5 or 1e-6")
-    return decimal(text)
+    return decimal(text.strip())
 
 
 def whole(text: str) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from private_topk.budget.account import Budget, Spent, heaviest
-from private_topk.budget.ledger import Ledger
-from private_topk.budget.records import Entry
+from private_topk.budget.ledger import Entry, Ledger
 from private_topk.budget.refusal import number
 from private_topk.budget.units import UNITS
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -19,7 +18,7 @@ def create(arguments: Namespace) -> None:
     budget = Budget.of(
         arguments.dataset,
         arguments.epsilon,
-        arguments.delta or 0,
+        0 if arguments.delta is None else arguments.delta,
         arguments.release_delta,
         unit=arguments.privacy_unit or "user-window",
         neighbours=arguments.neighbours or "add-remove",

@@ -96,6 +96,10 @@ class ScheduledReport:
             complete = all(place is not None and place.release == name and place.windows for place in standing)
             return complete and self._noted(asked)
 
+    def missed(self, until: datetime) -> list[int]:
+        """The numbers of all periods that have ended and are not published. Raises Refusal as `published` does."""
+        return [number for number in range(self._file.schedule.ended(until)) if not self.published(number)]
+
     @property
     def name(self) -> str:
         return self._file.name

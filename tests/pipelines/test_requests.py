@@ -111,7 +111,7 @@ def report(watch: bool, asked: dict[str, Any]) -> Report:
 def known(of: Report) -> list[object]:
     """All that a ledger holds of a report's question and input."""
     request = request_of(of, "d")
-    return [request.fingerprint, request.text(), request.windows.plain(), request.cost, request.unit]
+    return [request.fingerprint, request.text(), request.windows, request.cost, request.unit]
 
 
 def test_every_argument_is_on_one_of_the_lists() -> None:

@@ -28,7 +28,7 @@ from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.top_k import RankBlocks, make_selection
 from tests.pipelines.streaming.replay import Commits
-from tests.pipelines.support import command
+from tests.pipelines.support import command, settled
 from tests.transforms.streams import Collect, streaming
 
 PERIOD = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-03")
@@ -43,8 +43,8 @@ def made_up(tmp_path: Path) -> Commits:
 @pytest.fixture
 def refusal(made_up: Commits, tmp_path: Path) -> Callable[..., str]:
     def refused(*words: str) -> str:
-        done = command("stream", "--input", f"{tmp_path}/in/*.avro", "--output", tmp_path / "out",
-                       *made_up.question(*PERIOD), *words)  # fmt: skip
+        asked = ["--input", f"{tmp_path}/in/*.avro", "--output", f"{tmp_path}/out", *made_up.question(*PERIOD), *words]
+        done = command("stream", *settled(asked))
         assert done.status == 2 and done.err.count("\n") == 1 and not (tmp_path / "out").exists(), done.err
         return done.err
 
@@ -133,5 +133,5 @@ def test_a_stream_needs_a_horizon(made_up: Commits, tmp_path: Path) -> None:
     place = ["--input", f"{tmp_path}/*.avro", "--output", str(tmp_path / "out")]
     for window, message in (([], "of a declared horizon"), (["--window", "1d"], "--window needs --from and --to"),
                             (["--from", "2026-01-01"], "--from and --to go together")):  # fmt: skip
-        done = command("stream", *place, *made_up.question(*window or ["--k", "5"]))
+        done = command("stream", *settled([*place, *made_up.question(*window or ["--k", "5"])]))
         assert done.status == 2 and message in done.err

@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import io
 from collections.abc import Sequence
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass
 
 import apache_beam as beam
 
+from private_topk.pipelines.announce import announced
 from private_topk.pipelines.batch import launch, reach_files
 from private_topk.pipelines.budget.charging import Account, charged
 from private_topk.pipelines.budget.fingerprint import place_fingerprint
@@ -119,7 +120,12 @@ def start(arguments: argparse.Namespace, beam_arguments: Sequence[str]) -> None:
     reach_files(beam_arguments)
     report = make_stream(arguments)
     ready = launch(arguments.runner, [*beam_arguments, "--streaming"])
-    run(report, live(ready) if ready.name == "direct" and isinstance(report.source, ReadPubSub) else ready)
+    if ready.name == "direct" and isinstance(report.source, ReadPubSub):
+        ready = live(ready)
+    told = "://" not in arguments.output and not ready.deferred
+    place = (report.period, arguments.output, f".{arguments.output_format}", arguments.clock == "log")
+    with announced(*place) if told else nullcontext():
+        run(report, ready)
     if not ready.deferred:
         print(f"the horizon is over: {len(report.period):,} windows published to {arguments.output}")
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
-from private_topk.transforms.mechanisms import Mechanism, RandomBits
-from private_topk.transforms.mechanisms.discrete import publish_counts
-from private_topk.transforms.mechanisms.mechanism import check_parameter
+from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.windows import WindowBounds
 

@@ -19,7 +19,8 @@ from private_topk.transforms.heartbeats import NameWindows, WakeShards
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.mechanism import check_k, check_parameter
+from private_topk.transforms.mechanisms.mechanism import check_k
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.parts import PlacedPart
 from private_topk.transforms.release import CountBudget, Ranking, Selection

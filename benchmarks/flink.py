@@ -59,10 +59,8 @@ def main() -> None:
 def compare(arguments: argparse.Namespace, cluster: Cluster, pool: str) -> None:
     numbers = [[int(word) for word in each.split(",")] for each in
                (arguments.rows, arguments.windows, arguments.parallelism)]  # fmt: skip
-    print(
-        f"{'rows':>12}{'windows':>9}{'par.':>6} {'case':<8}{'wall s':>9}{'cpu s':>9}{'largest MiB':>13}{'all MiB':>9}"
-    )
-    (arguments.folder).mkdir(parents=True, exist_ok=True)
+    print("        rows  windows  par. case       wall s    cpu s  largest MiB  all MiB")
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "domain.txt").write_text("\n".join(items()) + "\n")
     for rows, windows, parallelism in itertools.product(*numbers):
         (write_plays if windows == 1 else write_timed)(arguments.folder, rows, 4)
@@ -71,7 +69,8 @@ def compare(arguments: argparse.Namespace, cluster: Cluster, pool: str) -> None:
         for case in arguments.cases.split(","):
             if case == "direct" and parallelism != numbers[2][0]:
                 continue
-            said = measure(command(case, arguments.folder, rows, windows, place), cluster, arguments.patience)
+            servers = [] if case == "direct" else [process.pid for process in cluster.processes.values()]
+            said = measure(command(case, arguments.folder, rows, windows, place), servers, arguments.patience)
             print(f"{rows:>12,}{windows:>9,}{parallelism:>6} {case:<8}{said}", flush=True)
 
 
@@ -106,10 +105,9 @@ def write_timed(folder: Path, rows: int, files: int = 4) -> None:
             ).write_parquet(path)
 
 
-def measure(words: list[str], cluster: Cluster, patience: float) -> str:
+def measure(words: list[str], servers: list[int], patience: float) -> str:
     began = time.perf_counter()
     job = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, text=True)
-    servers = [process.pid for process in cluster.processes.values()] if "flink" in " ".join(words) else []
     message = ""
     with Meter(lambda: [job.pid, *servers]) as meter:
         try:

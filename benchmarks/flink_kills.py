@@ -116,7 +116,7 @@ class Bench:
             threading.Thread(target=self.report.send, args=(self.broker.address, topic, 30), daemon=True).start()
         began = time.monotonic()
         with session(command, log) as process:
-            await_(lambda: process.poll() is not None or self._running(), 180, "the job does not start")
+            await_(lambda: process.poll() is not None or self._running(), 300, "the job does not start")
             time.sleep(moment * (12 if self.job == "batch" else 30))
             ended = process.poll() is not None
             self.kill()

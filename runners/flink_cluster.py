@@ -26,7 +26,7 @@ from private_topk.runners.network import reachable
 
 __all__ = ["Cluster", "down", "main", "up"]
 
-_PATIENCE = 90.0
+_PATIENCE = 180.0
 
 
 class Cluster:

@@ -74,7 +74,7 @@ def make_stream(arguments: argparse.Namespace) -> StreamReport:
     facts = describe_release(question.selection, question.release, arguments.runner)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
     sink = make_sink(arguments, period, question.release, facts)
-    shards = user_shards(arguments.shards, ())
+    shards = user_shards(arguments.shards, (), len(period))
     source = make_source(arguments, columns, period)
     name = _input_name(arguments, columns, question)
     places = {"--input": arguments.input, "--output": arguments.output}

@@ -13,6 +13,7 @@ from private_topk.transforms.columnar import hash_labels, make_table, partition
 from private_topk.transforms.counter import Counter
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.layout import Layout
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
 
@@ -31,18 +32,20 @@ class ShardByUser(beam.PTransform):
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
     """
 
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int) -> None:
+    def __init__(
+        self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout | None = None
+    ) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(domain, key, shards)
+        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain))
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        # block  ->  (user shard, {user: uint64, item: code or string})
+        # block  ->  (user shard, {user: uint64, item: code or string, and the columns that tell the windows})
         return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(ShardedPairs)
 
 
 class _ShardDoFn(beam.DoFn):
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int) -> None:
-        self._domain, self._key, self._shards = domain, key, shards
+    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout) -> None:
+        self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
         self._left_out = left_out("not_in_domain")
 
     def setup(self) -> None:
@@ -50,45 +53,43 @@ class _ShardDoFn(beam.DoFn):
         self._index = None
         if isinstance(self._domain, PublicDomain):
             self._index = self._domain.index()
-            self._code_type = Counter(self._domain, self._key, None).code_type
 
     def process(self, block: pa.RecordBatch) -> Iterator[ShardedPairs]:
-        users, items = block["user"], block["item"]
         if self._index is not None:
-            codes = self._index.encode(items)
+            codes = self._index.encode(block["item"])
             known = codes >= 0
             if not known.all():
                 self._left_out.inc(int(len(known) - known.sum()))
-                users, codes = users.filter(pa.array(known)), codes[known]
-            values: np.ndarray | pa.Array = codes.astype(self._code_type)
+                block, codes = block.filter(pa.array(known)), codes[known]
+            values: np.ndarray | pa.Array = codes.astype(self._layout.code_type)
         else:
-            values = items.cast(pa.string())
-        words = hash_labels(users, self._seed)
+            values = block["item"].cast(pa.string())
+        words = hash_labels(block["user"], self._seed)
+        spans = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
         for shard, rows in partition(shards, self._shards):
-            yield shard, make_table(user=words[rows], item=values.take(rows) if self._index is None else values[rows])
+            items = values.take(rows) if self._index is None else values[rows]
+            yield shard, make_table(user=words[rows], item=items, **{name: span[rows] for name, span in spans.items()})
 
 
 class CountContributions(beam.PTransform):
-    """(user shard, pairs) to partial counts by item shard, each user bounded to distinct items and at most `limit`.
+    """(user shard, pairs) to partial counts by place, each user bounded to distinct items and at most `limit`.
 
     One user changes every count by at most 1, all in one direction, and at most `limit` counts where one is set.
 
-    Memory: of a bounded input, all rows of a shard and window; of an unbounded one, about twice its distinct pairs
-    where the runner's watermark waits for timers, and else all rows as well.
+    Memory: of a bounded input, all rows of a shard; of an unbounded one, about twice its distinct pairs
+    where the runner's watermark waits for timers, and else all rows of a window.
 
     Args:
         waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
     """
 
-    def __init__(
-        self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False
-    ) -> None:
+    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False) -> None:
         super().__init__()
-        self._counter, self._waits_for_timers = Counter(domain, key, limit), waits_for_timers
+        self._counter, self._waits_for_timers = Counter(layout, key, limit), waits_for_timers
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        # (user shard, pairs)  ->  (item shard, Part), and one manifest for every user shard and window
+        # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window
         if pairs.is_bounded or not self._waits_for_timers:
             shards = pairs | "Gather each user's pairs" >> beam.GroupByKey()
             count = beam.ParDo(_CountDoFn(self._counter))

@@ -10,11 +10,9 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows, TimestampedValue
 from apache_beam.utils.windowed_value import WindowedValue
 
+from private_topk.transforms.blocks import late_moment
 from private_topk.transforms.contributions import ShardedPairs
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.cut import last_moment
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["NameWindows", "WakeShards"]
@@ -58,15 +56,15 @@ class _NameDoFn(beam.DoFn):
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window in self._windows:
-            yield WindowedValue(0, window.max_timestamp(), (window,))
+            yield WindowedValue(0, late_moment(window), (window,))
 
 
 class WakeShards(beam.PTransform):
     """Names of windows to an empty table of pairs for every user shard, so that each sends a manifest."""
 
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int) -> None:
+    def __init__(self, empty: pa.RecordBatch, shards: int) -> None:
         super().__init__()
-        self._empty, self._shards = Counter(domain, key, None).no_pairs(), shards
+        self._empty, self._shards = empty, shards
 
     def expand(self, names: beam.PCollection) -> beam.PCollection:
         return names | beam.FlatMap(_everywhere, self._shards, self._empty).with_output_types(ShardedPairs)

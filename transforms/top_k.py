@@ -10,18 +10,21 @@ from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
+from private_topk.transforms.counter import Counter
 from private_topk.transforms.counts import AddUp
-from private_topk.transforms.cut import CutIntoWindows
+from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.draw import HEARTBEAT, ReleaseRanking
 from private_topk.transforms.heartbeats import NameWindows, WakeShards
 from private_topk.transforms.keys import Release
+from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.parts import PlacedPart
-from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
-from private_topk.transforms.windows import Period
+from private_topk.transforms.release import CountBudget, Ranking, Selection
+from private_topk.transforms.windows import Period, microseconds
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
 
@@ -107,22 +110,43 @@ class RankBlocks(beam.PTransform):
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         refuse_second_firings(blocks)
         selection, key = self._selection, self._release.key
-        pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards)
-        names = blocks | "Name every window" >> NameWindows(self._period)
-        empties = names | "Wake every user shard" >> WakeShards(selection.domain, key, self._shards)
+        numbered = self._period if blocks.is_bounded else None
+        layout = Layout.of(selection.domain, numbered)
+        pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout)
+        names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
+        empties = names | "Wake every user shard" >> WakeShards(Counter(layout, key, None).no_pairs(), self._shards)
         limit, waits = selection.max_items_per_user, self._waits_for_timers
         totals = (
             (pairs, empties)
             | "Add empty user shards" >> beam.Flatten()
-            | "Bound contributions" >> CountContributions(selection.domain, key, limit, waits)
-            | "Count items" >> AddUp(selection.domain, selection.head())
+            | "Bound contributions" >> CountContributions(layout, key, limit, waits)
+            | "Count items" >> AddUp(layout, selection.head())
         )
         heartbeats = names | "Beat" >> beam.Map(lambda _: HEARTBEAT).with_output_types(PlacedPart)
-        return (
+        rankings = (
             (totals, heartbeats)
             | "Add empty windows" >> beam.Flatten()
-            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, self._period)
+            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period)
         )
+        return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
+
+
+@beam.typehints.with_output_types(Ranking)
+class _Stamped(beam.PTransform):
+    """Rankings into the cells of their windows: as they come out of a stream."""
+
+    def __init__(self, period: Period) -> None:
+        super().__init__()
+        self._period = period
+
+    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
+        period, numbers = self._period, {start: number for number, start in enumerate(self._period.starts.tolist())}
+        return rankings | beam.Map(_stamped, period, numbers) | enter_cells(period)
+
+
+def _stamped(ranking: Ranking, period: Period, numbers: dict[int, int]) -> window.TimestampedValue:
+    assert ranking.window.start is not None
+    return window.TimestampedValue(ranking, last_moment(period, numbers[microseconds(ranking.window.start)]))
 
 
 def make_selection(

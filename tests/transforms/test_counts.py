@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.counter import ITEM_SHARD_BITS
-from private_topk.transforms.counts import add_up_labels, add_up_range, largest
+from private_topk.transforms.counts import add_up_codes, add_up_labels, largest
+from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 
 
 def test_a_range_of_codes_adds_up_in_any_order() -> None:
@@ -19,7 +19,7 @@ def test_a_range_of_codes_adds_up_in_any_order() -> None:
         counts = [draw.randrange(1, 2**40) for _ in codes]
         total.update(dict(zip(codes, counts, strict=True)))
         streams.append(make_table(item=pa.array(codes, pa.uint32()), count=pa.array(counts)))
-    answers = [add_up_range(shard, streams[::step]) for step in (1, -1)]
+    answers = [add_up_codes(shard, streams[::step], Layout(5 << ITEM_SHARD_BITS)) for step in (1, -1)]
     assert answers[0].equals(answers[1])
     table = answers[0]
     assert dict(zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True)) == total

@@ -20,6 +20,7 @@ from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.counts import AddUp, add_up
 from private_topk.transforms.guard import LostPartError, check_whole
 from private_topk.transforms.heartbeats import WakeShards
+from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.parts import MANIFEST, PartCoder, PlacedPart, with_manifest
 from tests.transforms.streams import (
     DOMAIN,
@@ -45,7 +46,9 @@ def handed_on(shard: int) -> list[PlacedPart]:
 def gathered(parts: list[PlacedPart]) -> list[PlacedPart]:
     """The stage in the middle: what it makes of whatever reaches it."""
     places = sorted({place for place, _ in parts})
-    return [add_up(place, [part for at, part in parts if at == place]) for place in places]
+    return [
+        add_up(place, [part for at, part in parts if at == place], Layout(2 << ITEM_SHARD_BITS)) for place in places
+    ]
 
 
 class TestEveryWayToLoseAPart:

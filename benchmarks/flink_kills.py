@@ -56,7 +56,10 @@ class Bench:
         self.broker.stop()
 
     def heal(self) -> None:
-        """Bring back what the last run has lost."""
+        """Bring back what the last run has lost, and end what it has left."""
+        for job in self.rest.jobs():
+            if job["state"] not in ("FINISHED", "FAILED", "CANCELED"):
+                self.rest.get(f"jobs/{job['jid']}/yarn-cancel")
         for number in (1, 2):
             if self.cluster.processes[f"task-manager-{number}"].poll() is not None:
                 self.cluster.start_task_manager(number)
@@ -169,9 +172,9 @@ def main() -> None:
                     said = bench.run(number, moment, extra)
                     good += said.startswith("equal")
                     print(f"{arguments.kind}, {arguments.job}, {number + 1}: {said}", flush=True)
-                    bench.heal()
                 except TimeoutError as error:
                     print(f"{arguments.kind}, {arguments.job}, {number + 1}: {error}", flush=True)
+                bench.heal()
     finally:
         bench.stop()
     print(f"{arguments.kind}, {arguments.job}: {good} of {arguments.times} equal", flush=True)

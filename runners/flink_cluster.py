@@ -62,7 +62,7 @@ class Cluster:
             "state.checkpoints.dir": f"{self.folder.as_uri()}/checkpoints",
             # A stream that has lost a task manager goes on with the slots that are left, and takes new ones into use.
             "jobmanager.scheduler": "adaptive",
-            "jobmanager.adaptive-scheduler.resource-wait-timeout": "30s",
+            "jobmanager.adaptive-scheduler.resource-wait-timeout": "10min",
             "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
             **RESTARTS,
             "metrics.fetcher.update-interval": 1000,

@@ -122,13 +122,13 @@ class Bench:
             await_(lambda: process.poll() is not None or self._running(), 300, "the job does not start")
             time.sleep(moment * (12 if self.job == "batch" else 30))
             ended = process.poll() is not None
-            self.kill()
+            victim = self.kill()
             killed = time.monotonic()
             while process.poll() is None and time.monotonic() - killed < 400:
                 versions.look()
                 time.sleep(0.2)
             status = process.poll()
-        took = f"{time.monotonic() - began:.0f} s, {'killed after its end' if ended else f'{moment:.2f} of the way'}"
+        took = f"{time.monotonic() - began:.0f} s, {'after its end' if ended else f'{moment:.2f} of the way'}, {victim}"
         if status != 0:
             return f"status {status}, {took}: {log.read_text()[-600:]}"
         if self.job == "batch":

@@ -70,6 +70,6 @@ class Rest:
         return found or None
 
     def failures(self, job: str) -> list[str]:
-        """The kinds of failures that a job has got over, the last one first. Their texts are left: they may hold data."""
+        """The kinds of failures that a job has got over, the last one first. Their texts may hold data: left."""
         history = (self.get(f"jobs/{job}/exceptions") or {}).get("exceptionHistory", {}).get("entries", [])
         return [str(each.get("exceptionName", "")).rpartition(".")[2] for each in history]

@@ -16,8 +16,7 @@ from private_topk.pipelines.files import FileInfo
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.ahead import read_ahead
-from private_topk.pipelines.sources.columns import Columns, block_of
-from private_topk.transforms.blocks import left_out
+from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
 
 __all__ = ["FORMATS", "Columns", "Piece", "ReadBlocks", "bundle", "check_files", "cut_into_pieces", "format_of"]
 
@@ -63,6 +62,8 @@ def check_files(files: Sequence[FileInfo], columns: Columns) -> None:
     with ThreadPoolExecutor(16) as pool:
         for _ in pool.map(lambda file: format_of(file.path).check(file, columns), files):
             pass
+    for module in (csv, json_lines):
+        module.check_rows([file for file in files if format_of(file.path) is module], columns)
 
 
 def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
@@ -113,18 +114,17 @@ class ReadBlocks(beam.PTransform):
 class _ReadDoFn(beam.DoFn):
     def __init__(self, columns: Columns, stored: int) -> None:
         self._columns, self._stored = columns, stored
-        self._left_out = left_out("null")
+        self._left_out = LeftOut()
 
     def process(self, bundled: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
         # In order, so that a repetition meets the same blocks.
         for block, missing in read_ahead(self._blocks(sorted(bundled[1]))):
-            if missing:
-                self._left_out.inc(missing)
+            self._left_out.add(missing)
             if len(block):
                 yield block
 
-    def _blocks(self, pieces: Iterable[Piece]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def _blocks(self, pieces: Iterable[Piece]) -> Iterator[tuple[pa.RecordBatch, dict[str, int]]]:
         for path, start, stop, stored in pieces:
-            for table in format_of(path).read(path, start, stop, self._columns):
-                yield block_of(table, self._columns)
+            for rows in format_of(path).read(path, start, stop, self._columns):
+                yield block_of(rows, self._columns)
             PROGRESS.add(stored / max(self._stored, 1))

@@ -1,0 +1,174 @@
+"""From the blocks of an Avro file to rows: by polars where it knows the types, otherwise by fastavro, with one meaning."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import fastavro
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from fastavro.read import LOGICAL_READERS
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources.avro_blocks import Header, blocks_of, long_of
+from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
+from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type, of_plain_types
+from private_topk.pipelines.sources.columns import Columns, Rows, to_microseconds
+
+__all__ = ["BlockDecoder"]
+
+_ROWS = 100_000
+_BYTES = 16 << 20
+_MOST_ROWS = 1 << 24
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+
+LOGICAL_READERS[f"int-{TAG}"] = lambda value, *_: (value,)
+
+
+class BlockDecoder:
+    """Decodes blocks of one file. A block is refused if it decodes to more than 256 MiB or 16 million rows."""
+
+    def __init__(self, header: Header, columns: Columns, path: str) -> None:
+        self._header, self._columns, self._path = header, columns, path
+        self._branches = {name: header.fields[name] for name in columns.names()}
+        places = {name: f"c{place}" for place, name in enumerate(header.fields)}
+        self._places = {name: places[name] for name in columns.names()}
+        plain = of_plain_types(header.fields)
+        self._plain = None if plain is None else _file_start(plain, header.sync)
+        time = columns.time
+        tagged = time if time is not None and _needs_tag(self._branches[time]) else None
+        self._any = _file_start(of_any_type(header.schema, tagged), header.sync)
+
+    def rows(self, run: bytes) -> Iterator[Rows]:
+        """The rows of whole blocks as they are stored, about 100,000 or 16 MiB at a time."""
+        contents: list[bytes] = []
+        rows = size = 0
+        for count, packed in blocks_of(run):
+            content = self._unpack(packed)
+            if count > min(len(content) + _ROWS, _MOST_ROWS):  # a row of no bytes could stand for any number
+                raise InputError(f"{self._path} has a block that claims more rows than it has bytes, or more than "
+                                 f"{_MOST_ROWS:,}: write smaller blocks, or copy it again")  # fmt: skip
+            contents.append(content)
+            rows, size = rows + count, size + len(content)
+            if rows >= _ROWS or size >= _BYTES:
+                yield from self._decoded(rows, contents)
+                contents, rows, size = [], 0, 0
+        if contents:
+            yield from self._decoded(rows, contents)
+
+    def _unpack(self, packed: bytes) -> bytes:
+        try:
+            return CODECS[self._header.codec](packed)
+        except TooLarge:
+            raise InputError(f"{self._path} has a block that decodes to more than {LARGEST >> 20} MiB: write smaller "
+                             "blocks") from None  # fmt: skip
+        except Exception:  # whatever a decoder makes of broken bytes
+            raise self._damaged() from None
+
+    def _decoded(self, rows: int, contents: list[bytes]) -> Iterator[Rows]:
+        content = b"".join(contents)
+        block = long_of(rows) + long_of(len(content)) + content + self._header.sync
+        if self._plain is not None:
+            try:
+                frame = pl.read_avro(io.BytesIO(self._plain + block), columns=list(self._places.values()))
+                parts = list(self._from_frame(frame)) if len(frame) == rows else None
+            except (Exception, pl.exceptions.PanicException):  # the slower decoder has the last word
+                parts = None
+            if parts is not None:
+                yield from parts
+                return
+        try:
+            yield from self._from_records(self._any + block)
+        except Exception:  # whatever a decoder makes of broken bytes
+            raise self._damaged() from None
+
+    def _from_frame(self, frame: pl.DataFrame) -> Iterator[Rows]:
+        oldest = pl.CompatLevel.oldest()
+        # A run is a little over 100,000 rows: cut off, its rest would be a block of next to nothing.
+        for part in frame.iter_slices(_ROWS if len(frame) > 2 * _ROWS else max(len(frame), 1)):
+            arrays = {name: part[place].to_arrow(compat_level=oldest) for name, place in self._places.items()}
+            yield Rows({name: _meant(array, _only(self._branches[name])) for name, array in arrays.items()})
+
+    def _from_records(self, file: bytes) -> Iterator[Rows]:
+        records: Iterator[Any] = iter(fastavro.reader(io.BytesIO(file), handle_unicode_errors="surrogateescape"))
+        while rows := list(islice(records, _ROWS)):
+            yield self._rows({name: [row[name] for row in rows] for name in self._branches})
+
+    def _rows(self, values: dict[str, list[Any]]) -> Rows:
+        arrays, unreadable = {}, None
+        for name, column in values.items():
+            if name == self._columns.time:
+                arrays[name], unreadable = _times(column, self._branches[name], self._columns.time_unit)
+            else:
+                arrays[name] = _labels(column)
+        return Rows(arrays, unreadable)
+
+    def _damaged(self) -> InputError:
+        return InputError(f"{self._path} is damaged: a block cannot be decoded. Write or copy it again")
+
+
+def _file_start(schema: dict[str, Any], sync: bytes) -> bytes:
+    entries = {b"avro.schema": json.dumps(schema).encode(), b"avro.codec": b"null"}
+    packed = b"".join(long_of(len(text)) + text for pair in entries.items() for text in pair)
+    return b"Obj\x01" + long_of(len(entries)) + packed + b"\0" + sync
+
+
+def _needs_tag(branches: list[Branch]) -> bool:
+    return len({branch.meaning for branch in branches if branch.base in ("int", "long")} - {"int", "long"}) > 0 and {
+        "int",
+        "long",
+    } <= {branch.base for branch in branches}
+
+
+def _only(branches: list[Branch]) -> Branch:
+    return next((branch for branch in branches if branch.base != "null"), branches[0])
+
+
+def _meant(values: pa.Array, branch: Branch) -> pa.Array:
+    """Stored values as what their type means. Raises where an enum has no such symbol."""
+    if branch.base == "enum" and not pa.types.is_large_string(values.type):
+        return pa.array(branch.symbols, pa.large_string()).take(values)
+    if branch.meaning == "date":
+        return values.cast(pa.int32()).cast(pa.date32())
+    if "timestamp" in branch.meaning:
+        return values.cast(pa.int64()).cast(pa.timestamp(_UNITS[branch.meaning.rpartition("-")[2]]))
+    return values
+
+
+def _labels(values: list[Any]) -> pa.Array:
+    """Texts and integers as text; as bytes where some are no UTF-8, which fastavro hands on in surrogates."""
+    texts = [value if value is None or isinstance(value, str) else str(value) for value in values]
+    try:
+        return pa.array(texts, pa.large_string())
+    except (UnicodeEncodeError, pa.ArrowInvalid):
+        return pa.array([text and text.encode("utf-8", "surrogateescape") for text in texts], pa.large_binary())
+
+
+def _times(values: list[Any], branches: list[Branch], unit: str) -> tuple[pa.Array, pa.Array | None]:
+    """The times of a column, and which are unreadable where several types may meet: each value goes by its own."""
+    by_type = {_python_type(branch, branches): branch for branch in branches if branch.base != "null"}
+    if len(by_type) < 2:
+        return _of_one_type(values, _only(branches)), None
+    micros = pa.nulls(len(values), pa.int64())
+    for kind, branch in by_type.items():
+        mask = pa.array([type(value) is kind for value in values])
+        some = [value[0] if kind is tuple else value for value in values if type(value) is kind]
+        micros = pc.replace_with_mask(micros, mask, to_microseconds(_of_one_type(some, branch), unit))
+    valid = pa.array([value is not None for value in values])
+    return micros.cast(pa.timestamp("us")), pc.and_(valid, micros.is_null())
+
+
+def _python_type(branch: Branch, branches: list[Branch]) -> type:
+    if branch.base == "int" and _needs_tag(branches):
+        return tuple
+    return {"string": str, "float": float, "double": float}.get(branch.base, int)
+
+
+def _of_one_type(values: list[Any], branch: Branch) -> pa.Array:
+    kinds = {"int": pa.int64(), "long": pa.int64(), "float": pa.float64(), "double": pa.float64(), "null": pa.null()}
+    return _labels(values) if branch.base == "string" else _meant(pa.array(values, kinds[branch.base]), branch)

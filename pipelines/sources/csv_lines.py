@@ -1,0 +1,92 @@
+"""CSV text to rows where every line is a row: what one line holds is never any other's business.
+
+The rule is one regular expression: a line is as many values as the header has, between commas. A value is bare, without
+a quote at its start, or in quotes, with every quote inside doubled. Arrow parses the lines that fit, many at once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.text import lines_of
+
+__all__ = ["Header", "header_of", "rows_of", "width_is"]
+
+_VALUE = r'(?:"(?:[^"\x00]|"")*"|[^",\r\n\x00][^,\r\n\x00]*)?'
+_EACH = re.compile(r'(?:^|,)(?:"((?:[^"]|"")*)"|([^,\r\n]*))')
+
+
+class Header(NamedTuple):
+    """Where the wanted columns are, by name, and how many there are in all."""
+
+    places: dict[str, int]
+    width: int
+
+
+def header_of(line: bytes, columns: Columns) -> tuple[list[str], Header] | None:
+    """The names in a header line, and the place of the first with each wanted name; None if it is no line of CSV."""
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    if not text.strip() or not re.fullmatch(f"{_VALUE}(?:,{_VALUE})*\r?\n?", text):
+        return None
+    names = [quoted.replace('""', '"') or bare for quoted, bare in _EACH.findall(text.rstrip("\r\n"))]
+    return names, Header({name: names.index(name) for name in columns.names() if name in names}, len(names))
+
+
+def width_is(lines: pa.Array, width: int) -> pa.Array:
+    """Which of the lines (binary) are rows of so many values."""
+    return pc.match_substring_regex(lines, f"^(?:{_VALUE},){{{width - 1}}}{_VALUE}\r?\n?$")
+
+
+def rows_of(text: bytes, header: Header) -> Rows:
+    """The rows of whole lines as bytes, null where empty. Blank lines are none; what is no row stands as unreadable."""
+    width, unreadable = header.width, 0
+    if b'"' in text or b"\0" in text or text.count(b"\r") != text.count(b"\r\n"):
+        lines = lines_of(text)
+        fits = width_is(lines, width)
+        if not pc.all(fits).as_py():
+            others = lines.filter(pc.invert(fits)).to_pylist()
+            unreadable = sum(line.rstrip(b"\r\n") != b"" for line in others)
+            text = b"".join(lines.filter(fits).to_pylist())
+    skipped: list[pa_csv.InvalidRow] = []
+    table = _parsed(text, header, skipped)
+    unreadable += len(skipped)
+    columns = {name: _with_nulls(table[f"{place}"], unreadable) for name, place in header.places.items()}
+    if not unreadable:
+        return Rows(columns)
+    return Rows(columns, pa.array(np.arange(len(table) + unreadable) >= len(table)))
+
+
+def _parsed(text: bytes, header: Header, skipped: list[pa_csv.InvalidRow]) -> pa.Table:
+    names = [f"{place}" for place in sorted(set(header.places.values()))]
+    if not text.strip(b"\r\n"):  # what Arrow takes for an empty file
+        return pa.table({name: pa.nulls(0, pa.binary()) for name in names})
+
+    def skip(row: pa_csv.InvalidRow) -> str:
+        skipped.append(row)
+        return "skip"
+
+    return pa_csv.read_csv(
+        pa.BufferReader(text),
+        pa_csv.ReadOptions(
+            column_names=[f"{n}" for n in range(header.width)], block_size=len(text) + 1, use_threads=False
+        ),
+        # Quoted carriage returns are values; quoted line feeds do not occur, since every line has been looked at.
+        pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+        pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), include_columns=names),
+    )
+
+
+def _with_nulls(values: pa.ChunkedArray, more: int) -> pa.Array:
+    array = values.combine_chunks()
+    array = pc.if_else(pc.equal(pc.binary_length(array), 0), pa.scalar(None, array.type), array)
+    return pa.concat_arrays([array, pa.nulls(more, array.type)]) if more else array

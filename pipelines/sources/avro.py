@@ -9,15 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, is_gzip, open_content
 from private_topk.pipelines.sources.avro_blocks import header_of, runs_of_blocks
-from private_topk.pipelines.sources.avro_rows import BlockDecoder
-from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
+from private_topk.pipelines.sources.avro_rows import BlockDecoder, check_columns
+from private_topk.pipelines.sources.columns import Columns, Rows
 
 __all__ = ["check", "pieces", "read"]
 
-_LABELS = {"string", "int", "long", "enum"}
-_TIMES = {"string", "int", "long", "float", "double", "date"} | {
-    f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")
-}
 _DECODERS = 2
 _AHEAD = 64 << 20
 _WHOLE = 1 << 62
@@ -31,15 +27,7 @@ def check(file: FileInfo, columns: Columns) -> None:
             source.seek(max(file.size - 16, 0))
             if source.read(16) != header.sync:
                 raise InputError(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
-    for name in columns.names():
-        if name not in header.fields:
-            raise InputError(f"{file.path} has no column {name!r}: its columns are "
-                             f"{', '.join(sorted(header.fields))}; {SAY_WHICH}")  # fmt: skip
-        allowed = _TIMES if name == columns.time else _LABELS
-        found = {branch.meaning for branch in header.fields[name]}
-        if not found <= allowed | {"null"}:
-            raise InputError(f"{file.path}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
-                             f"got {', '.join(sorted(found - allowed))}")  # fmt: skip
+    check_columns(file.path, header.fields, columns)
 
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
@@ -67,7 +55,7 @@ Decoded = tuple[list[Rows], Iterator[Rows]]
 
 
 def _ahead(rows: Iterator[Rows]) -> Decoded:
-    """Rows decoded ahead of their turn, up to 64 MiB: a run of a few MiB may be packed from a thousand times as much."""
+    """Rows decoded ahead of their turn, up to 64 MiB: a run of a few MiB may hold a thousand times as much."""
     first, size = [], 0
     for part in rows:
         first.append(part)

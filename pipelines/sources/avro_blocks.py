@@ -11,7 +11,7 @@ import fastavro
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST
-from private_topk.pipelines.sources.avro_schema import Branch, branches_of
+from private_topk.pipelines.sources.avro_schema import Branch, Recursive, branches_of
 
 __all__ = ["Header", "blocks_of", "header_of", "long_of", "runs_of_blocks"]
 
@@ -64,6 +64,9 @@ def header_of(source: IO[bytes], path: str) -> Header:
         schema: Any = json.loads(fields["meta"]["avro.schema"])
         codec = fields["meta"].get("avro.codec", b"null").decode()
         branches = branches_of(schema)
+    except Recursive:
+        raise InputError(f"{path} has records that may hold themselves, which is not safe to read: write the rows "
+                         "without them") from None  # fmt: skip
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path} is not an Avro file of records: its schema is missing or broken") from None
     if codec not in CODECS:

@@ -1,4 +1,4 @@
-"""From the blocks of an Avro file to rows: by polars where it knows the types, otherwise by fastavro, with one meaning."""
+"""From the blocks of an Avro file to rows: by polars where it knows the types, otherwise by fastavro, to the same."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.avro_blocks import Header, blocks_of, long_of
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
 from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type, of_plain_types
-from private_topk.pipelines.sources.columns import Columns, Rows, to_microseconds
+from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
+from private_topk.pipelines.sources.panics import unprinted
 
-__all__ = ["BlockDecoder"]
+__all__ = ["BlockDecoder", "check_columns", "rows_of", "schema_for"]
 
 _ROWS = 100_000
 _BYTES = 16 << 20
 _MOST_ROWS = 1 << 24
+_LABELS = {"string", "int", "long", "enum"}
+_TIMES = {"string", "int", "long", "float", "double", "date"} | {
+    f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")
+}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 LOGICAL_READERS[f"int-{TAG}"] = lambda value, *_: (value,)
@@ -38,11 +43,9 @@ class BlockDecoder:
         self._branches = {name: header.fields[name] for name in columns.names()}
         places = {name: f"c{place}" for place, name in enumerate(header.fields)}
         self._places = {name: places[name] for name in columns.names()}
-        plain = of_plain_types(header.fields)
+        plain = of_plain_types(header.schema, header.fields)
         self._plain = None if plain is None else _file_start(plain, header.sync)
-        time = columns.time
-        tagged = time if time is not None and _needs_tag(self._branches[time]) else None
-        self._any = _file_start(of_any_type(header.schema, tagged), header.sync)
+        self._any = _file_start(schema_for(header.schema, header.fields, columns), header.sync)
 
     def rows(self, run: bytes) -> Iterator[Rows]:
         """The rows of whole blocks as they are stored, about 100,000 or 16 MiB at a time."""
@@ -75,7 +78,8 @@ class BlockDecoder:
         block = long_of(rows) + long_of(len(content)) + content + self._header.sync
         if self._plain is not None:
             try:
-                frame = pl.read_avro(io.BytesIO(self._plain + block), columns=list(self._places.values()))
+                with unprinted():
+                    frame = pl.read_avro(io.BytesIO(self._plain + block), columns=list(self._places.values()))
                 parts = list(self._from_frame(frame)) if len(frame) == rows else None
             except (Exception, pl.exceptions.PanicException):  # the slower decoder has the last word
                 parts = None
@@ -97,19 +101,42 @@ class BlockDecoder:
     def _from_records(self, file: bytes) -> Iterator[Rows]:
         records: Iterator[Any] = iter(fastavro.reader(io.BytesIO(file), handle_unicode_errors="surrogateescape"))
         while rows := list(islice(records, _ROWS)):
-            yield self._rows({name: [row[name] for row in rows] for name in self._branches})
-
-    def _rows(self, values: dict[str, list[Any]]) -> Rows:
-        arrays, unreadable = {}, None
-        for name, column in values.items():
-            if name == self._columns.time:
-                arrays[name], unreadable = _times(column, self._branches[name], self._columns.time_unit)
-            else:
-                arrays[name] = _labels(column)
-        return Rows(arrays, unreadable)
+            yield rows_of(rows, self._branches, self._columns)
 
     def _damaged(self) -> InputError:
         return InputError(f"{self._path} is damaged: a block cannot be decoded. Write or copy it again")
+
+
+def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:
+    """Raise InputError, naming where they are, unless the fields have the columns, of types that can be read."""
+    for name in columns.names():
+        if name not in fields:
+            raise InputError(
+                f"{where} has no column {name!r}: its columns are {', '.join(sorted(fields))}; {SAY_WHICH}"
+            )
+        allowed = _TIMES if name == columns.time else _LABELS
+        found = {branch.meaning for branch in fields[name]}
+        if not found <= allowed | {"null"}:
+            raise InputError(f"{where}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
+                             f"got {', '.join(sorted(found - allowed))}")  # fmt: skip
+
+
+def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns: Columns) -> dict[str, Any]:
+    """The schema by which fastavro makes the records for `rows_of`."""
+    time = columns.time
+    return of_any_type(schema, time if time is not None and _needs_tag(fields[time]) else None)
+
+
+def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:
+    """The rows of records that fastavro has read by `schema_for`, with errors of UTF-8 as surrogates."""
+    arrays, unreadable = {}, None
+    for name in columns.names():
+        values = [record[name] for record in records]
+        if name == columns.time:
+            arrays[name], unreadable = _times(values, fields[name], columns.time_unit)
+        else:
+            arrays[name] = _labels(values)
+    return Rows(arrays, unreadable)
 
 
 def _file_start(schema: dict[str, Any], sync: bytes) -> bytes:
@@ -119,10 +146,9 @@ def _file_start(schema: dict[str, Any], sync: bytes) -> bytes:
 
 
 def _needs_tag(branches: list[Branch]) -> bool:
-    return len({branch.meaning for branch in branches if branch.base in ("int", "long")} - {"int", "long"}) > 0 and {
-        "int",
-        "long",
-    } <= {branch.base for branch in branches}
+    """Whether an int and a long stand side by side that do not mean the same."""
+    meanings = {branch.base: branch.meaning for branch in branches if branch.base in ("int", "long")}
+    return len(meanings) == 2 and meanings != {"int": "int", "long": "long"}
 
 
 def _only(branches: list[Branch]) -> Branch:
@@ -156,10 +182,11 @@ def _times(values: list[Any], branches: list[Branch], unit: str) -> tuple[pa.Arr
         return _of_one_type(values, _only(branches)), None
     micros = pa.nulls(len(values), pa.int64())
     for kind, branch in by_type.items():
-        mask = pa.array([type(value) is kind for value in values])
+        mask = pa.array([type(value) is kind for value in values], pa.bool_())
         some = [value[0] if kind is tuple else value for value in values if type(value) is kind]
-        micros = pc.replace_with_mask(micros, mask, to_microseconds(_of_one_type(some, branch), unit))
-    valid = pa.array([value is not None for value in values])
+        times, _ = texts_of(_of_one_type(some, branch))
+        micros = pc.replace_with_mask(micros, mask, to_microseconds(times, unit))
+    valid = pa.array([value is not None for value in values], pa.bool_())
     return micros.cast(pa.timestamp("us")), pc.and_(valid, micros.is_null())
 
 

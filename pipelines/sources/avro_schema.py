@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["TAG", "Branch", "branches_of", "of_any_type", "of_plain_types"]
+__all__ = ["TAG", "Branch", "Recursive", "branches_of", "of_any_type", "of_plain_types"]
 
 TAG = "private-topk-int"
 """Marks the int beside a long, where the two are times in different units."""
@@ -23,6 +23,10 @@ _LOGICAL = {
 }
 _PLAIN = {"boolean", "int", "long", "float", "double", "bytes", "string"}
 _NAMED = {"record", "error", "enum", "fixed"}
+
+
+class Recursive(ValueError):
+    """A record that may hold itself: one row could be nested as deep as it is long, and overrun fastavro's stack."""
 
 
 class Branch(NamedTuple):
@@ -42,9 +46,11 @@ class Branch(NamedTuple):
 def branches_of(schema: dict[str, Any]) -> dict[str, list[Branch]]:
     """The types of every field of a record, in their order. A logical type on another base than its own is none.
 
-    Raises KeyError, TypeError, ValueError or RecursionError for what is no schema.
+    Raises Recursive; and KeyError, TypeError, ValueError or RecursionError for what is no schema.
     """
-    named = {name: kind for name, kind in _named(schema, "")}
+    if schema["type"] not in ("record", "error"):
+        raise ValueError("the rows of a file are records")
+    named = dict(_named(schema, "", ()))
     space = _space_of(schema, "")
     fields = [(field["name"], list(_branches(field["type"], named, space))) for field in schema["fields"]]
     found = dict(fields)
@@ -53,12 +59,14 @@ def branches_of(schema: dict[str, Any]) -> dict[str, list[Branch]]:
     return found
 
 
-def of_plain_types(fields: dict[str, list[Branch]]) -> dict[str, Any] | None:
-    """The schema for polars, with fields 0, 1, ...; None unless all are primitives or enums, or one of these and null."""
+def of_plain_types(schema: dict[str, Any], fields: dict[str, list[Branch]]) -> dict[str, Any] | None:
+    """The schema for polars, with fields c0, c1, ...; None unless each is a primitive or an enum, or one and null."""
     plain = []
-    for place, branches in enumerate(fields.values()):
+    for place, (field, branches) in enumerate(zip(schema["fields"], fields.values(), strict=True)):
         kinds = ["int" if branch.base == "enum" else _bytes(branch.base) for branch in branches]
-        if not set(kinds) <= _PLAIN | {"null"} or len(kinds) > 2 or (len(kinds) == 2) != ("null" in kinds):
+        if not set(kinds) <= _PLAIN | {"null"} or len(kinds) > 2 or ("null" in kinds) != (len(kinds) == 2):
+            return None
+        if _is_union(field["type"]) != (len(kinds) == 2):  # a union of one is stored with its number, too
             return None
         plain.append({"name": f"c{place}", "type": kinds if len(kinds) == 2 else kinds[0]})
     return {"type": "record", "name": "row", "fields": plain}
@@ -95,20 +103,30 @@ def _branches(kind: Any, named: dict[str, Any], space: str) -> Iterator[Branch]:
         yield from _branches(kind["type"], named, space)
 
 
-def _named(kind: Any, space: str) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - an Avro schema
-    """The types that a schema gives names to, under their full names."""
+def _named(kind: Any, space: str, around: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
+    """The types that a schema gives names to, under their full names. `around` are those of the records around it."""
     if isinstance(kind, list):
         for branch in kind:
-            yield from _named(branch, space)
+            yield from _named(branch, space, around)
+    elif isinstance(kind, str):
+        if {kind, f"{space}.{kind}"} & set(around):
+            raise Recursive
     elif isinstance(kind, dict):
-        if kind.get("type") in _NAMED:
+        if _is_named(kind.get("type")):
             space = _space_of(kind, space)
             name = kind["name"].rpartition(".")[2]
-            yield (f"{space}.{name}" if space else name), kind
+            full = f"{space}.{name}" if space else name
+            yield full, kind
+            around = (*around, full)
         for inner in (kind.get("type"), kind.get("items"), kind.get("values")):
-            yield from _named(inner, space)
+            if not _is_named(inner):
+                yield from _named(inner, space, around)
         for field in kind.get("fields", ()):
-            yield from _named(field["type"], space)
+            yield from _named(field["type"], space, around)
+
+
+def _is_named(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
+    return isinstance(kind, str) and kind in _NAMED
 
 
 def _space_of(kind: dict[str, Any], space: str) -> str:
@@ -121,10 +139,16 @@ def _bare(kind: Any) -> Any:  # noqa: ANN401 - an Avro schema
         return [_bare(branch) for branch in kind]
     if not isinstance(kind, dict):
         return kind
+    if not isinstance(kind["type"], str) or kind["type"] in _PLAIN | {"null"}:
+        return _bare(kind["type"])
     kept = {name: kind[name] for name in ("name", "namespace", "symbols", "size") if name in kind}
     if "fields" in kind:
         kept["fields"] = [{"name": field["name"], "type": _bare(field["type"])} for field in kind["fields"]]
     return kept | {name: _bare(kind[name]) for name in ("type", "items", "values") if name in kind}
+
+
+def _is_union(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
+    return isinstance(kind, list) or (isinstance(kind, dict) and not isinstance(kind["type"], str) and _is_union(kind["type"]))
 
 
 def _is_int(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
@@ -134,4 +158,3 @@ def _is_int(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
 def _bytes(base: str) -> str:
     """Texts are decoded as bytes: one that is no UTF-8 is then no more than one row that cannot be read."""
     return "bytes" if base == "string" else base
-

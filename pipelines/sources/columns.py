@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import as_labels, make_block
 
-__all__ = ["SAY_WHICH", "Columns", "LeftOut", "Rows", "block_of", "check_types", "read_rows", "to_microseconds"]
+__all__ = ["SAY_WHICH", "Columns", "LeftOut", "Rows", "block_of", "check_types", "read_rows", "texts_of", "to_microseconds"]
 
 SAY_WHICH = "say which it is with --user-column, --item-column, --time-column or --domain-column"
 
@@ -65,19 +65,26 @@ class LeftOut:
             self._counters[reason].inc(count)
 
 
-def block_of(rows: Rows, columns: Columns) -> tuple[pa.RecordBatch, dict[str, int]]:
+def block_of(
+    rows: Rows, columns: Columns, arrived: Sequence[int] | None = None
+) -> tuple[pa.RecordBatch, dict[str, int]]:
     """A block of the rows that have every value, and how many were left out, by reason.
 
     A row is unreadable if its format cannot read it, if a text is no UTF-8, or if its time is none; otherwise null if
     it lacks a value.
+
+    Args:
+        arrived: for a column of this name, one a row.
     """
-    block, unreadable = read_rows(rows, columns)
-    whole, missing = make_block(block["user"], block["item"], block.get("time"))
+    found, unreadable = read_rows(rows, columns)
+    whole, missing = make_block(found["user"], found["item"], found.get("time"))
+    if arrived is not None:
+        valid = [np.asarray(array.is_valid()) for array in found.values()]
+        whole = whole.append_column("arrived", pa.array(np.asarray(arrived, np.int64)[np.logical_and.reduce(valid)]))
     if not missing:
         return whole, {}
-    reasons = {"unreadable": pc.sum(unreadable).as_py() or 0 if unreadable is not None else 0}
-    reasons["null"] = missing - reasons["unreadable"]
-    return whole, {reason: count for reason, count in reasons.items() if count}
+    bad = pc.sum(unreadable).as_py() or 0 if unreadable is not None else 0
+    return whole, {reason: count for reason, count in (("unreadable", bad), ("null", missing - bad)) if count}
 
 
 def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Array | None]:
@@ -87,7 +94,7 @@ def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Arr
         found[role], bad = _labels(rows.columns[name])
         masks += bad
     if columns.time is not None:
-        times, bad = _texts(rows.columns[columns.time])
+        times, bad = texts_of(rows.columns[columns.time])
         found["time"] = to_microseconds(times, columns.time_unit)
         masks += bad
         if found["time"].null_count > times.null_count:
@@ -100,16 +107,16 @@ def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Arr
 
 
 def _labels(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    texts, bad = _texts(values)
+    texts, bad = texts_of(values)
     return as_labels(texts), bad
 
 
-def _texts(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
+def texts_of(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
     """Bytes as text, null where they are no UTF-8; where that is, unless nowhere. Other types as they are."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type) and _is_binary(values.type.value_type):
-        words, _ = _texts(values.dictionary)
+        words, _ = texts_of(values.dictionary)
         texts = words.take(values.indices)
         return texts, [] if texts.null_count == values.null_count else [pc.and_(values.is_valid(), texts.is_null())]
     if not _is_binary(values.type):

@@ -46,8 +46,8 @@ def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
                 found = found or (file.path if text.strip() else None)
                 break
     if found:
-        raise InputError(f"{found}: none of the first lines can be read: each must have as many values in every line as "
-                         "the header, between commas, with closed quotes")  # fmt: skip
+        raise InputError(f"{found}: none of the first lines can be read: there must be as many values in every "
+                         "line as in the header, between commas, with closed quotes")  # fmt: skip
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
@@ -86,7 +86,8 @@ def _texts(
 
 def _checked(found: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:
     if found is None:
-        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column names, in UTF-8")
+        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
+                         "UTF-8")  # fmt: skip
     names, header = found
     for name in columns.names():
         if names.count(name) != 1:  # what stands in the first line may be data, so it is not shown
@@ -127,7 +128,8 @@ def _open(source: IO[bytes], path: str, columns: Columns, skipped: list[int]) ->
             pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), include_columns=names),
         )
     except pa.ArrowException:
-        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column names") from None
+        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column "
+                         "names") from None  # fmt: skip
 
 
 class _WithoutNul(io.RawIOBase):

@@ -20,6 +20,7 @@ from private_topk.pipelines.sources.text import lines_of
 __all__ = ["Header", "header_of", "rows_of", "width_is"]
 
 _VALUE = r'(?:"(?:[^"\x00]|"")*"|[^",\r\n\x00][^,\r\n\x00]*)?'
+_BLANK = (b"\n", b"\r\n", b"\r")
 _EACH = re.compile(r'(?:^|,)(?:"((?:[^"]|"")*)"|([^,\r\n]*))')
 
 
@@ -55,7 +56,7 @@ def rows_of(text: bytes, header: Header) -> Rows:
         fits = width_is(lines, width)
         if not pc.all(fits).as_py():
             others = lines.filter(pc.invert(fits)).to_pylist()
-            unreadable = sum(line.rstrip(b"\r\n") != b"" for line in others)
+            unreadable = sum(line not in _BLANK for line in others)
             text = b"".join(lines.filter(fits).to_pylist())
     skipped: list[pa_csv.InvalidRow] = []
     table = _parsed(text, header, skipped)

@@ -48,8 +48,8 @@ def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
     for place, name in enumerate(columns.names()):
         if rows and all(row[place] is None for row in rows):  # the keys it has may be data, so they are not shown
             raise InputError(f"{path}: none of the first lines has {name!r}: {SAY_WHICH}")
-    raise InputError(f"{path} is not a JSON lines file that can be read: every line must be one JSON object, with strings "
-                     "or integers for users and items")  # fmt: skip
+    raise InputError(f"{path} is not a JSON lines file that can be read: every line must be one JSON object, with "
+                     "strings or integers for users and items")  # fmt: skip
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
@@ -81,4 +81,3 @@ def _without_blank(lines: pa.Array) -> pa.Array:
     kept = np.ones(len(lines), bool)
     kept[blank] = False
     return lines.filter(pa.array(kept))
-

@@ -122,9 +122,10 @@ def _at_once(texts: pa.Array, columns: Columns) -> tuple[dict[str, pa.Array], np
     _, offset_buffer, data = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     text = data.slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes() if len(texts) else b""
+    schema = dict.fromkeys(columns.names(), pl.String)
     try:
         lines = pl.Series("line", texts.cast(pa.large_string()))
-        frame = pl.read_ndjson(text, schema=dict.fromkeys(columns.names(), pl.String)) if text else pl.DataFrame()
+        frame = pl.read_ndjson(text, schema=schema) if text else pl.DataFrame(schema=schema)
     except (pa.ArrowInvalid, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
     if len(frame) != len(texts) or any(_has_quotes(name) for name in columns.names()):

@@ -60,7 +60,7 @@ def _scaled(values: pa.Array, factor: int) -> pa.Array:
         return _scaled_floats(values.cast(pa.float64()), factor)
     if values.type.bit_width == 64:
         most = _FARTHEST // factor
-        least = 0 if pa.types.is_unsigned_integer(values.type) else -most - 1
+        least = 0 if pa.types.is_unsigned_integer(values.type) else 1 - most
         near = [pc.less(values, pa.scalar(most, values.type)), pc.greater_equal(values, pa.scalar(least, values.type))]
         values = pc.if_else(pc.and_(*near), values, pa.scalar(None, values.type))
     return pc.multiply(values.cast(pa.int64()), factor)

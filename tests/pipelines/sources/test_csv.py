@@ -24,7 +24,7 @@ from tests.pipelines.support import read, write
         ("user,item\n\na,x\n\n\nb,y\n", [("a", "x"), ("b", "y")], 0),
         ("\nuser,item\na,x\n", [("a", "x")], 0),
         ("user,item\n,x\na,\n\"\",x\n,\nb,y\n", [("b", "y")], 4),
-        ('user,item\n"a\nb","x, ""y""\r\nz"\n', [("a\nb", 'x, "y"\r\nz')], 0),
+        ('user,item\n"a\rb","x, ""y"" z"\n', [("a\rb", 'x, "y" z')], 0),
         ('user,item\na,5" pipe\nb,"7"" pipe"\n', [("a", '5" pipe'), ("b", '7" pipe')], 0),
         ("user,item\n a , x \nNULL,NA\n007,1e3\n", [(" a ", " x "), ("NULL", "NA"), ("007", "1e3")], 0),
         ("user,item\n日本,é🎵\n", [("日本", "é🎵")], 0),

@@ -81,6 +81,9 @@ def add_column_arguments(rows: argparse._ActionsContainer) -> None:
     rows.add_argument("--time-column", default="time", metavar="NAME", help="event time, for --window (default: time)")
     rows.add_argument("--time-unit", choices=("s", "ms", "us"), default="s",
                       help="what a plain number in the time column counts, since 1970 UTC (default: s)")  # fmt: skip
+    rows.add_argument("--csv-quoted-newlines", action="store_true",
+                      help="let quoted values of CSV files hold line ends; rows then depend on each other: one value "
+                      "with an unclosed quote takes other users' rows along, beyond any epsilon")  # fmt: skip
 
 
 def add_question_arguments(parser: argparse.ArgumentParser) -> None:

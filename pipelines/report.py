@@ -102,7 +102,8 @@ def _overlap(period: Period | None) -> int:
 
 def make_columns(arguments: argparse.Namespace, period: Period | None) -> Columns:
     time = arguments.time_column if period else None
-    return Columns(arguments.user_column, arguments.item_column, time, arguments.time_unit)
+    names = (arguments.user_column, arguments.item_column, time)
+    return Columns(*names, arguments.time_unit, arguments.csv_quoted_newlines)
 
 
 def _count_budget(arguments: argparse.Namespace) -> CountBudget | None:

@@ -28,7 +28,7 @@ def fingerprint(files: Sequence[FileInfo], columns: Columns, key: ReleaseKey) ->
     """
     with ThreadPoolExecutor(16) as pool:
         contents = sorted(pool.map(_content, files))
-    names = [columns.user, columns.item, columns.time, columns.time_unit]
+    names = [columns.user, columns.item, columns.time, columns.time_unit, *["quoted"] * columns.quoted_line_ends]
     message = json.dumps(["private-topk input 1", names, contents])
     return hmac.digest(key.derive("input fingerprint"), message.encode(), "sha256").hex()
 
@@ -38,7 +38,7 @@ def place_fingerprint(place: str, columns: Columns, clock: str, start: str, key:
 
     So the same place is the same input. That is true of a log that keeps its rows, read by its own clock.
     """
-    names = [columns.user, columns.item, columns.time, columns.time_unit]
+    names = [columns.user, columns.item, columns.time, columns.time_unit, *["quoted"] * columns.quoted_line_ends]
     message = json.dumps(["private-topk stream 1", place, names, clock, start])
     return hmac.digest(key.derive("input fingerprint"), message.encode(), "sha256").hex()
 

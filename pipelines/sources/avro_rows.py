@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -31,6 +33,9 @@ _TIMES = {"string", "int", "long", "float", "double", "date"} | {
     f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")
 }
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+
+_ALONE = threading.Lock()
+"""Large blocks are decoded one at a time: decoding takes several times the memory of a block."""
 
 LOGICAL_READERS[f"int-{TAG}"] = lambda value, *_: (value,)
 
@@ -70,26 +75,36 @@ class BlockDecoder:
         except TooLarge:
             raise InputError(f"{self._path} has a block that decodes to more than {LARGEST >> 20} MiB: write smaller "
                              "blocks") from None  # fmt: skip
+        except MemoryError:
+            raise
         except Exception:  # whatever a decoder makes of broken bytes
             raise self._damaged() from None
 
     def _decoded(self, rows: int, contents: list[bytes]) -> Iterator[Rows]:
-        content = b"".join(contents)
-        block = long_of(rows) + long_of(len(content)) + content + self._header.sync
-        if self._plain is not None:
-            try:
-                with unprinted():
-                    frame = pl.read_avro(io.BytesIO(self._plain + block), columns=list(self._places.values()))
-                parts = list(self._from_frame(frame)) if len(frame) == rows else None
-            except (Exception, pl.exceptions.PanicException):  # the slower decoder has the last word
-                parts = None
-            if parts is not None:
-                yield from parts
-                return
         try:
-            yield from self._from_records(self._any + block)
+            found = self._at_once(rows, contents) if self._plain is not None else None
+            if found is None:  # polars does not know the types, or has given up: fastavro has the last word
+                yield from self._from_records(_file(self._any, rows, contents, self._header.sync))
+            else:
+                yield from found
+        except MemoryError:
+            raise InputError(f"{self._path} has a block that needs more memory than there is: write smaller "
+                             "blocks") from None  # fmt: skip
         except Exception:  # whatever a decoder makes of broken bytes
             raise self._damaged() from None
+
+    def _at_once(self, rows: int, contents: list[bytes]) -> list[Rows] | None:
+        assert self._plain is not None
+        is_large = sum(map(len, contents)) > 2 * _BYTES
+        try:
+            with _ALONE if is_large else nullcontext(), unprinted():
+                file = io.BytesIO(_file(self._plain, rows, contents, self._header.sync))
+                frame = pl.read_avro(file, columns=list(self._places.values()))
+            return list(self._from_frame(frame)) if len(frame) == rows else None
+        except MemoryError:
+            raise
+        except (Exception, pl.exceptions.PanicException):
+            return None
 
     def _from_frame(self, frame: pl.DataFrame) -> Iterator[Rows]:
         oldest = pl.CompatLevel.oldest()
@@ -145,6 +160,11 @@ def _file_start(schema: dict[str, Any], sync: bytes) -> bytes:
     return b"Obj\x01" + long_of(len(entries)) + packed + b"\0" + sync
 
 
+def _file(start: bytes, rows: int, contents: list[bytes], sync: bytes) -> bytes:
+    """A file of one block, in one piece of memory."""
+    return b"".join([start, long_of(rows), long_of(sum(map(len, contents))), *contents, sync])
+
+
 def _needs_tag(branches: list[Branch]) -> bool:
     """Whether an int and a long stand side by side that do not mean the same."""
     meanings = {branch.base: branch.meaning for branch in branches if branch.base in ("int", "long")}
@@ -177,13 +197,16 @@ def _labels(values: list[Any]) -> pa.Array:
 
 def _times(values: list[Any], branches: list[Branch], unit: str) -> tuple[pa.Array, pa.Array | None]:
     """The times of a column, and which are unreadable where several types may meet: each value goes by its own."""
-    by_type = {_python_type(branch, branches): branch for branch in branches if branch.base != "null"}
+    by_type: dict[type, Branch] = {
+        _python_type(branch, branches): branch for branch in branches if branch.base != "null"
+    }
     if len(by_type) < 2:
         return _of_one_type(values, _only(branches)), None
     micros = pa.nulls(len(values), pa.int64())
     for kind, branch in by_type.items():
         mask = pa.array([type(value) is kind for value in values], pa.bool_())
-        some = [value[0] if kind is tuple else value for value in values if type(value) is kind]
+        some: list[Any] = [value for value in values if type(value) is kind]
+        some = [value for (value,) in some] if kind is tuple else some
         times, _ = texts_of(_of_one_type(some, branch))
         micros = pc.replace_with_mask(micros, mask, to_microseconds(times, unit))
     valid = pa.array([value is not None for value in values], pa.bool_())

@@ -148,7 +148,7 @@ def _bare(kind: Any) -> Any:  # noqa: ANN401 - an Avro schema
 
 
 def _is_union(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
-    return isinstance(kind, list) or (isinstance(kind, dict) and not isinstance(kind["type"], str) and _is_union(kind["type"]))
+    return isinstance(kind, list) or (isinstance(kind, dict) and _is_union(kind["type"]))
 
 
 def _is_int(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema

@@ -15,7 +15,17 @@ from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import as_labels, make_block
 
-__all__ = ["SAY_WHICH", "Columns", "LeftOut", "Rows", "block_of", "check_types", "read_rows", "texts_of", "to_microseconds"]
+__all__ = [
+    "SAY_WHICH",
+    "Columns",
+    "LeftOut",
+    "Rows",
+    "block_of",
+    "check_types",
+    "read_rows",
+    "texts_of",
+    "to_microseconds",
+]
 
 SAY_WHICH = "say which it is with --user-column, --item-column, --time-column or --domain-column"
 

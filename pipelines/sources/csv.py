@@ -56,7 +56,8 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
         if columns.quoted_line_ends:
             yield from _across_lines(source, path, columns)
             return
-        for text, header in _texts(source, path, columns, too_long := []):
+        too_long: list[int] = []
+        for text, header in _texts(source, path, columns, too_long):
             if too_long:
                 yield unreadable(sum(too_long), columns)
                 too_long.clear()
@@ -97,34 +98,27 @@ def _checked(found: tuple[list[str], Header] | None, path: str, columns: Columns
 
 
 def _across_lines(source: IO[bytes], path: str, columns: Columns) -> Iterator[Rows]:
-    """Rows whose quoted values may hold line ends: where a row ends then depends on every quote before it."""
-    skipped: list[int] = []
+    """Rows whose quoted values may hold line ends: where a row ends then depends on every quote before it.
+
+    A row that cannot be read refuses the file: nobody can say where the next one begins.
+    """
     try:
-        for batch in _open(source, path, columns, skipped):
-            if skipped:
-                yield unreadable(len(skipped), columns)
-                skipped.clear()
+        for batch in _open(source, path, columns):
             arrays = {name: batch[name] for name in columns.names()}
             empty = {name: pc.equal(pc.binary_length(array), 0) for name, array in arrays.items()}
             yield Rows({name: pc.if_else(empty[name], None, array) for name, array in arrays.items()})
     except pa.ArrowException as error:
         raise InputError(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
-                         "quote is closed") from None  # fmt: skip
-    if skipped:
-        yield unreadable(len(skipped), columns)
+                         "line has the columns of the header, with closed quotes") from None  # fmt: skip
 
 
-def _open(source: IO[bytes], path: str, columns: Columns, skipped: list[int]) -> pa_csv.CSVStreamingReader:
-    def skip(row: pa_csv.InvalidRow) -> str:
-        skipped.append(1)
-        return "skip"
-
+def _open(source: IO[bytes], path: str, columns: Columns) -> pa_csv.CSVStreamingReader:
     names = columns.names()
     try:
         return pa_csv.open_csv(
             cast(IO[bytes], _WithoutNul(source, path)),
             pa_csv.ReadOptions(block_size=_BYTES),
-            pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+            pa_csv.ParseOptions(newlines_in_values=True),
             pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), include_columns=names),
         )
     except pa.ArrowException:

@@ -50,41 +50,43 @@ def width_is(lines: pa.Array, width: int) -> pa.Array:
 
 def rows_of(text: bytes, header: Header) -> Rows:
     """The rows of whole lines as bytes, null where empty. Blank lines are none; what is no row stands as unreadable."""
-    width, unreadable = header.width, 0
-    if b'"' in text or b"\0" in text or text.count(b"\r") != text.count(b"\r\n"):
+    table, unreadable = None, 0
+    if b'"' not in text and b"\0" not in text and text.count(b"\r") == text.count(b"\r\n"):
+        table = _parsed(text, header)
+    if table is None:
         lines = lines_of(text)
-        fits = width_is(lines, width)
+        fits = width_is(lines, header.width)
         if not pc.all(fits).as_py():
             others = lines.filter(pc.invert(fits)).to_pylist()
             unreadable = sum(line not in _BLANK for line in others)
             text = b"".join(lines.filter(fits).to_pylist())
-    skipped: list[pa_csv.InvalidRow] = []
-    table = _parsed(text, header, skipped)
-    unreadable += len(skipped)
+        table = _parsed(text, header)
+    assert table is not None, "every line has been looked at"
     columns = {name: _with_nulls(table[f"{place}"], unreadable) for name, place in header.places.items()}
     if not unreadable:
         return Rows(columns)
     return Rows(columns, pa.array(np.arange(len(table) + unreadable) >= len(table)))
 
 
-def _parsed(text: bytes, header: Header, skipped: list[pa_csv.InvalidRow]) -> pa.Table:
+def _parsed(text: bytes, header: Header) -> pa.Table | None:
+    """The lines as Arrow reads them; None if any has another number of values.
+
+    Its handler of such rows is of no use here: it cannot be called for one that is no UTF-8.
+    """
     names = [f"{place}" for place in sorted(set(header.places.values()))]
     if not text.strip(b"\r\n"):  # what Arrow takes for an empty file
         return pa.table({name: pa.nulls(0, pa.binary()) for name in names})
-
-    def skip(row: pa_csv.InvalidRow) -> str:
-        skipped.append(row)
-        return "skip"
-
-    return pa_csv.read_csv(
-        pa.BufferReader(text),
-        pa_csv.ReadOptions(
-            column_names=[f"{n}" for n in range(header.width)], block_size=len(text) + 1, use_threads=False
-        ),
-        # Quoted carriage returns are values; quoted line feeds do not occur, since every line has been looked at.
-        pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
-        pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), include_columns=names),
-    )
+    columns = [f"{place}" for place in range(header.width)]
+    try:
+        return pa_csv.read_csv(
+            pa.BufferReader(text),
+            pa_csv.ReadOptions(column_names=columns, block_size=len(text) + 1, use_threads=False),
+            # Quoted carriage returns are values; quoted line feeds do not occur, since every line has been looked at.
+            pa_csv.ParseOptions(newlines_in_values=True),
+            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), include_columns=names),
+        )
+    except pa.ArrowInvalid:
+        return None
 
 
 def _with_nulls(values: pa.ChunkedArray, more: int) -> pa.Array:

@@ -63,13 +63,17 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 def _without_promise(values: pa.Array) -> pa.Array:
     """Texts as bytes: Arrow takes any bytes for text, and what is no UTF-8 is one row's matter, not the file's."""
     kind = values.type
-    if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
+    if pa.types.is_dictionary(kind) and _holds_text(kind):
         words = values.dictionary.cast(pa.large_binary())
         return pa.DictionaryArray.from_arrays(values.indices, words)
     if _is_text(kind):
         return values.cast(pa.large_binary())
     values.validate(full=True)
     return values
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    return _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -82,7 +86,7 @@ def _batch_size(file: pq.ParquetFile, source: IO[bytes], groups: range, columns:
     A dictionary holds a label once, however many rows have it: a user with a label of a megabyte in 100,000 rows would
     otherwise take 100 GB. Cost: every dictionary is decoded twice, a few milliseconds a row group.
     """
-    texts = [name for name in columns.names() if _is_text(file.schema_arrow.field(name).type)]
+    texts = [name for name in columns.names() if _holds_text(file.schema_arrow.field(name).type)]
     leaves = {file.metadata.schema.column(n).path: n for n in range(file.metadata.num_columns)}
     with_dictionaries = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=texts)
     longest = 1

@@ -39,7 +39,9 @@ halves = st.sampled_from(['"\\ud800"', '"\\ud83d\\ude00"', '"\\u0041"', '"\\uDC0
 
 
 def values(depth: int = 2) -> st.SearchStrategy[str]:
-    texts = st.one_of(labels, times).flatmap(lambda t: st.sampled_from([json.dumps(t), json.dumps(t, ensure_ascii=False)]))
+    texts = st.one_of(labels, times).flatmap(
+        lambda t: st.sampled_from([json.dumps(t), json.dumps(t, ensure_ascii=False)])
+    )
     flat = st.one_of(texts, texts, numbers, reals, st.sampled_from(["true", "false", "null"]), halves, broken)
     if not depth:
         return flat
@@ -123,7 +125,9 @@ csv_values = st.one_of(
 csv_lines = st.one_of(
     st.lists(csv_values, min_size=3, max_size=3).map(",".join).map(str.encode),
     st.lists(csv_values, max_size=4).map(",".join).map(str.encode),
-    st.sampled_from([b'mallory,"i2,5', b'"', b'""', b"a,b,5\xff", b"\xff,b,5", b'"a"b,c,5', b"a\rb,c,5", b"\r", b",,", b" "]),
+    st.sampled_from(
+        [b'mallory,"i2,5', b'"', b'""', b"a,b,5\xff", b"\xff,b,5", b'"a"b,c,5', b"a\rb,c,5", b"\r", b",,", b" "]
+    ),
 ).map(lambda line: line.replace(b"\n", b""))
 
 
@@ -133,7 +137,10 @@ csv_lines = st.one_of(
 def test_csv_lines_mean_what_the_reference_says(lines: list[bytes], chunk: int, ending: bytes, ended: bool) -> None:
     content = ending.join([b"user,item,time", *lines]) + (ending if ended else b"")
     expected = [reference.csv_row(line, 3, [0, 1, 2]) for line in content.split(b"\n")[1:]]
-    with patch.object(text, "_BYTES", chunk), patch.object(csv_source, "open_content", lambda path: io.BytesIO(content)):
+    with (
+        patch.object(text, "_BYTES", chunk),
+        patch.object(csv_source, "open_content", lambda path: io.BytesIO(content)),
+    ):
         parts = list(csv_source.read("x.csv", 0, 0, TIMED))
     rows, reasons = found(parts, TIMED)
     assert (sorted(rows), reasons) == (sorted(outcome(expected)[0]), outcome(expected)[1])

@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, open_content
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
-from private_topk.pipelines.sources.csv_lines import Header, header_of, rows_of, width_is
+from private_topk.pipelines.sources.csv_lines import Header, header_of, null_if_empty, rows_of, width_is
 from private_topk.pipelines.sources.text import chunks, lines_of, unreadable, whole_file
 
 __all__ = ["check", "check_rows", "pieces", "read"]
@@ -104,9 +104,7 @@ def _across_lines(source: IO[bytes], path: str, columns: Columns) -> Iterator[Ro
     """
     try:
         for batch in _open(source, path, columns):
-            arrays = {name: batch[name] for name in columns.names()}
-            empty = {name: pc.equal(pc.binary_length(array), 0) for name, array in arrays.items()}
-            yield Rows({name: pc.if_else(empty[name], None, array) for name, array in arrays.items()})
+            yield Rows({name: null_if_empty(batch[name]) for name in columns.names()})
     except pa.ArrowException as error:
         raise InputError(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
                          "line has the columns of the header, with closed quotes") from None  # fmt: skip
@@ -119,7 +117,7 @@ def _open(source: IO[bytes], path: str, columns: Columns) -> pa_csv.CSVStreaming
             cast(IO[bytes], _WithoutNul(source, path)),
             pa_csv.ReadOptions(block_size=_BYTES),
             pa_csv.ParseOptions(newlines_in_values=True),
-            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), include_columns=names),
+            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
         )
     except pa.ArrowException:
         raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column "

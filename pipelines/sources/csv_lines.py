@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.text import lines_of
 
-__all__ = ["Header", "header_of", "rows_of", "width_is"]
+__all__ = ["Header", "header_of", "null_if_empty", "rows_of", "width_is"]
 
 _VALUE = r'(?:"(?:[^"\x00]|"")*"|[^",\r\n\x00][^,\r\n\x00]*)?'
 _BLANK = (b"\n", b"\r\n", b"\r")
@@ -51,7 +51,7 @@ def width_is(lines: pa.Array, width: int) -> pa.Array:
 def rows_of(text: bytes, header: Header) -> Rows:
     """The rows of whole lines as bytes, null where empty. Blank lines are none; what is no row stands as unreadable."""
     table, unreadable = None, 0
-    if b'"' not in text and b"\0" not in text and text.count(b"\r") == text.count(b"\r\n"):
+    if _is_tidy(text):
         table = _parsed(text, header)
     if table is None:
         lines = lines_of(text)
@@ -68,6 +68,27 @@ def rows_of(text: bytes, header: Header) -> Rows:
     return Rows(columns, pa.array(np.arange(len(table) + unreadable) >= len(table)))
 
 
+def _is_tidy(text: bytes) -> bool:
+    """Whether every quote opens or closes a value in its own line, with none inside; and there is no odd letter."""
+    if b"\0" in text or (b"\r" in text and text.count(b"\r") != text.count(b"\r\n")):
+        return False
+    if b'"' not in text:
+        return True
+    letters = np.frombuffer(b"\n" + text + b"\n", np.uint8)
+    quotes = np.flatnonzero(letters == ord('"'))
+    opening, closing = quotes[::2], quotes[1::2]
+    if len(opening) != len(closing):
+        return False
+    before, behind = letters[opening - 1], letters[closing + 1]
+    ends = np.flatnonzero(letters == ord("\n"))
+    last = np.searchsorted(opening, ends)  # how many values have been opened when a line ends
+    return bool(
+        np.all((before == ord(",")) | (before == ord("\n")))
+        and np.all((behind == ord(",")) | (behind == ord("\n")) | (behind == ord("\r")))
+        and not np.any((last > 0) & (closing[last - 1] > ends))
+    )
+
+
 def _parsed(text: bytes, header: Header) -> pa.Table | None:
     """The lines as Arrow reads them; None if any has another number of values.
 
@@ -75,7 +96,7 @@ def _parsed(text: bytes, header: Header) -> pa.Table | None:
     """
     names = [f"{place}" for place in sorted(set(header.places.values()))]
     if not text.strip(b"\r\n"):  # what Arrow takes for an empty file
-        return pa.table({name: pa.nulls(0, pa.binary()) for name in names})
+        return pa.table({name: pa.nulls(0, pa.large_binary()) for name in names})
     columns = [f"{place}" for place in range(header.width)]
     try:
         return pa_csv.read_csv(
@@ -83,13 +104,18 @@ def _parsed(text: bytes, header: Header) -> pa.Table | None:
             pa_csv.ReadOptions(column_names=columns, block_size=len(text) + 1, use_threads=False),
             # Quoted carriage returns are values; quoted line feeds do not occur, since every line has been looked at.
             pa_csv.ParseOptions(newlines_in_values=True),
-            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), include_columns=names),
+            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
         )
     except pa.ArrowInvalid:
         return None
 
 
+def null_if_empty(values: pa.Array) -> pa.Array:
+    """Empty values are missing."""
+    empty = pc.equal(pc.binary_length(values), 0)
+    return pc.if_else(empty, pa.scalar(None, values.type), values) if pc.any(empty).as_py() else values
+
+
 def _with_nulls(values: pa.ChunkedArray, more: int) -> pa.Array:
-    array = values.combine_chunks()
-    array = pc.if_else(pc.equal(pc.binary_length(array), 0), pa.scalar(None, array.type), array)
+    array = null_if_empty(values.combine_chunks())
     return pa.concat_arrays([array, pa.nulls(more, array.type)]) if more else array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 from collections.abc import Iterator
 from typing import IO
 
@@ -87,16 +86,16 @@ def _batch_size(file: pq.ParquetFile, source: IO[bytes], groups: range, columns:
     otherwise take 100 GB. Cost: every dictionary is decoded twice, a few milliseconds a row group.
     """
     texts = [name for name in columns.names() if _holds_text(file.schema_arrow.field(name).type)]
-    leaves = {file.metadata.schema.column(n).path: n for n in range(file.metadata.num_columns)}
     with_dictionaries = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=texts)
     longest = 1
-    for group, name in itertools.product(groups, texts):
-        chunk = file.metadata.row_group(group).column(leaves[name])
-        longest = max(longest, chunk.total_uncompressed_size // max(chunk.num_values, 1))
-        if chunk.has_dictionary_page and chunk.num_values:
-            first = next(with_dictionaries.iter_batches(1, row_groups=[group], columns=[name]))[name]
-            words = pc.max(pc.binary_length(first.dictionary)).as_py() if pa.types.is_dictionary(first.type) else None
-            longest = max(longest, words or 0)
+    for group in groups:
+        facts = file.metadata.row_group(group)  # not its columns: broken facts about those end the process
+        longest = max(longest, facts.total_byte_size // max(facts.num_rows, 1))
+        for name in texts if facts.num_rows else []:
+            for first in with_dictionaries.iter_batches(1, row_groups=[group], columns=[name]):
+                words = first[name].dictionary if pa.types.is_dictionary(first[name].type) else None
+                longest = max(longest, 0 if words is None else pc.max(pc.binary_length(words)).as_py() or 0)
+                break
     return max(1, min(_ROWS, _BYTES // longest))
 
 

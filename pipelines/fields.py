@@ -37,6 +37,7 @@ class Asked(TypedDict, total=False):
     kafka_start: str
     kafka_option: tuple[tuple[str, str], ...]
     expansion_service: str
+    snapshot: str
     domain: str
     domain_column: str
     unknown_domain: bool

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from private_topk.pipelines.files import is_local
+from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
 from private_topk.pipelines.sinks.file import ToFile
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sources.bigquery import BigQuery
+from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.folder import Folder
@@ -44,6 +46,7 @@ def source_of(
     kafka_start: str | None = None,
     kafka_option: Sequence[tuple[str, str]] = (),
     expansion_service: str | None = None,
+    snapshot: str | None = None,
 ) -> Source:
     """The source at an address. Looks at nothing: `Source.check` does.
 
@@ -55,6 +58,7 @@ def source_of(
     given = {
         "payload": payload, "clock": clock, "poll": poll, "kafka_reader": kafka_reader, "kafka_readers": kafka_readers,
         "kafka_start": kafka_start, "kafka_option": tuple(kafka_option) or None, "expansion_service": expansion_service,
+        "snapshot": snapshot,
     }  # fmt: skip
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     scheme = place.partition("://")[0] if "://" in place else ""
@@ -66,11 +70,13 @@ def source_of(
             raise Refusal("input", f"{verbatim(place)} is a stream, which does not end by itself",
                           "`private-topk stream` takes it with the same arguments")  # fmt: skip
         return _kafka(place, columns, options) if scheme == "kafka" else _pubsub(place, columns, options)
+    if scheme == "bigquery":
+        return _bigquery(place, columns, watch, options)
     if not watch:
         _only(options, place)
-        return Files(place, columns)
+        return Files(as_path(place, "input"), columns)
     _only(options, place, "clock", "poll")
-    return Folder(place, columns, **options)
+    return Folder(as_path(place, "input"), columns, **options)
 
 
 def sink_of(
@@ -95,6 +101,7 @@ def sink_of(
         if scheme == "kafka":
             return ToKafka(KafkaTopic.of(place, kafka_option, "output"))
         return ToPubSub(place) if scheme == "pubsub" else ToBigQuery(place)
+    place = as_path(place, "output")
     if batch and place.lower().endswith(tuple(FORMATS)) and not (is_local(place) and os.path.isdir(place)):
         _only({"output_format": format} if format else {}, place)
         return ToFile(place, overwrite)
@@ -108,6 +115,7 @@ def _kafka(place: str, columns: Columns, options: dict[str, Any]) -> Source:
     reader = options.pop("kafka_reader", "native")
     topic = KafkaTopic.of(place, options.pop("kafka_option", ()), "input")
     payload, start = options.pop("payload", JsonPayload()), options.pop("kafka_start", "earliest")
+    start = this_moment() if start == "latest" else start
     if reader == "native":
         _only(options, f"the native reader of {place}", "clock", "kafka_readers")
         return Kafka(topic, columns, payload, options.get("clock", "log"), start, options.get("kafka_readers", 1))
@@ -122,6 +130,17 @@ def _pubsub(place: str, columns: Columns, options: dict[str, Any]) -> Source:
         raise Refusal("clock", "event does not apply to pubsub://: its clock is that of publication")
     _only(options, place, "payload")
     return PubSub(place, columns, options.get("payload", JsonPayload()))
+
+
+def _bigquery(place: str, columns: Columns, watch: bool, options: dict[str, Any]) -> Source:
+    if watch:
+        raise Refusal("input", f"{verbatim(place)} is a table, which is all there", "`private-topk run` takes it with "
+                      "the same arguments")  # fmt: skip
+    _only(options, place, "snapshot")
+    if "snapshot" not in options:
+        raise Refusal("snapshot", "must be given with bigquery://: a folder gs://BUCKET/FOLDER for the table's rows, "
+                      "so that a repeated report reads the same")  # fmt: skip
+    return BigQuery(place, options["snapshot"], columns)
 
 
 def _only(options: dict[str, Any], place: str, *names: str) -> None:

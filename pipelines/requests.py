@@ -22,7 +22,7 @@ def request_of(report: Report, dataset: str) -> Request:
 
     question = report.question
     try:
-        key_id, source = question.release.key.key_id(), report.source.identity(question.release.key)
+        key_id, source = question.release.key.key_id(), report.source.identity(question.release.key, question.period)
     except Refusal as error:
         if error.field != "release_key":
             raise

@@ -51,7 +51,8 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
     if question.period is not None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(question.period)
     waits = launch.waits_for_timers and not report.source.bounded
-    rank = RankBlocks(question.selection, question.release, question.period, report.user_shards(), waits)
+    shards = report.user_shards()
+    rank = RankBlocks(question.selection, question.release, question.period, shards, waits, launch.draw_hints)
     rankings = blocks | "Rank" >> rank
     facts = describe_release(question.selection, question.release, launch.name)
     facts["privacy"] = question.privacy.describe(facts["privacy"])

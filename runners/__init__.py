@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
@@ -48,6 +48,7 @@ class Launch:
         deferred: running only writes a template, which somebody else runs later.
         waits_for_timers: the watermark waits for timers that a transform has set.
         follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
+        draw_hints: Beam's resource hints for the one stage that holds all counts of a window.
         listener: the runner for a source that has to be listened to, where that is another one.
     """
 
@@ -58,6 +59,7 @@ class Launch:
     deferred: bool = False
     waits_for_timers: bool = True
     follows_slowest_reader: bool = True
+    draw_hints: Mapping[str, str] | None = None
     listener: PipelineRunner | None = None
 
     def listening(self) -> Launch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import apache_beam as beam
 import pyarrow as pa
@@ -101,12 +101,13 @@ class RankBlocks(beam.PTransform):
         period: Period | None,
         shards: int,
         waits_for_timers: bool = False,
+        hints: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
-        self._waits_for_timers = waits_for_timers
+        self._waits_for_timers, self._hints = waits_for_timers, hints
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         refuse_second_firings(blocks)
@@ -127,7 +128,7 @@ class RankBlocks(beam.PTransform):
         rankings = (
             (totals, heartbeats)
             | "Add empty windows" >> beam.Flatten()
-            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period)
+            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period, self._hints)
         )
         return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
 

@@ -23,7 +23,9 @@ def parser(words: Sequence[str] = ()) -> Parser:
     """The arguments, also those of a mechanism of one's own that the words name."""
     found = Parser(prog="private-topk run", description="Publish a ranking from files.", epilog=_EXAMPLE)
     rows = found.add_argument_group("input")
-    add(rows, "input", "GLOB", "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz")
+    add(rows, "input", "GLOB", "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or "
+        "bigquery://PROJECT:DATASET.TABLE")  # fmt: skip
+    add(rows, "snapshot", "gs://BUCKET/FOLDER", "with bigquery://: where the table's rows are exported to, once")
     add_columns(rows)
     add_question(found, words)
     running = found.add_argument_group("running")

@@ -65,8 +65,8 @@ def _add_kafka(group: Group) -> None:
         "cross-language transform, needs Java", one_of("native", "beam"))  # fmt: skip
     add(group, "kafka_readers", "N", "with the native reader: how many workers share the partitions (default: 1)",
         whole)  # fmt: skip
-    add(group, "kafka_start", "{earliest,latest}", "where a topic is entered (default: earliest)",
-        one_of("earliest", "latest"))  # fmt: skip
+    add(group, "kafka_start", "TIME", "where a topic is entered: earliest (default), latest, or at the first message "
+        "stamped since a time such as 2026-01-01")  # fmt: skip
     add(group, "kafka_option", "NAME=VALUE", "of the client, such as security.protocol=SASL_SSL; may be given again",
         _option, many=True)  # fmt: skip
     add(group, "expansion_service", "HOST:PORT", "with --kafka-reader beam: one that is up")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
 
+from private_topk.pipelines.bigquery import client_of, load, table_of
+from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows
-from private_topk.pipelines.sources.pubsub import check_google
 from private_topk.transforms.keys import Release
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
@@ -22,7 +24,7 @@ __all__ = ["ToBigQuery", "table_schema"]
 
 @dataclass(frozen=True)
 class ToBigQuery:
-    """The rows of `FIELDS`, appended to a table, which is made if it is not there.
+    """The rows of `FIELDS`, appended to a table, once however often they are written. It is made if it is not there.
 
     Args:
         place: bigquery://PROJECT:DATASET.TABLE.
@@ -31,16 +33,15 @@ class ToBigQuery:
     place: str
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"bigquery://[^:./]+[:.][^:./]+\.[^:./]+", self.place):
-            raise Refusal("output", f"must be like bigquery://PROJECT:DATASET.TABLE, got {verbatim(self.place)}")
+        table_of(self.place, "output")
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        check_google(self.place, "output")
+        client_of(table_of(self.place, "output"), "output")
         if self.place in inputs:
             raise Refusal("output", f"{verbatim(self.place)} is read", "give another table")
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        return _WriteBigQuery(self.place.removeprefix("bigquery://"), release.id)
+        return _WriteBigQuery(table_of(self.place, "output"), release.id)
 
     def local_places(self) -> tuple[str, ...]:
         return ()
@@ -53,27 +54,33 @@ class ToBigQuery:
 
 
 class _WriteBigQuery(beam.PTransform):
-    """Streaming inserts; BigQuery drops what a repeated bundle inserts again within a minute."""
+    """One load job for all windows of a bounded input, and one for each window of a stream."""
 
     def __init__(self, table: str, release_id: str) -> None:
         super().__init__()
-        self._table, self._release_id = table, release_id
+        self._fn = _LoadDoFn(table, release_id)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        from apache_beam.io.gcp.bigquery import BigQueryDisposition, WriteToBigQuery
+        if rankings.is_bounded:
+            rankings = rankings | "Out of the windows" >> beam.WindowInto(GlobalWindows())
+            groups = rankings | "One job" >> beam.WithKeys(0).with_output_types(tuple[int, Ranking])
+            together = groups | "Await every window" >> beam.GroupByKey() | "Together" >> beam.Values()
+        else:
+            together = rankings | "By itself" >> beam.Map(lambda ranking: [ranking])
+        # [Ranking]  ->  the windows' names
+        return together | "Load" >> beam.ParDo(self._fn).with_output_types(str)
 
-        _ = (
-            rankings
-            | "As rows" >> beam.FlatMap(_table_rows, self._release_id)
-            | "Insert" >> WriteToBigQuery(
-                self._table,
-                schema=table_schema(),
-                method=WriteToBigQuery.Method.STREAMING_INSERTS,
-                create_disposition=BigQueryDisposition.CREATE_IF_NEEDED,
-                write_disposition=BigQueryDisposition.WRITE_APPEND,
-            )
-        )  # fmt: skip
-        return rankings | "Name" >> beam.Map(lambda ranking: ranking.window.label()).with_output_types(str)
+
+class _LoadDoFn(beam.DoFn):
+    def __init__(self, table: str, release_id: str) -> None:
+        self._table, self._release_id = table, release_id
+
+    def process(self, rankings: Iterable[Ranking]) -> Iterator[str]:
+        found = list(rankings)
+        rows = FORMATS[".avro"].encode(ranking_rows(found, self._release_id))
+        with GATE.passed():
+            load(self._table, rows, table_schema()["fields"])
+        yield from (ranking.window.label() for ranking in found)
 
 
 def table_schema() -> dict[str, Any]:
@@ -86,10 +93,3 @@ def _kind(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return "TIMESTAMP"
     return "STRING" if pa.types.is_string(kind) else "INTEGER"
-
-
-def _table_rows(ranking: Ranking, release_id: str) -> Iterator[dict[str, Any]]:
-    for row in ranking_rows([ranking], release_id):
-        yield {
-            name: value.isoformat() if name.startswith("window_") and value else value for name, value in row.items()
-        }

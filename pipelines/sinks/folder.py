@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 
-from private_topk.pipelines.files import is_local
+from private_topk.pipelines.files import is_local, names_in
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.file import check_writable
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
@@ -47,10 +46,9 @@ class ToFolder:
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         try:
-            found = FileSystems.match([f"{self.place.rstrip('/')}/*"])[0].metadata_list
+            there = names_in(self.place)
         except Exception as error:  # every file system raises its own kind
             raise Refusal("output", f"{verbatim(self.place)} cannot be read: {type(error).__name__}") from None
-        there = {_name(entry.path) for entry in found}
         for path in [] if self.overwrite else self.files(period):
             refusal = obstacle(path, release) if {_name(path), _name(manifest_path(path))} & there else None
             if refusal is not None:

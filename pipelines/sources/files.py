@@ -68,11 +68,11 @@ class Files:
     def stored_bytes(self) -> int:
         return sum(file.size for file in self.files)
 
-    def identity(self, key: ReleaseKey) -> str:
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
         with about_the_input(), ThreadPoolExecutor(16) as pool:
             contents = sorted(pool.map(_content, self.files))
         # Read as another format, the same bytes would be other rows.
-        return named({"kind": "files", "contents": contents, "columns": identity_of(self.columns)}, key)
+        return named({"kind": "files", "contents": contents, "columns": identity_of(self._columns(period))}, key)
 
     def local_places(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.files if is_local(file.path))

@@ -14,15 +14,15 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.files import FileInfo, is_local
+from private_topk.pipelines.files import FileInfo, is_local, match_any
 from private_topk.pipelines.identity import named, unasked
+from private_topk.pipelines.sources.arrivals import arrival_of
 from private_topk.pipelines.sources.clock import Clock, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, format_of
@@ -47,7 +47,8 @@ class Folder:
 
     Args:
         place: a pattern of paths, whose ending tells the format.
-        clock: "log": a file has arrived when it was last written. "event": the rows' times close windows.
+        clock: "log": a file has arrived when it was last written, or where windows had closed by then, when it was
+            found. "event": the rows' times close windows.
         poll: between two looks at the folder.
     """
 
@@ -62,19 +63,19 @@ class Folder:
         horizon(period)
         with about_the_input():
             format_of(self.place)
-            check_files([file for file, _ in arrived(self.place)], self.columns)
+            check_files(arrived(self.place), self.columns)
 
     def check_runner(self, launch: Launch) -> None:
         """One reader watches the folder, so every runner follows its clock."""
 
     def read(self, period: Period | None) -> beam.PTransform:
-        clock = Clock.of(self.clock, horizon(period))
+        clock = Clock(self.clock, horizon(period))
         return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
 
     def stored_bytes(self) -> int:
         return 0
 
-    def identity(self, key: ReleaseKey) -> str:
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
         # What it will hold, nobody knows when it starts: it is named by where it is, from wherever that is said.
         place = os.path.abspath(self.place) if is_local(self.place) else self.place
         return named(replace(self, place=place), key)
@@ -162,7 +163,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
     ) -> Iterator[TimestampedValue]:
         looked, deadline = time.time(), time.monotonic() + _TURN
         read = tracker.current_restriction().digests()
-        for file, at in arrived(pattern):
+        for file in arrived(pattern):
             if _digest(file.path) in read:
                 continue
             if time.monotonic() > deadline:  # before the clock may move: there are more files
@@ -170,6 +171,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
                 return
             if not tracker.try_claim(file.path):
                 return
+            at = file.written if self._clock.by_rows else arrival_of(file, self._clock, now_of(estimator).micros)
             latest = None
             for block in self._blocks(file, at):
                 yield TimestampedValue(block, now_of(estimator))
@@ -197,15 +199,10 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
                     yield block
 
 
-def arrived(pattern: str) -> list[tuple[FileInfo, int]]:
-    """The complete files of a pattern and when they were last written, in that order; there may be none.
-
-    Times are microseconds since 1970 UTC; 0 where a file system keeps none.
-    """
-    found = FileSystems.match([pattern])[0].metadata_list
-    files = [(FileInfo(entry.path, entry.size_in_bytes), int((entry.last_updated_in_seconds or 0.0) * 1e6))
-             for entry in found if _is_complete(entry.path)]  # fmt: skip
-    return sorted(files, key=lambda file: (file[1], file[0].path))
+def arrived(pattern: str) -> list[FileInfo]:
+    """The complete files of a pattern, in the order in which they were last written; there may be none."""
+    files = [file for file in match_any(pattern) if _is_complete(file.path)]
+    return sorted(files, key=lambda file: (file.written, file.path))
 
 
 def _is_complete(path: str) -> bool:

@@ -8,14 +8,15 @@ import apache_beam as beam
 import pyarrow as pa
 
 from private_topk.pipelines.identity import named, unasked
+from private_topk.pipelines.sources.clock import moment_of
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.kafka import check_repeatable
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import JsonPayload, Payload
 from private_topk.pipelines.sources.pubsub import GatherMessages
 from private_topk.pipelines.sources.source import horizon
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 
 __all__ = ["KafkaByBeam"]
@@ -26,6 +27,7 @@ class KafkaByBeam:
     """A topic. Its clock is that of the broker: the topic must stamp records as they arrive.
 
     Args:
+        start: "earliest", or a time in ISO 8601.
         expansion_service: HOST:PORT of one that is up; without it Beam starts its own, which needs Java and Maven's
             repository.
     """
@@ -39,8 +41,8 @@ class KafkaByBeam:
     bounded, live = False, False
 
     def __post_init__(self) -> None:
-        if self.start not in ("earliest", "latest"):
-            raise Refusal("kafka_start", f"must be earliest or latest, got {self.start}")
+        if self.start != "earliest":
+            moment_of(self.start, "kafka_start")
 
     @property
     def place(self) -> str:
@@ -48,7 +50,7 @@ class KafkaByBeam:
 
     def check(self, period: Period | None) -> None:
         horizon(period)
-        self.topic.partitions("input")
+        check_repeatable(self.topic, self.topic.facts("input"), "log")
 
     def check_runner(self, launch: Launch) -> None:
         """Beam spreads the partitions over readers of its own."""
@@ -59,7 +61,7 @@ class KafkaByBeam:
     def stored_bytes(self) -> int:
         return 0
 
-    def identity(self, key: ReleaseKey) -> str:
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return named(self, key)
 
     def local_places(self) -> tuple[str, ...]:
@@ -76,10 +78,11 @@ class _ReadByBeam(beam.PTransform):
         from apache_beam.io.kafka import ReadFromKafka
 
         source = self._source
-        config = source.topic.client(**{"auto.offset.reset": source.start, "isolation.level": "read_committed"})
+        config = source.topic.client(**{"auto.offset.reset": "earliest", "isolation.level": "read_committed"})
         read = ReadFromKafka(
             config,
             [source.topic.topic],
+            start_read_time=None if source.start == "earliest" else moment_of(source.start, "kafka_start"),
             timestamp_policy=ReadFromKafka.log_append_time,
             expansion_service=source.expansion_service,
         )

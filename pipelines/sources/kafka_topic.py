@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from private_topk.pipelines.identity import unasked
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["KafkaTopic"]
+__all__ = ["KafkaTopic", "TopicFacts"]
 
 _ADDRESS = re.compile(r"kafka://([\w.\-\[\]:]+:\d+(?:,[\w.\-\[\]:]+:\d+)*)/([\w.\-]{1,249})")
 _OURS = {
@@ -22,6 +22,26 @@ _OURS = {
     "queued.max.messages.kbytes": 16384,
     "fetch.message.max.bytes": 4 << 20,
 }
+_PATIENCE = 5.0
+_LAG = 30_000.0  # milliseconds; the broker's own default
+
+
+class TopicFacts(NamedTuple):
+    """What decides whether a topic can be read twice with the same result.
+
+    Args:
+        partitions: their numbers.
+        replicas: of the partition that has most.
+        stamps: LogAppendTime or CreateTime; empty where the broker does not say, as for the next one.
+        cleanup: delete, compact or both.
+        lag: for how long a broker may hold a message back until all replicas have it, seconds.
+    """
+
+    partitions: tuple[int, ...]
+    replicas: int
+    stamps: str
+    cleanup: str
+    lag: float
 
 
 @dataclass(frozen=True)
@@ -47,8 +67,7 @@ class KafkaTopic:
             raise Refusal(name, rule)
         for option, _ in options:
             if option in _OURS or option in ("bootstrap.servers", "metadata.broker.list"):
-                rule = f"must leave {verbatim(option)} alone, which says what is read"
-                raise Refusal("kafka_option", rule)
+                raise Refusal("kafka_option", f"must leave {verbatim(option)} alone, which says what is read")
         return cls(found[1], found[2], tuple(options))
 
     @property
@@ -64,8 +83,28 @@ class KafkaTopic:
 
         return Consumer(self.client(**{**_OURS, **more}))
 
+    def observer(self) -> Any:  # noqa: ANN401
+        """A consumer that is told of all messages, those of open transactions too, to ask where a log truly ends."""
+        return self.consumer(**{"isolation.level": "read_uncommitted"})
+
     def partitions(self, name: str) -> list[int]:
         """The partitions of the topic. Raises Refusal of the field `name` if it cannot be reached or does not exist."""
+        return sorted(self._metadata(name).partitions)
+
+    def facts(self, name: str) -> TopicFacts:
+        """What the broker says of the topic. Raises Refusal of the field `name`."""
+        partitions = self._metadata(name).partitions
+        topic, brokers = self._settings("topic", self.topic), partitions[min(partitions)].replicas
+        broker = self._settings("broker", str(brokers[0])) if brokers else {}
+        return TopicFacts(
+            tuple(sorted(partitions)),
+            max(len(partition.replicas) for partition in partitions.values()),
+            topic.get("message.timestamp.type", ""),
+            topic.get("cleanup.policy", ""),
+            float(broker.get("replica.lag.time.max.ms") or _LAG) / 1000,
+        )
+
+    def _metadata(self, name: str) -> Any:  # noqa: ANN401
         try:
             from confluent_kafka import KafkaException
         except ImportError:
@@ -73,11 +112,24 @@ class KafkaTopic:
         try:
             consumer = self.consumer()
             try:
-                found = consumer.list_topics(self.topic, timeout=5).topics[self.topic]
+                found = consumer.list_topics(self.topic, timeout=_PATIENCE).topics[self.topic]
             finally:
                 consumer.close()
         except KafkaException as error:
             raise Refusal(name, f"kafka://{self.servers} cannot be reached: {error.args[0].str()}") from None
         if found.error is not None or not found.partitions:
             raise Refusal(name, f"kafka://{self.servers} has no topic {self.topic}: create it first")
-        return sorted(found.partitions)
+        return found
+
+    def _settings(self, kind: str, name: str) -> dict[str, str]:
+        """Settings of a topic or broker; none where the broker does not let this client see them."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient, ConfigResource
+
+        resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
+        admin = AdminClient(self.client())
+        try:
+            found = admin.describe_configs([resource])[resource].result(_PATIENCE)
+        except (KafkaException, TimeoutError):
+            return {}
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}

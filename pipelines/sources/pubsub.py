@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -14,6 +14,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.pipelines.identity import named
+from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import horizon
@@ -34,11 +35,13 @@ class PubSub:
 
     Args:
         place: pubsub://projects/P/subscriptions/S.
+        since: the time of the launch. A subscription hands every message out once, so no other launch sees the same.
     """
 
     place: str
     columns: Columns = Columns(time="time")
     payload: Payload = JsonPayload()
+    since: str = field(default_factory=this_moment)
 
     bounded, live = False, True
 
@@ -64,7 +67,7 @@ class PubSub:
     def stored_bytes(self) -> int:
         return 0
 
-    def identity(self, key: ReleaseKey) -> str:
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return named(self, key)
 
     def local_places(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Source(Protocol):
     def stored_bytes(self) -> int:
         """About how much there is to read, for the number of shards; 0 where nobody knows."""
 
-    def identity(self, key: ReleaseKey) -> str:
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
         """64 hexadecimal digits that name the input in a ledger: the same for the same, others for any other.
 
         May read the rows once. Raises ValueError if the key cannot be read here.

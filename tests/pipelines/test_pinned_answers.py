@@ -92,7 +92,6 @@ REPORT = """\
 report: weekly
 source:
   input: rows.csv
-  time_unit: ms
 domain:
   file: items.txt
 window:

@@ -14,7 +14,7 @@ from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.publishing import obstacle, publish
 from private_topk.transforms.keys import Release, ReleaseKey
 from tests.pipelines.faults import attempt, kill, leftovers, pair, race, standing
-from tests.pipelines.support import command, write
+from tests.pipelines.support import command, settled, write
 
 ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
 
@@ -116,5 +116,5 @@ cli.main(sys.argv[1:])"""
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"r.jsonl", "r.manifest.json"}
     repeated = command(*words)
     assert repeated.status == 0 and "was released before" in repeated.err
-    assert "exists and is kept" in command(*words, "--release-id", "another").err
+    assert "exists and is kept" in command(*settled([*words, "--release-id", "another"])).err
     assert os.stat(tmp_path / "out" / "r.jsonl").st_size > 0

@@ -28,6 +28,7 @@ SAME = {
     "overwrite": "as above",
     "runner": "every runner draws the same answer, which tests hold",
     "shards": "any number of shards counts the same",
+    "snapshot": "where a table's rows are kept; they are named by what the files hold",
     "poll": "how often a folder is looked at; rows have arrived when their files were written",
     "kafka_readers": "how many share the partitions changes neither rows nor clock",
     "kafka_option": "how a broker is reached; its address is the topic's",

@@ -28,8 +28,9 @@ def submit(cloud: Cloud, *extra: str) -> subprocess.CompletedProcess:
         "--input", "pubsub://projects/a-project/subscriptions/plays", "--domain", f"gs://{BUCKET}/data/items.txt",
         "--output", "bigquery://a-project:data.rankings", "--mechanism", "joint", "--k", "2", "--epsilon", "1",
         "--window", "month", "--time-zone", "Europe/Berlin", "--from", "2026-01-01", "--to", "2026-07-01",
-        "--release-key", KEY, "--release-id", "monthly", *extra,
+        "--release-key", KEY, "--release-id", "monthly",
     ]  # fmt: skip
+    command = [word for place, word in enumerate(command) if not {word, command[place - 1]} & set(extra)] + list(extra)
     return subprocess.run(command, capture_output=True, text=True, timeout=150, env=cloud.environment)
 
 

@@ -82,12 +82,13 @@ def test_a_stream_is_charged_once_for_its_horizon(made_up: Commits, rankings: Pa
         (tmp_path / name).mkdir()
         arrive(tmp_path / name, "all", [line_of(row) for row in ROWS] + [closing()])
 
-    def stream(place: str, *more: str) -> str:
+    def stream(place: str, release: str = "streams") -> str:
+        asked = [release if word == "streams" else word for word in made_up.question("--window", "1d", *WINDOW[4:])]
         done = command("stream", "--input", f"{tmp_path}/{place}/*.jsonl", "--clock", "event", "--output", rankings,
-                       "--overwrite", *ledger, *made_up.question("--window", "1d", *WINDOW[4:], *more))  # fmt: skip
+                       "--overwrite", *ledger, *asked)  # fmt: skip
         return done.err
 
     assert "charged streams to dataset plays" in stream("incoming")
     assert "was released before" in stream("incoming")
     assert "was used on" in (refused := stream("elsewhere")) and "for other input" in refused
-    assert "1 spent + 1 asked = 2, over 1.5" in stream("incoming", "--release-id", "another")
+    assert "1 spent + 1 asked = 2, over 1.5" in stream("incoming", "another")

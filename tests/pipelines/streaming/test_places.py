@@ -55,7 +55,7 @@ def refusal(made_up: Commits, tmp_path: Path) -> Callable[..., str]:
     ("source", "sink", "expected"),
     [
         (PUBSUB, "pubsub://projects/project-1/topics/rankings", ["ReadFromPubSub", "WriteToPubSub"]),
-        (PUBSUB, "bigquery://project-1:data.rankings", ["ReadFromPubSub", "WriteToBigQuery"]),
+        (PUBSUB, "bigquery://project-1:data.rankings", ["ReadFromPubSub", "_LoadDoFn"]),
         (PUBSUB, "out", ["ReadFromPubSub", "_PublishWindowDoFn"]),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from private_topk.pipelines.budget.options import add_budget_arguments
 from private_topk.pipelines.errors import InputError
-from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
 
 __all__ = [
     "Parser",
@@ -126,9 +126,10 @@ def add_count_arguments(parser: argparse.ArgumentParser) -> None:
 def make_mechanism(arguments: argparse.Namespace) -> Mechanism:
     """The mechanism that the arguments describe. Raises InputError for a parameter that is missing or not its own."""
     require(arguments, "mechanism", "k", "epsilon")
-    if arguments.mechanism not in MECHANISMS:
-        raise InputError(f"--mechanism must be one of {', '.join(MECHANISMS)}; got {arguments.mechanism}")
-    kind = MECHANISMS[arguments.mechanism]
+    try:
+        kind = mechanism_by_name(arguments.mechanism)
+    except ValueError as error:
+        raise InputError(f"--{error}") from None
     own = {field.name: field for field in fields(kind)}
     given = {name: getattr(arguments, name) for name in ("epsilon", "neighbours", *_PARAMETERS)}
     given = {name: value for name, value in given.items() if value is not None}

@@ -29,6 +29,7 @@ from private_topk.transforms.windows import MICROSECOND, Period, SlidingWindows
 __all__ = ["Question", "Report", "make_columns", "make_question", "make_report", "user_shards"]
 
 _BYTES_PER_SHARD = 4 << 20
+_MOST_STATES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def make_report(arguments: argparse.Namespace) -> Report:
     files = tuple(match(arguments.input))
     _keep_apart(arguments.output, [*(file.path for file in files), *filter(None, [arguments.domain])])
     check_files(files, columns)
-    shards = user_shards(arguments.shards, files, len(question.period) if question.period else 1)
+    shards = user_shards(arguments.shards, files)
     return Report(files, columns, output=arguments.output, shards=shards, **vars(question))
 
 
@@ -171,14 +172,15 @@ def _keep_apart(output: str, inputs: list[str]) -> None:
 
 
 def user_shards(shards: int | None, files: Sequence[FileInfo], windows: int = 1) -> int:
-    """As asked for; otherwise about 4 MiB of stored input a shard and window, so that each fits any worker's memory.
+    """As asked for; otherwise about 4 MiB of stored input a shard, so that each fits any worker's memory.
 
-    Many windows take few shards: a runner keeps books on every pair of the two, and that is what it spends its time on.
+    Args:
+        windows: of a stream: its runner keeps state for every pair of a shard and a window, from the start on.
     """
     if shards is None:
-        stored = sum(file.size for file in files) // windows
-        least = 1 << max(4 - (windows - 1).bit_length(), 0)
-        return min(max(least, 1 << (stored // _BYTES_PER_SHARD).bit_length()), 1 << 14)
+        stored = sum(file.size for file in files)
+        wanted = min(max(16, 1 << (stored // _BYTES_PER_SHARD).bit_length()), 1 << 14)
+        return min(wanted, 1 << max(_MOST_STATES // windows, 1).bit_length() - 1)
     if shards not in {1 << n for n in range(17)}:
         raise InputError(f"--shards must be a power of two from 1 to 65536, got {shards}")
     return shards

@@ -14,7 +14,7 @@ import numpy as np
 
 from private_topk.pipelines.errors import InputError
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.exact.bits import Draw
 
 __all__ = ["EVENTS", "START", "WEEKS", "write_sample"]
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import io
 from collections.abc import Sequence
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass
 
 import apache_beam as beam
 
+from private_topk.pipelines.announce import announced
 from private_topk.pipelines.batch import launch, reach_files
 from private_topk.pipelines.budget.charging import Account, charged
 from private_topk.pipelines.budget.fingerprint import place_fingerprint
@@ -73,7 +74,7 @@ def make_stream(arguments: argparse.Namespace) -> StreamReport:
     facts = describe_release(question.selection, question.release, arguments.runner)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
     sink = make_sink(arguments, period, question.release, facts)
-    shards = user_shards(arguments.shards, ())
+    shards = user_shards(arguments.shards, (), len(period))
     source = make_source(arguments, columns, period)
     name = _input_name(arguments, columns, question)
     places = {"--input": arguments.input, "--output": arguments.output}
@@ -86,10 +87,11 @@ def _input_name(arguments: argparse.Namespace, columns: Columns, question: Quest
     return place_fingerprint(arguments.input, columns, arguments.clock, arguments.kafka_start, question.release.key)
 
 
-def build(pipeline: beam.Pipeline, report: StreamReport) -> None:
+def build(pipeline: beam.Pipeline, report: StreamReport, waits_for_timers: bool = False) -> None:
     """The whole pipeline of a report."""
     blocks = pipeline | "Read" >> report.source | "Cut into windows" >> CutIntoWindows(report.period)
-    rankings = blocks | "Rank" >> RankBlocks(report.selection, report.release, report.period, report.shards)
+    rank = RankBlocks(report.selection, report.release, report.period, report.shards, waits_for_timers)
+    rankings = blocks | "Rank" >> rank
     rankings | "Write" >> report.sink
 
 
@@ -99,7 +101,7 @@ def run(report: StreamReport, launch: Launch) -> None:
         check_places(report.release, report.selection, report.places)
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
-        build(pipeline, report)
+        build(pipeline, report, launch.waits_for_timers)
     except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
         raise InputError(str(error)) from None
     try:
@@ -118,7 +120,12 @@ def start(arguments: argparse.Namespace, beam_arguments: Sequence[str]) -> None:
     reach_files(beam_arguments)
     report = make_stream(arguments)
     ready = launch(arguments.runner, [*beam_arguments, "--streaming"])
-    run(report, live(ready) if ready.name == "direct" and isinstance(report.source, ReadPubSub) else ready)
+    if ready.name == "direct" and isinstance(report.source, ReadPubSub):
+        ready = live(ready)
+    told = "://" not in arguments.output and not ready.deferred
+    place = (report.period, arguments.output, f".{arguments.output_format}", arguments.clock == "log")
+    with announced(*place) if told else nullcontext():
+        run(report, ready)
     if not ready.deferred:
         print(f"the horizon is over: {len(report.period):,} windows published to {arguments.output}")
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
-__all__ = ["RUNNERS", "Launch", "cache_folder", "prepare", "refuse_unknown"]
+__all__ = ["RUNNERS", "Launch", "prepare", "refuse_unknown", "unknown_words"]
 
 RUNNERS = {
     "direct": "private_topk.runners.direct",
@@ -36,6 +34,7 @@ class Launch:
     Args:
         remote: the workers are machines that see no local file and no environment variable of this one.
         deferred: running only writes a template, which somebody else runs later.
+        waits_for_timers: its watermark waits for what a window's timers hand on.
     """
 
     name: str
@@ -43,6 +42,7 @@ class Launch:
     options: PipelineOptions
     remote: bool = False
     deferred: bool = False
+    waits_for_timers: bool = True
 
 
 def prepare(name: str, arguments: Sequence[str]) -> Launch:
@@ -74,18 +74,17 @@ def _wait_without_end(launch: Launch) -> None:
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
     """Raise ValueError for an argument that no Beam options class knows: Beam itself would drop it without a word."""
-    from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
-
-    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
-    for options in PipelineOptions.__subclasses__():
-        options._add_argparse_args(parser)
-    _, unknown = parser.parse_known_args(list(arguments))
+    unknown = unknown_words(arguments)
     if unknown:
         raise ValueError(f"{unknown[0].partition('=')[0]} is no argument of private-topk or of Beam: see "
                          "`private-topk run --help`")  # fmt: skip
 
 
-def cache_folder() -> Path:
-    """Where fetched and built parts of other projects are kept: job servers, Prism, Flink."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "private-topk"
+def unknown_words(arguments: Sequence[str]) -> list[str]:
+    """The words of a command line that no Beam options class takes."""
+    from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+
+    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)
+    return parser.parse_known_args(list(arguments))[1]

@@ -33,4 +33,4 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
 def live(launch: Launch) -> Launch:
     """The same launch on Beam's in-process streaming runner, the only local one that receives from Pub/Sub."""
-    return replace(launch, runner=BundleBasedDirectRunner())
+    return replace(launch, runner=BundleBasedDirectRunner(), waits_for_timers=False)

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("pipelines", "transforms", "runners")
-PRODUCT = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+FRONT = ROOT / "src" / "private_topk"
+ROOMS = tuple(sorted(path.name for path in FRONT.iterdir() if path.is_symlink()))
+PRODUCT = sorted([FRONT / "__init__.py", *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))])
 PYTHON = PRODUCT + sorted((ROOT / "tests").rglob("*.py"))
 
 
@@ -44,11 +45,31 @@ def test_no_ambient_randomness_in_the_product() -> None:
 
 def test_mechanisms_know_numbers_only() -> None:
     allowed = {"numpy", "flint", "cryptography", "private_topk"} | set(sys.stdlib_module_names)
-    for path in (ROOT / "transforms" / "mechanisms").glob("*.py"):
+    for path in (ROOT / "transforms" / "mechanisms").rglob("*.py"):
         names = set(imports(path))
         assert {name.split(".")[0] for name in names} <= allowed, path
         ours = {name for name in names if name.startswith("private_topk")}
-        assert all(name.startswith("private_topk.transforms.mechanisms") for name in ours), path
+        room = "private_topk.transforms.mechanisms" + (".exact" if path.parent.name == "exact" else "")
+        assert all(name.startswith((room, "private_topk.transforms.refusal")) for name in ours), path
+
+
+def test_no_circle_between_the_files_of_mechanisms() -> None:
+    """Nor between any others of transforms: a file can be read after those that it names."""
+    files = {_module(path): path for room in ("transforms", "testing") for path in (ROOT / room).rglob("*.py")}
+    graph = {name: {i for i in imports(path) if i in files and i != name} for name, path in files.items()}
+    while leaves := [name for name, needed in graph.items() if not needed & graph.keys()]:
+        graph = {name: needed for name, needed in graph.items() if name not in leaves}
+    assert not graph, f"these name each other in a circle: {sorted(graph)}"
+
+
+def _module(path: Path) -> str:
+    return "private_topk." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_every_module_of_mechanisms_has_its_tests_by_its_name() -> None:
+    for path in [*(ROOT / "transforms" / "mechanisms").rglob("*.py"), *(ROOT / "testing").rglob("*.py")]:
+        inside = path.relative_to(ROOT)
+        assert path.name == "__init__.py" or (ROOT / "tests" / inside.parent / f"test_{path.name}").exists(), inside
 
 
 def test_mechanisms_load_without_beam_and_files() -> None:
@@ -72,7 +93,8 @@ def test_every_room_is_a_package() -> None:
     for room in (*ROOMS, "tests"):
         for folder in {path.parent for path in (ROOT / room).rglob("*.py")}:
             assert (folder / "__init__.py").exists(), folder
-    assert all((ROOT / room / "py.typed").exists() for room in ROOMS)
+    assert all((FRONT / room).resolve() == ROOT / room for room in ROOMS)
+    assert (FRONT / "py.typed").exists()
 
 
 @pytest.mark.parametrize("pattern", [r"(?<![\w.])/(home|root|work|Users|tmp)/\w", r"from \.+\w* import"])

@@ -107,6 +107,11 @@ class Period:
         return -((self.start - self.end) // self.step)
 
     @property
+    def overlaps(self) -> bool:
+        """Whether a moment may lie in several windows."""
+        return isinstance(self.cut, SlidingWindows) and self.cut.every < self.cut.size
+
+    @property
     def step(self) -> timedelta:
         """From the start of a window to that of the next. Raises ValueError for calendar windows, which vary."""
         if isinstance(self.cut, CalendarWindows):

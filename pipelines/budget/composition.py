@@ -7,7 +7,7 @@ for which integers or ball arithmetic have *proved* that n of them stay within t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
@@ -15,8 +15,8 @@ from math import comb
 from flint import arb
 
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.accounting import at_most, bounded_range_epsilon, largest
-from private_topk.transforms.mechanisms.exact import Real, ball, floor
+from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
 
 __all__ = [
     "ACCOUNTINGS", "Cost", "Price", "Share", "Total", "best_share", "optimal_delta", "rho_within", "rounded_down",
@@ -52,29 +52,23 @@ class Total:
 class Cost:
     """What one release costs a user who is in it: (epsilon, delta)-DP, and rho-zCDP but for a probability of `rest`.
 
-    `rest` is 0 where the zCDP needs no delta (pure releases, Gaussian noise, peeling). `ranged` says that the release
-    is an exponential mechanism, and so epsilon-bounded-range.
+    `rest` is 0 where the zCDP needs no delta (pure releases, Gaussian noise, peeling). `bounded_range` is what the
+    mechanism states of its log-ratios, None where it states nothing.
     """
 
     epsilon: Fraction
     delta: Fraction
     rho: Fraction
     rest: Fraction = Fraction(0)
-    ranged: bool = False
+    bounded_range: Fraction | None = None
 
     @classmethod
     def of(cls, mechanism: Mechanism, k: int) -> Cost:
         """The cost of one draw of k items."""
-        epsilon = Fraction(mechanism.parameter("epsilon"))
-        delta = Fraction(mechanism.parameter("delta", 0))
-        proved = replace(mechanism, **{"epsilon": epsilon}).zcdp(k)
-        if proved is None:
-            return cls.of_any(epsilon, delta)
-        exponential = epsilon**2 / 8
-        if delta == 0 and abs(Fraction(proved) - exponential) < exponential / 10**12:
-            return cls(epsilon, delta, exponential, ranged=True)
-        rounding = Fraction(isinstance(proved, float), 2**50)  # the last bits of a float may have been rounded down
-        return cls(epsilon, delta, Fraction(proved) * (1 + rounding))
+        stated = mechanism.cost(k)
+        if stated.rho is None:
+            return cls.of_any(stated.epsilon, stated.delta)
+        return cls(stated.epsilon, stated.delta, stated.rho, bounded_range=stated.bounded_range)
 
     @classmethod
     def of_any(cls, epsilon: Fraction, delta: Fraction) -> Cost:
@@ -153,8 +147,8 @@ def _within(
         return lambda share: windows * share <= epsilon
     if accounting == "optimal" and windows <= MAX_WINDOWS_OF_OPTIMAL:
         return lambda share: at_most(optimal_delta(epsilon, share, windows), delta)
-    if accounting == "bounded-range" and probe.ranged:
-        return lambda share: at_most(bounded_range_epsilon(windows, share, delta), epsilon)
+    if accounting == "bounded-range" and probe.bounded_range is not None:
+        return lambda share: at_most(bounded_range_epsilon(windows, cost(share).bounded_range or share, delta), epsilon)
     if accounting == "zcdp":
         limit = rho_within(epsilon, delta)
         return lambda share: windows * cost(share).rho <= limit

@@ -28,11 +28,10 @@ from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sources import Columns, ReadBlocks, cut_into_pieces
 from private_topk.runners import prepare
 from private_topk.transforms import Period, PublicDomain, ReleaseKey
-from private_topk.transforms.cut import CutIntoWindows, cells
+from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits
-from private_topk.transforms.windows import microseconds
 from tests.pipelines.support import SHARED, Done, avro_schema, command, options, to_avro, write
-from tests.transforms.pipelines import count_inside, outcome, set_counts
+from tests.transforms.pipelines import count_by_window, outcome, set_counts
 
 ITEMS = [f"item {n:03d}" for n in range(150)]
 SECRET = "a secret of more than sixteen bytes"
@@ -191,14 +190,11 @@ def read_counts(path: Path, domain: PublicDomain, columns: Columns, period: Peri
     def pipeline(p: beam.Pipeline) -> beam.PCollection:
         blocks = p | ReadBlocks(cut_into_pieces(match(str(path))), columns)
         blocks = blocks | CutIntoWindows(period) if period else blocks
-        return count_inside(domain, blocks, ReleaseKey.fresh(), blocks=beam.Map(lambda block: block))
+        return count_by_window(domain, blocks, ReleaseKey.fresh(), period)
 
     counted = outcome(pipeline)
-    if period is None:
-        return Counter({(start, item): count for start, (item, count) in counted})
-    pairs = zip(cells(period), period.windows(), strict=True)
-    starts = {cell.start.micros: microseconds(bounds.start) for cell, bounds in pairs if bounds.start}
-    return Counter({(starts[start], item): count for start, (item, count) in counted})
+    starts = period.starts.tolist() if period else [None]
+    return Counter({(starts[window], item): count for _, (window, item, count) in counted})
 
 
 def shared(name: str) -> Path:

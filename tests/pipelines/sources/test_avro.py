@@ -172,6 +172,7 @@ def test_columns_are_checked_beforehand(tmp_path: Path, schema: dict, columns: C
         (to_avro([1, "a"], ["int", "string"]), "not an Avro file of records"),
         (to_avro(ROWS).replace(b'"record"', b'"recorx"', 1), "not an Avro file of records"),
     ],
+    ids=range(9),  # a file holds random bytes, and a test needs a name that stays
 )
 def test_foreign_and_truncated_files(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(InputError, match=rf"rows\.avro .*{message}"):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, is_gzip, open_content
+from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.avro_blocks import header_of, runs_of_blocks
 from private_topk.pipelines.sources.avro_rows import BlockDecoder, check_columns
 from private_topk.pipelines.sources.columns import Columns, Rows
 
 __all__ = ["check", "pieces", "read"]
 
-_DECODERS = 2
 _AHEAD = 64 << 20
 _WHOLE = 1 << 62
 
@@ -45,7 +43,7 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
         header = header_of(source, path)
         decoder = BlockDecoder(header, columns, path)
         runs = runs_of_blocks(source, header, path, start, stop)
-        for first, rest in _in_order(runs, lambda run: _ahead(decoder.rows(run))):
+        for first, rest in in_order(runs, lambda run: _ahead(decoder.rows(run))):
             yield from first
             yield from rest
 
@@ -63,15 +61,3 @@ def _ahead(rows: Iterator[Rows]) -> Decoded:
         if size > _AHEAD:
             break
     return first, rows
-
-
-def _in_order(runs: Iterator[bytes], decode: Callable[[bytes], Decoded]) -> Iterator[Decoded]:
-    """Every run decoded, by threads that work side by side: decoding is the largest cost of a report."""
-    with ThreadPoolExecutor(_DECODERS) as pool:
-        ahead: deque[Future[Decoded]] = deque()
-        for blocks in runs:
-            ahead.append(pool.submit(decode, blocks))
-            if len(ahead) > _DECODERS:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()

@@ -12,9 +12,10 @@ import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, open_content
+from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
 from private_topk.pipelines.sources.csv_lines import Header, header_of, null_if_empty, rows_of, width_is
-from private_topk.pipelines.sources.text import chunks, lines_of, unreadable, whole_file
+from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
 
 __all__ = ["check", "check_rows", "pieces", "read"]
 
@@ -39,7 +40,7 @@ def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
     found = None
     for file in [] if columns.quoted_line_ends else files:
         with open_content(file.path) as source:
-            for text, header in _texts(source, file.path, columns):
+            for (text, _), header in _texts(source, file.path, columns):
                 lines = lines_of(text).slice(0, _LOOKED_AT)
                 if pc.any(width_is(lines, header.width)).as_py():
                     return
@@ -56,31 +57,27 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
         if columns.quoted_line_ends:
             yield from _across_lines(source, path, columns)
             return
-        too_long: list[int] = []
-        for text, header in _texts(source, path, columns, too_long):
-            if too_long:
-                yield unreadable(sum(too_long), columns)
-                too_long.clear()
-            if text:
-                yield rows_of(text, header)
+        for parts in in_order(_texts(source, path, columns), lambda text: _decoded(*text, columns)):
+            yield from parts
 
 
-def _texts(
-    source: IO[bytes], path: str, columns: Columns, too_long: list[int] | None = None
-) -> Iterator[tuple[bytes, Header]]:
-    """The text behind the header, whole lines at a time, at least once. Raises InputError if there is no header."""
+def _decoded(chunk: Chunk, header: Header, columns: Columns) -> list[Rows]:
+    parts = [rows_of(chunk.text, header)] if chunk.text else []
+    return [unreadable(chunk.too_long, columns), *parts] if chunk.too_long else parts
+
+
+def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chunk, Header]]:
+    """What stands behind the header, whole lines at a time, at least once. Raises InputError if there is no header."""
     header = None
-    for text, passed_over in chunks(source):
+    for text, too_long in chunks(source):
         if header is None:
             text = text.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-            if not text and not passed_over:
+            if not text and not too_long:
                 continue
             end = text.find(b"\n") + 1 or len(text)
-            header = _checked(header_of(text[:end], columns) if not passed_over else None, path, columns)
+            header = _checked(header_of(text[:end], columns) if not too_long else None, path, columns)
             text = text[end:]
-        elif passed_over and too_long is not None:
-            too_long.append(passed_over)
-        yield text, header
+        yield Chunk(text, too_long), header
     if header is None:
         _checked(None, path, columns)
 

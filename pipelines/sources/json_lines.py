@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, open_content
+from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
 from private_topk.pipelines.sources.json_rows import decode, row_of
-from private_topk.pipelines.sources.text import chunks, lines_of, unreadable, whole_file
+from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
 
 __all__ = ["check", "check_rows", "pieces", "read"]
 
@@ -55,21 +56,26 @@ def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
     """The rows of the whole file, up to about 100,000 at a time."""
     with open_content(path) as source:
-        first = True
-        for text, too_long in chunks(source):
-            if too_long:
-                yield unreadable(too_long, columns)
-            text = text.removeprefix(codecs.BOM_UTF8) if first and not too_long else text
-            first = False
-            lines = _without_blank(lines_of(text))
-            for at in range(0, len(lines), _ROWS):
-                yield decode(lines.slice(at, _ROWS), columns)
+        for parts in in_order(_without_mark(chunks(source)), lambda chunk: _decoded(chunk, columns)):
+            yield from parts
+
+
+def _decoded(chunk: Chunk, columns: Columns) -> list[Rows]:
+    lines = _without_blank(lines_of(chunk.text))
+    parts = [decode(lines.slice(at, _ROWS), columns) for at in range(0, len(lines), _ROWS)]
+    return [unreadable(chunk.too_long, columns), *parts] if chunk.too_long else parts
+
+
+def _without_mark(parts: Iterator[Chunk]) -> Iterator[Chunk]:
+    """The chunks without the byte order mark at the start of the file."""
+    for number, (text, too_long) in enumerate(parts):
+        yield Chunk(text if number or too_long else text.removeprefix(codecs.BOM_UTF8), too_long)
 
 
 def _first_lines(path: str) -> Iterator[bytes]:
     with open_content(path) as source:
-        for text, _ in chunks(source):
-            yield from _without_blank(lines_of(text.removeprefix(codecs.BOM_UTF8)).slice(0, _LOOKED_AT)).to_pylist()
+        for text, _ in _without_mark(chunks(source)):
+            yield from _without_blank(lines_of(text).slice(0, _LOOKED_AT)).to_pylist()
 
 
 def _without_blank(lines: pa.Array) -> pa.Array:

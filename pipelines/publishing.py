@@ -119,8 +119,9 @@ def _is_whole(path: str) -> bool:
 
 def _content(path: str) -> bytes | None:
     """What a file holds; None where there is none that can be read."""
-    with suppress(ValueError, OSError), open_file(path) as source:
-        return source.read()
+    if exists(path):  # each store's client raises errors of its own for what is not there
+        with suppress(ValueError, OSError), open_file(path) as source:
+            return source.read()
     return None
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from private_topk.pipelines import publishing
 from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.publishing import obstacle, publish
 from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.faults import attempt, kill, leftovers, pair, race, standing
-from tests.pipelines.support import command, write
+from tests.pipelines.support import command, settled, write
+from tests.runners.cloud import BUCKET, bucket_serving
 
 ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
 
@@ -81,6 +84,22 @@ def test_a_link_that_leads_nowhere_is_something(tmp_path: Path) -> None:
     assert attempt(path, "new", True) == "published" and standing(path) == "new"
 
 
+def test_on_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without locks: what stands is looked at before, and whether the pair is whole afterwards."""
+    with bucket_serving(tmp_path) as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+        path = f"gs://{BUCKET}/out/r.avro"
+        for name, overwrite, winner in (("a", False, "a"), ("a", False, "a"), ("c", True, "c")):
+            publish(path, *pair(name), overwrite)
+            assert bucket.get("out/r.avro") == pair(winner)[0]
+        with pytest.raises(Refusal, match="exists and is kept"):
+            publish(path, *pair("d"), False)
+        assert bucket.names() == ["out/r.avro", "out/r.manifest.json"] and bucket.get("out/r.avro") == pair("c")[0]
+        monkeypatch.setattr(publishing, "_is_whole", lambda path: False)
+        with pytest.raises(RuntimeError, match="another run has published"):
+            publish(path, *pair("e"), True)
+
+
 _KILLED = {
     "between the renames": "names, real = [], p._rename\n"
     "def die(*pair):\n    real(*pair); names.append(pair)\n    os.kill(os.getpid(), signal.SIGKILL)\np._rename = die",
@@ -116,5 +135,5 @@ cli.main(sys.argv[1:])"""
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"r.jsonl", "r.manifest.json"}
     repeated = command(*words)
     assert repeated.status == 0 and "was released before" in repeated.err
-    assert "exists and is kept" in command(*words, "--release-id", "another").err
+    assert "exists and is kept" in command(*settled([*words, "--release-id", "another"])).err
     assert os.stat(tmp_path / "out" / "r.jsonl").st_size > 0

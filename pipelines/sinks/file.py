@@ -22,7 +22,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import Period
 
-__all__ = ["ToFile", "check_writable"]
+__all__ = ["ToFile", "check_writable", "keep_apart"]
 
 _LONGEST = 200  # bytes of a name, so that the manifest and what is being written have room for theirs
 
@@ -48,7 +48,7 @@ class ToFile:
         refusal = None if self.overwrite else obstacle(self.place, release)
         if refusal is not None:
             raise refusal
-        _keep_apart(self.place, inputs)
+        keep_apart([self.place], inputs)
         if is_local(self.place):
             check_writable(self.place)
 
@@ -66,10 +66,12 @@ class ToFile:
             return format_of(self.place).decode(source.read())
 
 
-def _keep_apart(output: str, inputs: Sequence[str]) -> None:
-    written = {os.path.realpath(output), os.path.realpath(manifest_path(output))}
+def keep_apart(outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    """Raise Refusal if a ranking or its manifest would take the place of what is read."""
+    written = {os.path.realpath(path): output for output in outputs for path in (output, manifest_path(output))}
     for path in inputs:
         if os.path.realpath(path) in written:
+            output = written[os.path.realpath(path)]
             rule = f"{verbatim(output)} would replace {verbatim(path)}, which is read"
             raise Refusal("output", rule, "give another path")
 

@@ -10,7 +10,7 @@ import apache_beam as beam
 
 from private_topk.pipelines.files import is_local, names_in
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
-from private_topk.pipelines.sinks.file import check_writable
+from private_topk.pipelines.sinks.file import check_writable, keep_apart
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.rows import ranking_rows
@@ -53,6 +53,7 @@ class ToFolder:
             refusal = obstacle(path, release) if {_name(path), _name(manifest_path(path))} & there else None
             if refusal is not None:
                 raise refusal
+        keep_apart(self.files(period), inputs)
         if is_local(self.place):
             check_writable(f"{self.place.rstrip('/')}/any")
 

@@ -75,6 +75,7 @@ class ToPubSub:
         resource(self.place, "topics", "output")
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
+        _keep_apart(self.place, inputs)
         check_google(self.place, "output")
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import apache_beam as beam
 
 from private_topk.pipelines.bigquery import client_of, export_query, exported, table_of
+from private_topk.pipelines.identity import unasked
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.runners import Launch
@@ -30,7 +31,7 @@ class BigQuery:
     """
 
     place: str
-    snapshot: str
+    snapshot: str = field(metadata=unasked("where the rows are kept; they are named by what the files hold"))
     columns: Columns = Columns()
 
     bounded, live = True, False
@@ -47,10 +48,10 @@ class BigQuery:
         except (Forbidden, NotFound) as error:
             said = "is not there" if isinstance(error, NotFound) else "may not be read by this account"
             raise Refusal("input", f"{verbatim(self.place)} {said}") from None
-        for field, name in self._fields(period).items():
+        for meant, name in self._fields(period).items():
             if name not in kinds:
                 known = ", ".join(sorted(kinds))
-                raise Refusal(field, f"must be a column of {verbatim(self.place)}, {verbatim(known)}; got "
+                raise Refusal(meant, f"must be a column of {verbatim(self.place)}, {verbatim(known)}; got "
                               f"{verbatim(name)}")  # fmt: skip
         time = self._fields(period).get("time_column")
         if time is not None and kinds[time] != "TIMESTAMP":

@@ -13,9 +13,14 @@ from typing import Any
 import pytest
 
 from private_topk.pipelines.bigquery import export_query, exported, load, table_of
-from private_topk.pipelines.sinks.bigquery import table_schema
+from private_topk.pipelines.sinks.bigquery import ToBigQuery, table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS
+from private_topk.pipelines.sources.bigquery import BigQuery
+from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms.refusal import Refusal
+from tests.pipelines.sinks.contract import SinkContract
+from tests.pipelines.sources.contract import ROWS as CONTRACT
+from tests.pipelines.sources.contract import SourceContract
 from tests.pipelines.support import command, to_parquet, write
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 
@@ -174,3 +179,45 @@ def test_the_command_of_old_says_what_has_taken_its_place() -> None:
     words = [sys.executable, "-m", "private_topk.pipelines.bigquery", "export"]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 1 and "--input bigquery://P:D.T" in done.stderr
+
+
+class TestSource(SourceContract):
+    @pytest.fixture
+    def source(self, cloud: Cloud) -> BigQuery:
+        self.cloud = cloud
+        fields = [{"name": name, "type": kind, "mode": "NULLABLE"}
+                  for name, kind in {"user": "STRING", "item": "STRING", "time": "TIMESTAMP"}.items()]  # fmt: skip
+        for name in ("plays", "more"):
+            reference = {"projectId": "p", "datasetId": "d", "tableId": name}
+            cloud.service.tables[name] = {"tableReference": reference, "schema": {"fields": fields}, "numBytes": "9"}
+
+        def export(statement: str) -> None:
+            place = re.search(rf"uri = 'gs://{BUCKET}/(.*?)\*\.parquet'", statement)
+            assert place is not None
+            rows = CONTRACT if ".plays`" in statement else CONTRACT[:9]
+            cloud.bucket.put(f"{place[1]}000000000000.parquet", to_parquet(rows))
+
+        cloud.service.on_query = export
+        return BigQuery("bigquery://p:d.plays", f"{SNAPSHOT}/contract", Columns(time="time"))
+
+    @pytest.fixture
+    def missing(self, cloud: Cloud) -> BigQuery:
+        return BigQuery("bigquery://p:d.none", SNAPSHOT)
+
+    def changes(self) -> dict[str, Any]:
+        return {"place": "bigquery://p:d.more", "columns": Columns("item", "user", "time")}
+
+    def state(self) -> object:
+        return self.cloud.bucket.names(), len(self.cloud.service.jobs)
+
+
+class TestSink(SinkContract):
+    keeps = False
+
+    @pytest.fixture
+    def sink(self, cloud: Cloud) -> ToBigQuery:
+        self.cloud = cloud
+        return ToBigQuery(RANKINGS)
+
+    def state(self) -> object:
+        return list(self.cloud.service.loaded)

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from private_topk.pipelines import publishing
 from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.publishing import obstacle, publish
 from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.faults import attempt, kill, leftovers, pair, race, standing
 from tests.pipelines.support import command, settled, write
+from tests.runners.cloud import BUCKET, bucket_serving
 
 ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
 
@@ -79,6 +82,22 @@ def test_a_link_that_leads_nowhere_is_something(tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "nowhere")
     assert attempt(path, "new", False) == "refused"
     assert attempt(path, "new", True) == "published" and standing(path) == "new"
+
+
+def test_on_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without locks: what stands is looked at before, and whether the pair is whole afterwards."""
+    with bucket_serving(tmp_path) as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+        path = f"gs://{BUCKET}/out/r.avro"
+        for name, overwrite, winner in (("a", False, "a"), ("a", False, "a"), ("c", True, "c")):
+            publish(path, *pair(name), overwrite)
+            assert bucket.get("out/r.avro") == pair(winner)[0]
+        with pytest.raises(Refusal, match="exists and is kept"):
+            publish(path, *pair("d"), False)
+        assert bucket.names() == ["out/r.avro", "out/r.manifest.json"] and bucket.get("out/r.avro") == pair("c")[0]
+        monkeypatch.setattr(publishing, "_is_whole", lambda path: False)
+        with pytest.raises(RuntimeError, match="another run has published"):
+            publish(path, *pair("e"), True)
 
 
 _KILLED = {

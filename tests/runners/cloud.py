@@ -94,13 +94,15 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer({})
 
-    def _take_bigquery(self, job: dict[str, Any]) -> None:
+    def _take_bigquery(self, job: dict[str, Any], rows: bytes | None = None) -> None:
         """As BigQuery does: an id that was taken before is refused."""
         taken = [found["jobReference"]["jobId"] for found in self.server.jobs if "jobReference" in found]
         if job["jobReference"]["jobId"] in taken:
             return self._answer({"error": {"code": 409, "message": "Already Exists"}}, 409)
         if "query" in job["configuration"] and not self.server.outcome:
             self.server.on_query(job["configuration"]["query"]["query"])
+        if rows is not None and not self.server.outcome:
+            self.server.loaded.append(rows)
         done = {**job, "status": {"state": "DONE", **self.server.outcome}}
         self.server.jobs.append(done)
         return self._answer(done)
@@ -109,10 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         """What a job loads, in the second of two parts."""
         boundary = b"--" + self.headers["Content-Type"].partition("boundary=")[2].strip('"').encode()
         job, rows = (part.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n") for part in sent.split(boundary)[1:3])
-        before = len(self.server.jobs)
-        self._take_bigquery(json.loads(job))
-        if len(self.server.jobs) > before and not self.server.outcome:
-            self.server.loaded.append(rows)
+        self._take_bigquery(json.loads(job), rows)
 
     def _answer(self, content: dict[str, Any], status: int = 200) -> None:
         body = json.dumps({"id": "a-job", "currentState": "JOB_STATE_DONE", **content}).encode()

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = tuple(sorted(path.name for path in (ROOT / "src" / "private_topk").iterdir() if path.is_symlink()))
-MODULES = ["private_topk"] + sorted(
+MODULES = ["private_topk", "private_topk.__main__"] + sorted(
     "private_topk." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for room in ROOMS
     for path in (ROOT / room).rglob("*.py")

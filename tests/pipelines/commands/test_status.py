@@ -59,7 +59,7 @@ def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, statu
     time.sleep(0.5)
     process.send_signal(signal.Signals[sent])
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (status, "")
+    assert (process.returncode, out) == (status, ""), err
     assert (
         f"private-topk: {word}; nothing is published. To go on with this very release, run again with the same " in err
     )

@@ -15,7 +15,7 @@ from private_topk.budget.composition import Cost, Total, rho_within
 from private_topk.budget.limits import check_delta, check_epsilon
 from private_topk.budget.units import UNITS
 from private_topk.transforms.mechanisms.mechanism import Neighbours
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period, from_microseconds
 from private_topk.transforms.windows.cuts import Run
 from private_topk.transforms.windows.instants import Instants
@@ -180,9 +180,9 @@ class Budget:
         if not dataset.isprintable() or not 0 < len(dataset) <= 200:
             raise Refusal("dataset", "must be 1 to 200 printable characters")
         if unit not in UNITS:
-            raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {unit}")
+            raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
         if neighbours not in get_args(Neighbours):
-            raise Refusal("neighbours", f"must be one of {', '.join(get_args(Neighbours))}, got {neighbours}")
+            raise Refusal("neighbours", f"must be one of {', '.join(get_args(Neighbours))}, got {verbatim(neighbours)}")
         kept = Fraction(delta) / 2 if release_delta is None else Fraction(release_delta)
         return cls(dataset, unit, Total(Fraction(epsilon), Fraction(delta), kept), neighbours)
 

@@ -12,7 +12,7 @@ from private_topk.budget.account import Budget, Charge, Spent, heaviest
 from private_topk.budget.records import Entry, Request, budget_in, columns_of, entry_in
 from private_topk.budget.refusal import explain
 from private_topk.budget.tables import BUDGETS, CHARGES, Database
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Entry", "Ledger", "Receipt", "Request"]
 
@@ -54,23 +54,14 @@ class Ledger:
         with self._database.alone() as connection:
             others = self._budgets(connection, budget.dataset)
             if any(other.unit == budget.unit for other in others):
-                raise Refusal("", f"dataset {budget.dataset} has a {budget.unit} budget already: it cannot be changed, "
-                              "since releases were promised under it")  # fmt: skip
+                which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
+                raise Refusal("", f"{which}: it cannot be changed, since releases were promised under it")
             connection.execute(BUDGETS.insert().values(**columns_of(budget), created=self._now()))
 
     def budget(self, dataset: str, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal, naming what there is, if it was never created."""
         with self._database.alone() as connection:
-            found = {budget.unit: budget for budget in self._budgets(connection, dataset)}
-            known = sorted(set(connection.scalars(BUDGETS.select().with_only_columns(BUDGETS.c.dataset))))
-        if not found:
-            there = ", ".join(known) or "none"
-            raise Refusal("dataset", f"{dataset} has no budget in this ledger, which knows {there}",
-                          "open one with `private-topk budget create`")  # fmt: skip
-        if unit not in found:
-            raise Refusal("dataset", f"{dataset} has no budget for {{privacy_unit}} {unit}, only for "
-                          f"{', '.join(sorted(found))}")  # fmt: skip
-        return found[unit]
+            return self._own(connection, self._budgets(connection, dataset), dataset, unit)
 
     def read(self, dataset: str | None = None) -> tuple[list[Budget], list[Entry]]:
         """All budgets, and all charges in order, of one dataset or of all."""
@@ -87,8 +78,8 @@ class Ledger:
         """Charge a release before it starts; recognise a repeat, which costs nothing.
 
         Raises:
-            Refusal: the budget does not suffice (with the arithmetic), the id was used for other input, or the rows
-                are read otherwise than by the dataset's first charge.
+            Refusal: the budget does not suffice (with the arithmetic), there is none of the request's unit, the id was
+                used for other input, or the rows are read otherwise than by the dataset's first charge.
         """
         with self._database.alone() as connection:
             same_name = (CHARGES.c.report == request.report) & (CHARGES.c.key_id == request.key_id)
@@ -101,6 +92,7 @@ class Ledger:
             entries = self._entries(connection, CHARGES.c.dataset == request.dataset)
             _check_rows(request, entries)
             budgets = self._budgets(connection, request.dataset)
+            self._own(connection, budgets, request.dataset, request.unit)
             read, used = _best_reading(request, budgets, [entry.charge for entry in entries])
             now = self._now()
             result = connection.execute(CHARGES.insert().values(**read.columns(), charged=now, outcome="started"))
@@ -112,6 +104,18 @@ class Ledger:
             connection.execute(CHARGES.update().where(CHARGES.c.id == entry, CHARGES.c.outcome != "released").values(
                 outcome=outcome, finished=self._now()
             ))  # fmt: skip
+
+    def _own(self, connection: Any, budgets: list[Budget], dataset: str, unit: str) -> Budget:  # noqa: ANN401
+        found = {budget.unit: budget for budget in budgets}
+        if not found:
+            known = sorted(set(connection.scalars(BUDGETS.select().with_only_columns(BUDGETS.c.dataset))))
+            there = verbatim(", ".join(known) or "none")
+            raise Refusal("dataset", f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
+                          "open one with `private-topk budget create`")  # fmt: skip
+        if unit not in found:
+            missing = f"{verbatim(dataset)} has no budget for {{privacy_unit}} {verbatim(unit)}"
+            raise Refusal("dataset", f"{missing}, only for {', '.join(sorted(found))}")
+        return found[unit]
 
     def _budgets(self, connection: Any, dataset: str | None) -> list[Budget]:  # noqa: ANN401 - a database connection
         query = BUDGETS.select().order_by(BUDGETS.c.dataset, BUDGETS.c.unit)
@@ -130,9 +134,9 @@ class Ledger:
 def _other_input(request: Request, entry: Entry) -> Refusal:
     return Refusal(
         "release_id",
-        f"{request.report} was used on {entry.charged} for other input (dataset {entry.request.dataset}). Whether two "
-        "answers under one id differ would tell exactly whether the input did, at any epsilon; so a corrected report "
-        "takes a new id, and costs",
+        f"{verbatim(request.report)} was used on {verbatim(entry.charged)} for other input "
+        f"(dataset {verbatim(entry.request.dataset)}). Whether two answers under one id differ would tell exactly "
+        "whether the input did, at any epsilon; so a corrected report takes a new id, and costs",
     )
 
 
@@ -142,11 +146,9 @@ def _check_rows(request: Request, entries: list[Entry]) -> None:
         for entry in entries:
             kept = entry.request.rows.get(name, given)
             if kept != given:
-                raise Refusal(
-                    name,
-                    f"must be {kept} for dataset {request.dataset}, as in its charge of {entry.charged}, got {given}: "
-                    "read otherwise, the same rows would be charged as if they were others",
-                )
+                rule = f"must be {kept} for dataset {request.dataset}, as in its charge of {entry.charged}, got {given}"
+                remedy = "read otherwise, the same rows would be charged as if they were others"
+                raise Refusal(name, verbatim(rule), remedy)
 
 
 def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]) -> tuple[Request, Fraction | None]:
@@ -176,12 +178,13 @@ def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]
 
 def _check(budget: Budget, charges: list[Charge], request: Request) -> Fraction:
     """The part of the budget that is used with the request. Raises Refusal if that is too much."""
-    asked = request.parameters.get("neighbours", "add-remove")
-    if budget.neighbours != asked:
-        raise Refusal("neighbours", f"must be {budget.neighbours}, as in the {budget.unit} budget of {budget.dataset}, "
-                      f"got {asked}: their epsilons do not add up")  # fmt: skip
+    neighbours = request.parameters.get("neighbours", "add-remove")
+    if budget.neighbours != neighbours:
+        rule = f"must be {budget.neighbours}, as in the {budget.unit} budget of {budget.dataset}, got {neighbours}"
+        raise Refusal("neighbours", verbatim(rule), "their epsilons do not add up")
     charges = [*charges, Charge(request.windows, request.cost)]
     reached = heaviest(budget, charges, request.windows)
     if not budget.fits(Spent.of(reached)):
-        raise Refusal("", explain(budget, *(Spent.of(part) for part in (reached[:-1], reached[-1:], reached))))
+        before, asked, after = (Spent.of(part) for part in (reached[:-1], reached[-1:], reached))
+        raise Refusal("", verbatim(explain(budget, before, asked, after)))
     return budget.used(Spent.of(heaviest(budget, charges)))

@@ -51,5 +51,5 @@ def plan(mechanism: Mechanism, k: int, spare_delta: float | Fraction | None = No
     check_windows(windows, "windows")
     check_sizes(mechanism, None, spare_delta)
     split = Split(mechanism, k, None, spare_delta)
-    reference = reference_shares(split.price, split.total, windows) if installed() else None
-    return Plan(split.total, windows, shares(split.price, split.total, windows), reference)
+    reference = reference_shares(split.price, split.spendable, windows) if installed() else None
+    return Plan(split.total, windows, shares(split.price, split.spendable, windows), reference)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from private_topk.budget.account import Budget, Spent, heaviest
 from private_topk.budget.ledger import Entry
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["plot"]
 
@@ -36,7 +36,7 @@ def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
-        raise Refusal("plot", f"{path} cannot be written: {error}") from None
+        raise Refusal("plot", verbatim(f"{path} cannot be written: {error}")) from None
 
 
 def _course(budget: Budget, entries: list[Entry]) -> tuple[list[datetime], list[float]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from private_topk.budget.account import Budget, Charge, Windows
 from private_topk.budget.composition import Cost, Total
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Entry", "Request", "budget_in", "columns_of", "entry_in"]
 
@@ -131,5 +131,5 @@ def _fraction(text: object) -> Fraction:
 
 
 def _damaged(ledger: str, what: str) -> Refusal:
-    return Refusal("ledger", f"{ledger} is damaged: {what} cannot be read, so what was spent is not known",
+    return Refusal("ledger", verbatim(f"{ledger} is damaged: {what} cannot be read, so what was spent is not known"),
                    "restore the row from a backup of the ledger")  # fmt: skip

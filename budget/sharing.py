@@ -16,7 +16,7 @@ from private_topk.budget.limits import check_delta, check_epsilon, check_windows
 from private_topk.budget.units import UNITS
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.parameters import plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.selection import CountBudget, Selection
 
 __all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out"]
@@ -98,7 +98,7 @@ def share_out(
     Cost: 10 to 100 ms where a total is split.
     """
     if unit not in UNITS:
-        raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {unit}")
+        raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
     check_sizes(mechanism, counts, spare_delta)
     if unit == "user-window":
         if horizon is not None:
@@ -112,10 +112,10 @@ def share_out(
         raise Refusal("horizon", f"must be at least the {windows} windows of this run, got {reached}")
     check_windows(reached, "horizon")
     split = Split(mechanism, k, counts, spare_delta)
-    total = split.total if held is None else _as_held(split.total, held)
+    total, spendable = (given if held is None else _as_held(given, held) for given in (split.total, split.spendable))
     if reached == 1:  # the one share is the total, as it was given
         return Shared(Privacy(unit, 1, total, "basic"), mechanism, counts)
-    share = best_share(_found(split, total, reached, held is not None))
+    share = best_share(_found(split, spendable, reached, held is not None))
     return Shared(Privacy(unit, reached, total, share.accounting), *split.window(share.epsilon, share.delta))
 
 
@@ -153,10 +153,14 @@ class Split:
         epsilons = [Fraction(mechanism.parameter("epsilon")), Fraction(counts.epsilon if counts else 0)]
         deltas = [Fraction(own or 0), Fraction(counts.delta if counts else 0)]
         self.total = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
+        # A decimal or the float beside it, whichever is less: most shares, and with them the draws, are then what they
+        # were when budgets were floats, and none is a part of more than was given.
+        epsilons, deltas = ([min(part, Fraction(float(part))) for part in parts] for parts in (epsilons, deltas))
+        self.spendable = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
         if not self.total.delta < 1:
             raise Refusal("delta", f"must be below 1 with that of the noisy counts, got {float(self.total.delta):g}")
         releases = [deltas[0] if self._approximate else Fraction(0), deltas[1]]
-        self._epsilons = [part / self.total.epsilon for part in epsilons]
+        self._epsilons = [part / self.spendable.epsilon for part in epsilons]
         self._deltas = [part / sum(releases) if part else Fraction(0) for part in releases]
 
     def window(self, epsilon: Fraction, delta: Fraction) -> tuple[Mechanism, CountBudget | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["BUDGETS", "CHARGES", "Database"]
 
@@ -70,8 +70,11 @@ class Database:
         except sql.exc.ArgumentError:
             raise Refusal("ledger", "must be a database URL such as sqlite:///budget.db") from None
         except (sql.exc.NoSuchModuleError, ImportError) as error:
-            raise Refusal("ledger", f"{parsed.drivername}: its driver is not installed ({error})", _DRIVERS) from None
+            raise Refusal(
+                "ledger", f"{verbatim(parsed.drivername)}: its driver is not installed ({verbatim(error)})", _DRIVERS
+            ) from None
         self.name = parsed.render_as_string(hide_password=True)
+        self._said = verbatim(self.name)
         self._file = parsed.database if parsed.get_backend_name() == "sqlite" else None
         if self._file is not None:
             # SQLite's driver begins transactions when it sees fit; a charge must lock before it reads.
@@ -97,13 +100,13 @@ class Database:
     def alone(self) -> Iterator[Any]:
         """A connection on which nobody else charges until the block ends; undone if it raises."""
         if self._file is not None and not os.path.exists(self._file):
-            raise Refusal("ledger", f"{self.name} does not exist", "make it with `private-topk budget create`")
+            raise Refusal("ledger", f"{self._said} does not exist", "make it with `private-topk budget create`")
         with self._transaction() as connection:
             if not sql.inspect(connection).has_table(_LEDGER.name):
-                raise Refusal("ledger", f"{self.name} holds no budgets", "make one with `private-topk budget create`")
+                raise Refusal("ledger", f"{self._said} holds no budgets", "make one with `private-topk budget create`")
             version = connection.scalar(sql.select(_LEDGER.c.version).with_for_update())
             if version != _VERSION:
-                raise Refusal("ledger", f"{self.name} has format {version}, this version reads {_VERSION}")
+                raise Refusal("ledger", f"{self._said} has format {version}, this version reads {_VERSION}")
             yield connection
 
     @contextmanager
@@ -116,4 +119,4 @@ class Database:
 
     def _unusable(self, error: sql.exc.DBAPIError) -> Refusal:
         reason = str(error.orig).strip().partition("\n")[0]
-        return Refusal("ledger", f"{self.name} cannot be used: {reason}")
+        return Refusal("ledger", f"{self._said} cannot be used: {verbatim(reason)}")

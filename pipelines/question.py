@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from private_topk.budget.composition import Total
+from private_topk.budget.limits import check_epsilon
 from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.periods import period_of
@@ -20,10 +20,7 @@ from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
 
-__all__ = ["Question", "ask", "check_epsilon", "counts_of", "mechanism_of", "question_of", "release_of"]
-
-
-MOST_EPSILON = 1e6
+__all__ = ["Question", "ask", "counts_of", "mechanism_of", "question_of", "release_of"]
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ def release_of(asked: Asked) -> Release:
 
 def mechanism_of(asked: Asked) -> tuple[Mechanism, Fraction | float | None]:
     """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
-    check_epsilon("epsilon", asked["epsilon"])
+    check_epsilon(asked["epsilon"])
     own = parameters_of(mechanism_by_name(asked["mechanism"]))
     delta, bound = asked.get("delta"), asked.get("max_items_per_user")
     mechanism = make_mechanism(
@@ -131,14 +128,6 @@ def mechanism_of(asked: Asked) -> tuple[Mechanism, Fraction | float | None]:
     return mechanism, None if "delta" in own else delta
 
 
-def check_epsilon(field: str, value: Fraction | float) -> None:
-    """Raise Refusal for an epsilon so large that it promises nothing, and that some sums over windows would not end."""
-    if MOST_EPSILON < value < math.inf:
-        raise Refusal(
-            field, f"must be at most {MOST_EPSILON:g}, got {float(value):g}", "beyond 10 or so little is promised"
-        )
-
-
 def counts_of(asked: Asked) -> CountBudget | None:
     """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
     epsilon, delta = asked.get("publish_counts"), asked.get("publish_counts_delta")
@@ -146,7 +135,7 @@ def counts_of(asked: Asked) -> CountBudget | None:
         if delta is not None:
             raise Refusal("publish_counts_delta", "needs {publish_counts}: the epsilon of the noisy counts")
         return None
-    check_epsilon("publish_counts", epsilon)
+    check_epsilon(epsilon, "publish_counts")
     try:
         return CountBudget(epsilon, delta or 0.0)
     except Refusal as error:

@@ -135,14 +135,12 @@ def test_nobody_asks_which_way_of_cutting_a_period_has() -> None:
 
 
 def test_words_are_read_at_the_doors_alone() -> None:
-    """The command line in its room, YAML in its own; `python -m ...bigquery` still has a command line of its own."""
+    """The command line in its room, YAML in its own."""
     for path in (
         path for room in ("pipelines", "budget", "transforms", "testing") for path in (ROOT / room).rglob("*.py")
     ):
         names, place = set(imports(path)), path.relative_to(ROOT).as_posix()
-        assert "argparse" not in names or place.startswith("pipelines/commands/") or place == "pipelines/bigquery.py", (
-            place
-        )
+        assert "argparse" not in names or place.startswith("pipelines/commands/"), place
         assert "yaml" not in names or place.startswith("pipelines/scheduled/"), place
 
 
@@ -155,7 +153,7 @@ def test_arrows_point_one_way() -> None:
             named = {name.split(".")[1] for name in imports(path) if name.startswith("private_topk.")}
             assert named <= may, (path, named - may)
     for path in (ROOT / "pipelines").rglob("*.py"):
-        if "commands" not in path.parts and path.name != "cli.py" and path.name != "bigquery.py":
+        if "commands" not in path.parts and path.name != "cli.py":
             assert not [name for name in imports(path) if name.startswith("private_topk.pipelines.commands")], path
 
 

@@ -8,7 +8,6 @@ from private_topk.budget.account import Budget, Spent, heaviest
 from private_topk.budget.ledger import Entry, Ledger
 from private_topk.budget.refusal import number
 from private_topk.budget.units import UNITS
-from private_topk.pipelines.question import check_epsilon
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["create", "history", "show"]
@@ -16,7 +15,6 @@ __all__ = ["create", "history", "show"]
 
 def create(arguments: Namespace) -> None:
     """Open a budget. Raises Refusal for numbers that break a rule, or if there is one already."""
-    check_epsilon("epsilon", arguments.epsilon)
     budget = Budget.of(
         arguments.dataset,
         arguments.epsilon,

@@ -116,12 +116,14 @@ def test_epsilons_beyond_reason_are_refused(
         (["--delta=1"], "--delta must lie strictly between 0 and 1, got 1"),
         (["--delta=nan"], "--delta must lie strictly between 0 and 1, got nan"),
         (["--windows=0"], "--windows must be at least 1, got 0"),
-        (["--windows=" + "9" * 500], "--windows must be at most 10**15"),
+        (["--windows=" + "9" * 17], "--windows must be at most 10**15"),
         (["--k=0"], "--k must be at least 1, got 0"),
     ],
 )
 def test_other_numbers_beyond_reason(capsys: pytest.CaptureFixture, more: list[str], message: str) -> None:
-    assert main(["plan", "--epsilon=1", "--delta=1e-6", "--windows=5", "--mechanism=joint", *more]) == 2
+    names = {word.partition("=")[0] for word in more}
+    usual = ["--epsilon=1", "--delta=1e-6", "--windows=5", "--mechanism=joint"]
+    assert main(["plan", *more, *(word for word in usual if word.partition("=")[0] not in names)]) == 2
     assert message in capsys.readouterr().err
 
 

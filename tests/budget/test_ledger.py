@@ -180,6 +180,17 @@ def test_what_is_missing_is_named(url: str) -> None:
         ledger.budget("plays", "user")
 
 
+def test_a_charge_with_no_budget_of_its_unit_is_refused(url: str) -> None:
+    """Else a job of one's own that names a dataset wrongly would be let through, charged to nobody."""
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    with pytest.raises(Refusal, match="dataset songs has no budget in this ledger, which knows plays"):
+        ledger.charge(request("a", dataset="songs"))
+    with pytest.raises(Refusal, match="dataset plays has no budget for privacy_unit user, only for user-window"):
+        ledger.charge(request("a", unit="user"))
+    assert ledger.read()[1] == []
+
+
 def answer(url: str, pipe: Connection) -> None:
     """What a process of its own does: orders in, answers out, until there are no more."""
     ledger = Ledger(url)

@@ -240,7 +240,7 @@ def test_help_needs_no_database_and_no_beam() -> None:
 
 
 def test_the_plan_in_the_documentation_is_what_is_printed(capsys: pytest.CaptureFixture) -> None:
-    text = (Path(__file__).resolve().parents[3] / "docs" / "budget.md").read_text()
+    text = (Path(__file__).resolve().parents[2] / "docs" / "budget.md").read_text()
     block = text[text.index("    $ private-topk plan") :].partition("\n\n| accounting")[0]
     command, _, printed = block.partition("\n")
     assert main(command.split()[2:]) == 0

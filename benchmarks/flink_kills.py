@@ -56,7 +56,10 @@ class Bench:
         self.broker.stop()
 
     def heal(self) -> None:
-        """Bring back what the last run has lost."""
+        """Bring back what the last run has lost, and end what it has left."""
+        for job in self.rest.jobs():
+            if job["state"] not in ("FINISHED", "FAILED", "CANCELED"):
+                self.rest.get(f"jobs/{job['jid']}/yarn-cancel")
         for number in (1, 2):
             if self.cluster.processes[f"task-manager-{number}"].poll() is not None:
                 self.cluster.start_task_manager(number)
@@ -116,16 +119,16 @@ class Bench:
             threading.Thread(target=self.report.send, args=(self.broker.address, topic, 30), daemon=True).start()
         began = time.monotonic()
         with session(command, log) as process:
-            await_(lambda: process.poll() is not None or self._running(), 180, "the job does not start")
+            await_(lambda: process.poll() is not None or self._running(), 300, "the job does not start")
             time.sleep(moment * (12 if self.job == "batch" else 30))
             ended = process.poll() is not None
-            self.kill()
+            victim = self.kill()
             killed = time.monotonic()
             while process.poll() is None and time.monotonic() - killed < 400:
                 versions.look()
                 time.sleep(0.2)
             status = process.poll()
-        took = f"{time.monotonic() - began:.0f} s, {'killed after its end' if ended else f'{moment:.2f} of the way'}"
+        took = f"{time.monotonic() - began:.0f} s, {'after its end' if ended else f'{moment:.2f} of the way'}, {victim}"
         if status != 0:
             return f"status {status}, {took}: {log.read_text()[-600:]}"
         if self.job == "batch":
@@ -169,9 +172,9 @@ def main() -> None:
                     said = bench.run(number, moment, extra)
                     good += said.startswith("equal")
                     print(f"{arguments.kind}, {arguments.job}, {number + 1}: {said}", flush=True)
-                    bench.heal()
                 except TimeoutError as error:
                     print(f"{arguments.kind}, {arguments.job}, {number + 1}: {error}", flush=True)
+                bench.heal()
     finally:
         bench.stop()
     print(f"{arguments.kind}, {arguments.job}: {good} of {arguments.times} equal", flush=True)

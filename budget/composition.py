@@ -1,5 +1,10 @@
 """What several releases cost together, and the largest share of a total that each of them may spend.
 
+An example. 52 weekly rankings by an exponential mechanism, epsilon 1 and delta 1e-6 in all. Adding up, a week gets
+1/52 = 0.0192. By zCDP the total allows rho = 0.02436 (`rho_within`), a week at epsilon e costs e**2/8, and 52 of them
+fit for e = sqrt(8 * 0.02436 / 52) = 0.0612, 3.18 times as much. `largest` finds that e to the last bit of a float, and
+ball arithmetic proves that it fits.
+
 Every bound here holds for releases that are chosen after seeing earlier ones, and every share is certified: a rational
 for which integers or ball arithmetic have *proved* that n of them stay within the total. Nothing here looks at data.
 """

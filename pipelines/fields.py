@@ -27,6 +27,7 @@ class Asked(TypedDict, total=False):
     item_column: str
     time_column: str
     time_unit: str
+    csv_quoted_newlines: bool
     payload: str
     payload_schema: str
     clock: str

@@ -13,14 +13,15 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Report", "account_of", "report_of", "sink_for", "source_for"]
 
 _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
 _MOST_STATES = 1 << 18
-_COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time", "time_unit": "time_unit"}
+_COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time", "time_unit": "time_unit",
+            "csv_quoted_newlines": "quoted_line_ends"}  # fmt: skip
 _OF_SOURCES = ("clock", "poll", "kafka_reader", "kafka_readers", "kafka_start", "expansion_service", "snapshot")
 
 
@@ -81,9 +82,6 @@ def source_for(asked: Asked, *, watch: bool = False) -> Source:
         raise Refusal("user_column", "must be another column than {item_column}", "the one says who a row is of, the "
                       "other what is ranked")  # fmt: skip
     columns = Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
-    if columns.user == columns.item:
-        rule = verbatim(f"must be another column than {columns.item}, which is ranked")
-        raise Refusal("user_column", rule, "give the column that says whose a row is")
     options: dict[str, Any] = {field: asked[field] for field in _OF_SOURCES if field in asked}  # type: ignore[literal-required]
     if "payload" in asked or "payload_schema" in asked:
         options["payload"] = make_payload(asked.get("payload", "json"), asked.get("payload_schema"), columns)

@@ -26,7 +26,7 @@ from private_topk.runners.network import reachable
 
 __all__ = ["Cluster", "down", "main", "up"]
 
-_PATIENCE = 90.0
+_PATIENCE = 180.0
 
 
 class Cluster:
@@ -62,7 +62,7 @@ class Cluster:
             "state.checkpoints.dir": f"{self.folder.as_uri()}/checkpoints",
             # A stream that has lost a task manager goes on with the slots that are left, and takes new ones into use.
             "jobmanager.scheduler": "adaptive",
-            "jobmanager.adaptive-scheduler.resource-wait-timeout": "30s",
+            "jobmanager.adaptive-scheduler.resource-wait-timeout": "10min",
             "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
             **RESTARTS,
             "metrics.fetcher.update-interval": 1000,

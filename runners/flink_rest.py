@@ -69,7 +69,7 @@ class Rest:
                 found.extend(int(clock["value"]) for clock in clocks)
         return found or None
 
-    def last_failure(self, job: str) -> str:
-        """The kind of the last failure. Its text is left where it is, for it may hold data."""
+    def failures(self, job: str) -> list[str]:
+        """The kinds of failures that a job has got over, the last one first. Their texts may hold data: left."""
         history = (self.get(f"jobs/{job}/exceptions") or {}).get("exceptionHistory", {}).get("entries", [])
-        return str(history[0].get("exceptionName", "")).rpartition(".")[2] if history else ""
+        return [str(each.get("exceptionName", "")).rpartition(".")[2] for each in history]

@@ -53,10 +53,12 @@ class Watch(threading.Thread):
                 self._look(job["jid"], state, job["tasks"])
 
     def _look(self, job: str, state: str, tasks: dict[str, int]) -> None:
-        restarts = self._rest.metric(job, "numRestarts")
+        # Flink's own count of restarts leaves out those by which the adaptive scheduler changes the parallelism.
+        failures = self._rest.failures(job)
+        restarts = max(self._rest.metric(job, "numRestarts"), len(failures))
         if restarts > self._restarts:
             self._restarts = restarts
-            cause = self._rest.last_failure(job) or "unknown cause"
+            cause = failures[0] if failures else "unknown cause"
             self._say(f"Flink: the job restarted, {restarts} in all ({cause})")
         self._look_at_slots(state, tasks)
         if self._stopping:

@@ -23,7 +23,7 @@ from apache_beam.utils import thread_pool_executor
 __all__ = ["Workers", "main", "work"]
 
 # Loaded before copying: no polars and no gRPC server, whose threads would not be copied.
-_LOADED = ["apache_beam.runners.worker.sdk_worker", "private_topk.runners.worker_pool"]
+_LOADED = ["apache_beam.runners.worker.sdk_worker"]
 _GRACE = 5.0
 
 

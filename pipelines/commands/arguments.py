@@ -50,6 +50,8 @@ def add_columns(group: Group) -> None:
     add(group, "time_column", "NAME", "event time, for --window (default: time)")
     add(group, "time_unit", "{s,ms,us}", "what a plain number in the time column counts, since 1970 UTC (default: s)",
         one_of("s", "ms", "us"))  # fmt: skip
+    add_switch(group, "csv_quoted_newlines", "let quoted values of CSV files hold line ends; rows then depend on each "
+               "other: one value with an unclosed quote takes other users' rows along, beyond any epsilon")  # fmt: skip
 
 
 def add_domain(group: Group) -> None:

@@ -81,7 +81,8 @@ def _read(arguments: Namespace) -> tuple[list[Budget], list[Entry]]:
 def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
     spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
     total, used = budget.total, budget.used(spent)
-    sums = [("epsilon", spent.epsilon, total.epsilon)] + ([("rho", spent.rho, budget.rho)] if budget.rho else [])
+    sums = [("epsilon", spent.epsilon, total.epsilon)] if spent.adds_up else []
+    sums += [("rho", spent.rho, budget.rho)] if budget.rho else []
     lines = [
         f"{budget.dataset}: epsilon {number(total.epsilon)}, delta {number(total.delta)} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(float(used), 1)):<30}] {float(used):.1%} used by {len(entries)} charges",
@@ -91,8 +92,8 @@ def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
         lines.append(
             f"  sum of {name:<8}{number(value):>10} of {number(limit):<10}{float(value / limit):>8.1%}{counts}"
         )
-    if spent.delta:
-        lines.append(f"  sum of delta   {number(spent.delta):>10} of {number(budget.kept)} kept for releases")
+    if spent.rest:
+        lines.append(f"  sum of delta   {number(spent.rest):>10} of {number(budget.kept)} kept for releases")
     if budget.unit == "user-window":
         lines.append("  of the window that has spent most, with all that overlap it")
     return lines

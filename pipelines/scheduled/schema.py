@@ -112,6 +112,7 @@ FIELDS: dict[str, Rule] = {
     "source.item_column": Rule(printable_text, "item_column"),
     "source.time_column": Rule(printable_text, "time_column"),
     "source.time_unit": Rule(one_of("s", "ms", "us"), "time_unit"),
+    "source.csv_quoted_newlines": Rule(_true, "csv_quoted_newlines"),
     "source.payload": Rule(one_of("json", "avro"), "payload"),
     "source.payload_schema": Rule(printable_text, "payload_schema", path=True),
     "source.clock": Rule(one_of("log", "event"), "clock"),

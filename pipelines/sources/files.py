@@ -18,11 +18,10 @@ from private_topk.pipelines.files import FileInfo, is_local, match, open_file
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.sources.ahead import read_ahead
-from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
 from private_topk.pipelines.sources.formats import Piece, bundle, check_files, cut_into_pieces, format_name, format_of
 from private_topk.pipelines.sources.source import about_the_input
 from private_topk.runners import Launch
-from private_topk.transforms.blocks import left_out
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -117,17 +116,16 @@ class ReadBlocks(beam.PTransform):
 class _ReadDoFn(beam.DoFn):
     def __init__(self, columns: Columns, stored: int) -> None:
         self._columns, self._stored = columns, stored
-        self._left_out = left_out("null")
+        self._left_out = LeftOut()
 
     def process(self, bundled: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
         # In order, so that a repetition meets the same blocks.
         for block, missing in read_ahead(self._blocks(sorted(bundled[1]))):
-            if missing:
-                self._left_out.inc(missing)
+            self._left_out.add(missing)
             if len(block):
                 yield block
 
-    def _blocks(self, pieces: Iterable[Piece]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def _blocks(self, pieces: Iterable[Piece]) -> Iterator[tuple[pa.RecordBatch, dict[str, int]]]:
         for path, start, stop, stored in pieces:
             for table in format_of(path).read(path, start, stop, self._columns):
                 yield block_of(table, self._columns)

@@ -24,11 +24,10 @@ from private_topk.pipelines.files import FileInfo, is_local, match_any
 from private_topk.pipelines.identity import named, unasked
 from private_topk.pipelines.sources.arrivals import arrival_of
 from private_topk.pipelines.sources.clock import Clock, now_of
-from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, format_of
 from private_topk.pipelines.sources.source import about_the_input, horizon
 from private_topk.runners import Launch
-from private_topk.transforms.blocks import left_out
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -143,7 +142,7 @@ class _ReadTracker(RestrictionTracker):
 class _WatchDoFn(beam.DoFn, RestrictionProvider):
     def __init__(self, columns: Columns, clock: Clock, poll: float) -> None:
         self._columns, self._clock, self._poll = columns, clock, poll
-        self._left_out = left_out("null")
+        self._left_out = LeftOut()
 
     def initial_restriction(self, pattern: str) -> _Read:
         return _Read(b"")
@@ -189,10 +188,9 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         module = format_of(file.path)
         module.check(file, self._columns)
         for piece in cut_into_pieces([file]):
-            for table in module.read(piece.path, piece.start, piece.stop, self._columns):
-                block, missing = block_of(table, self._columns)
-                if missing:
-                    self._left_out.inc(missing)
+            for rows in module.read(piece.path, piece.start, piece.stop, self._columns):
+                block, missing = block_of(rows, self._columns)
+                self._left_out.add(missing)
                 if not self._clock.by_rows:
                     block = block.append_column("arrived", pa.array(np.full(len(block), at)))
                 if len(block):

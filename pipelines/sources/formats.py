@@ -60,6 +60,8 @@ def check_files(files: Sequence[FileInfo], columns: Columns) -> None:
     with ThreadPoolExecutor(16) as pool:
         for _ in pool.map(lambda file: format_of(file.path).check(file, columns), files):
             pass
+    for module in (csv, json_lines):
+        module.check_rows([file for file in files if format_of(file.path) is module], columns)
 
 
 def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:

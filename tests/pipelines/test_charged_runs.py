@@ -283,3 +283,29 @@ def test_a_plan_of_very_many_windows_is_quick(capsys: pytest.CaptureFixture) -> 
     assert main(["plan", "--epsilon=1", "--delta=1e-6", "--windows=1000000000000", "--mechanism=joint"]) == 0
     printed = capsys.readouterr().out
     assert "zcdp" in printed and "PLD" not in printed
+
+
+def test_a_budget_is_not_evaded_by_reading_the_rows_otherwise(place: Path, capsys: pytest.CaptureFixture) -> None:
+    """By another column of times the same rows lie in weeks that have spent nothing; by another of users they are
+    other people's."""
+    rows = (place / "rows.csv").read_text().splitlines()
+    added = ["added", *(row.rpartition(",")[2].replace("2026-", "2027-") for row in rows[1:])]
+    (place / "rows.csv").write_text("".join(f"{row},{time}\n" for row, time in zip(rows, added, strict=True)))
+    url = "sqlite:///budget.db"
+    create(url, "--epsilon", "1")
+
+    def run(report: str, *more: str) -> int:
+        return main(arguments(report, *with_ledger(url, "--epsilon", "1"), *more))
+
+    assert run("a") == 0
+    capsys.readouterr()
+    for more, said in [
+        (["--time-column", "added"], "--time-column must be time for dataset plays, as in its charge of "),
+        (["--time-unit", "ms"], "--time-unit must be s for dataset plays, as in its charge of "),
+        (["--user-column", "added"], "--user-column must be user for dataset plays, as in its charge of "),
+        (["--user-column", "item"], "--user-column must be another column than --item-column"),
+    ]:
+        assert run("b", *more) == 2
+        assert said in capsys.readouterr().err
+        assert not list(place.glob("b.*"))
+    assert len(Ledger(url).read()[1]) == 1

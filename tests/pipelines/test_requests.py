@@ -53,6 +53,7 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "item_column": (False, BASE, {"item_column": "who", "domain_column": "item"}),
     "time_column": (False, BASE, {"time_column": "at"}),
     "time_unit": (False, BASE, {"time_unit": "ms"}),
+    "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),
     "domain": (False, BASE, {"domain": "turned.txt"}),
     "domain_column": (False, {**BASE, "domain": "items.csv"}, {"domain_column": "other"}),
     "unknown_domain": (False, {**HIDDEN, "domain": "items.txt", "unknown_domain": None}, HIDDEN),

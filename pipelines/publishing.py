@@ -119,16 +119,10 @@ def _is_whole(path: str) -> bool:
 
 def _content(path: str) -> bytes | None:
     """What a file holds; None where there is none that can be read."""
-<<<<<<< HEAD
-    if exists(path):  # each store's client raises errors of its own for what is not there
-        with suppress(ValueError, OSError), open_file(path) as source:
-            return source.read()
-=======
     if not exists(path):  # a store tells of a missing object in an error of its own kind, and late
         return None
     with suppress(ValueError, OSError), open_file(path) as source:
         return source.read()
->>>>>>> door
     return None
 
 

@@ -65,7 +65,8 @@ def main() -> None:
 def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> list[str]:
     """Make the topic and the domain; the command that reads them."""
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic("load", PARTITIONS, 1, config={"retention.bytes": "1000000000"})])["load"].result(30)
+    settings = {"retention.bytes": "1000000000", "message.timestamp.type": "LogAppendTime"}
+    admin.create_topics([NewTopic("load", PARTITIONS, 1, config=settings)])["load"].result(30)
     (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(ITEMS)))
     return [
         sys.executable, "-m", "private_topk", "stream", "--input", f"kafka://{address}/load",

@@ -128,12 +128,16 @@ def test_a_killed_run_leaves_its_charge_and_resumes_for_nothing(
     assert (place / "a.csv").read_bytes() == resumed, "the ranking does not depend on ledger or kill"
 
 
-def test_a_failed_run_says_how_to_resume(place: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_failed_run_says_how_to_resume(
+    place: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = "sqlite:///budget.db"
     create(url, "--epsilon", "1")
-    # Only the beginning is looked at before the run; this goes wrong behind it.
-    with open(place / "rows.csv", "a") as sink:
-        sink.write("someone,item 1,2026-01-06T12:00:00Z\n" * 150_000 + "one,two,three,four,five\n")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("private_topk.pipelines.sinks.file.publish", full)
     assert main(arguments("a", *with_ledger(url, "--epsilon", "1"))) in (1, 2)
     assert "To resume at no cost, run again with the same arguments, --release-id a" in capsys.readouterr().err
     assert [entry.outcome for entry in Ledger(url).read()[1]] == ["failed"]

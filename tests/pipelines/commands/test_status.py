@@ -48,11 +48,14 @@ def endless(*more: str) -> list[str]:
     return [sys.executable, "-m", "private_topk", "stream", *asked]
 
 
+@pytest.mark.server  # by itself: the workers of parallel tests are deaf to SIGINT, and so would be their children
 @pytest.mark.parametrize(("sent", "status", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
 def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, status: int, word: str) -> None:
     kept = ["--release-key=file:key", "--release-id=the id", "--ledger=sqlite:///b.db", "--dataset=d"]
     before = {path.name for path in folder.iterdir()}
-    process = subprocess.Popen(endless(*kept), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A test runner's workers ignore SIGINT, which a child would inherit.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    process = subprocess.Popen(endless(*kept), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard)
     while not Ledger("sqlite:///b.db").read()[1]:
         assert process.poll() is None
         time.sleep(0.05)

@@ -14,6 +14,7 @@ __all__ = ["unprinted"]
 
 _PANIC = re.compile(rb"\n?thread '[^\n]* panicked at [^\n]*\n[^\n]*\n"
                     rb"(?:stack backtrace:\n(?: +[^\n]*\n)*)?(?:note: [^\n]*\n)?")  # fmt: skip
+_HEAD = re.compile(rb"\n?thread '[^\n]*(?: panicked at [^\n]*\n[^\n]*)?\Z")  # of a panic whose message is to come
 _STDERR = 2
 
 
@@ -21,7 +22,7 @@ class _Detour:
     """Standard error, led through a file while anybody asks for it; there is one for the process."""
 
     def __init__(self) -> None:
-        self._lock, self._users = threading.Lock(), 0
+        self._lock, self._users, self._passed = threading.Lock(), 0, 0
         self._true: int | None = None
         self._file: IO[bytes] | None = None
 
@@ -39,24 +40,36 @@ class _Detour:
             self._users -= 1
             if self._true is None or self._file is None:
                 return
-            if self._users == 0:
+            last = self._users == 0
+            if last:
                 os.dup2(self._true, _STDERR)
-            self._pass_on(self._file, self._true)
-            if self._users == 0:
+            self._pass_on(self._file, self._true, last)
+            if last:
                 self._file.close()
                 os.close(self._true)
-                self._true = self._file = None
+                self._true, self._file, self._passed = None, None, 0
 
-    @staticmethod
-    def _pass_on(file: IO[bytes], true: int) -> None:
-        """Whatever others have printed meanwhile, which another thread's panic does not concern."""
-        size = os.fstat(file.fileno()).st_size
-        if size:
-            said = _PANIC.sub(b"", os.pread(file.fileno(), size, 0))
-            os.ftruncate(file.fileno(), 0)
-            os.lseek(file.fileno(), 0, os.SEEK_SET)
-            if said:
-                os.write(true, said)
+    def _pass_on(self, file: IO[bytes], true: int, last: bool) -> None:
+        """Whatever others have printed meanwhile, which another thread's panic does not concern.
+
+        The file only grows while it is written to: to cut it short would lose what comes between a look and the cut.
+        """
+        said = os.pread(file.fileno(), os.fstat(file.fileno()).st_size - self._passed, self._passed)
+        if not last:
+            said = said[: _unfinished(said)]
+        self._passed += len(said)
+        rest = _PANIC.sub(b"", said)
+        while rest:
+            rest = rest[os.write(true, rest) :]
+
+
+def _unfinished(said: bytes) -> int:
+    """Where a panic or a line begins that another thread may still be printing; the length where none does."""
+    whole = said.rfind(b"\n") + 1
+    whole -= said[:whole].endswith(b"\n\n") or whole == 1  # a panic begins with an empty line
+    begun = [panic.start() for panic in _PANIC.finditer(said) if panic.end() >= whole]
+    head = _HEAD.search(_PANIC.sub(lambda panic: b"\n" * len(panic[0]), said))
+    return min([whole, *begun, *([head.start()] if head else [])])
 
 
 _DETOUR = _Detour()

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from tests.pipelines.sources.test_avro_types import container, number
 from tests.pipelines.support import to_avro, write
@@ -104,27 +103,6 @@ def test_hostile_blocks(tmp_path: Path) -> None:
     ]
     paths = [write(tmp_path / f"{n}.avro", content) for n, (content, _) in enumerate(cases)]
     assert outcomes(*paths) == [said for _, said in cases]
-
-
-def test_what_others_print_during_a_panic_is_kept(capfd: pytest.CaptureFixture) -> None:
-    import os
-    import threading
-
-    from private_topk.pipelines.sources.panics import unprinted
-
-    def say(text: str) -> None:
-        with unprinted():
-            os.write(
-                2, b"\nthread 'x' (7) panicked at crates/y.rs:1:2:\nrange end\nnote: run with `RUST_BACKTRACE=1`\n"
-            )
-            os.write(2, text.encode())
-
-    threads = [threading.Thread(target=say, args=(f"line {n}\n",)) for n in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(capfd.readouterr().err.splitlines()) == sorted(f"line {n}" for n in range(20))
 
 
 def test_zipped_bombs(tmp_path: Path) -> None:

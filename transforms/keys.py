@@ -63,8 +63,8 @@ class ReleaseKey:
         kind, _, place = self.source.partition(":")
         secret = _READERS[kind](place).strip()
         if len(secret) < _LEAST_BYTES:
-            raise Refusal("release_key", f"{verbatim(self.source)} must have at least {_LEAST_BYTES} bytes, got {len(secret)}",
-                          "make one with `head -c 32 /dev/urandom | base64`")  # fmt: skip
+            rule = f"{verbatim(self.source)} must have at least {_LEAST_BYTES} bytes, got {len(secret)}"
+            raise Refusal("release_key", rule, "make one with `head -c 32 /dev/urandom | base64`")
         return secret
 
     def derive(self, purpose: str) -> bytes:
@@ -122,7 +122,11 @@ def _from_file(place: str) -> bytes:
 def _from_environment(place: str) -> bytes:
     value = os.environ.get(place)
     if value is None:
-        raise Refusal("release_key", f"env:{verbatim(place)} is not set", f"export {verbatim(place)}, here and where the workers run")
+        raise Refusal(
+            "release_key",
+            f"env:{verbatim(place)} is not set",
+            f"export {verbatim(place)}, here and where the workers run",
+        )
     return os.fsencode(value)  # whatever bytes it has: an error of decoding would show some of them
 
 

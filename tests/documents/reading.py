@@ -1,4 +1,4 @@
-"""The pages as their readers see them: blocks of code, commands to type with what they print, and commands in a line."""
+"""The pages as their readers see them: blocks of code, commands to type and what they print, commands within a line."""
 
 from __future__ import annotations
 

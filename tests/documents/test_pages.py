@@ -7,22 +7,18 @@ a file, or not run, with the reason. A block too many or too few fails.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shlex
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-import yaml
 
 from private_topk.pipelines.sinks.formats import FORMATS
-from tests.documents.reading import PAGES, ROOT, Block, Command, blocks, commands
+from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
-from tests.runners.cloud import Cloud
 
 Check = Callable[[World], None]
 
@@ -125,14 +121,14 @@ def parses(line: str) -> None:
 
     python_, dash, module, *words = shlex.split(line)
     assert (python_, dash) == ("python", "-m") and module.startswith("benchmarks."), line
-    found, parse = import_module(module), argparse.ArgumentParser.parse_args
+    found, parse = import_module(module), argparse.ArgumentParser.parse_known_args
 
     def only_parse(parser: argparse.ArgumentParser, *_: object) -> None:
-        parse(parser, words)
+        assert not parse(parser, words)[1], line
         raise _Parsed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(argparse.ArgumentParser, "parse_args", only_parse)
+        patch.setattr(argparse.ArgumentParser, "parse_known_args", only_parse)
         with pytest.raises(_Parsed):
             found.main()
 

@@ -55,9 +55,9 @@ def kubernetes_files_are_there(world: World) -> None:
 @pytest.fixture
 def project(cloud: Cloud) -> Cloud:
     """The bucket of the page, with plays and their catalogue."""
-    made = Request(f"{cloud.bucket.url}/storage/v1/b?project=my-project", method="POST",
-                   data=json.dumps({"name": BUCKET}).encode(), headers={"Content-Type": "application/json"})  # fmt: skip
-    urlopen(made, timeout=10).close()
+    where, made = f"{cloud.bucket.url}/storage/v1/b?project=my-project", json.dumps({"name": BUCKET}).encode()
+    headers = {"Content-Type": "application/json"}
+    urlopen(Request(where, data=made, headers=headers, method="POST"), timeout=10).close()
     bucket = Bucket(cloud.bucket.url, BUCKET)
     rows = [{"user": f"u{n}", "item": f"i{n % 7}", "time": "2026-01-06T10:00:00"} for n in range(70)]
     bucket.put("plays/day.avro", to_avro(rows, avro_schema(user="string", item="string", time="string")))

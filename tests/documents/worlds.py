@@ -1,4 +1,4 @@
-"""Where the commands of a page are typed: a folder with what the page takes for granted, and the programs on its path."""
+"""Where the commands of a page are typed: a folder with what the page takes for granted, and programs on its path."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def differences(shown: list[str], printed: str, moments: Mapping[str, str]) -> s
 
     A line `...` of the page stands for any lines. What depends on the moment is replaced in both by a name.
     """
+
     def plain(text: str) -> str:
         for pattern, name in moments.items():
             text = re.sub(pattern, name, text)
@@ -100,7 +101,8 @@ def plays_of_a_shop(folder: Path) -> None:
     kind = {"type": "long", "logicalType": "timestamp-millis"}
     schema = avro_schema(listener="string", track="string", played_at=kind)
     for week in range(4):
-        rows = [{"listener": f"l{n}", "track": tracks[n * n % 30], "played_at": start + timedelta(days=7 * week, hours=n)}
+        begin = start + timedelta(days=7 * week)
+        rows = [{"listener": f"l{n}", "track": tracks[n * n % 30], "played_at": begin + timedelta(hours=n)}
                 for n in range(150)]  # fmt: skip
         (folder / f"plays-{week}.avro").write_bytes(to_avro(rows, schema))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["Refusal", "verbatim"]
+__all__ = ["Refusal", "refused", "verbatim"]
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
@@ -45,3 +45,8 @@ class Refusal(ValueError):
 def verbatim(text: object) -> str:
     """Something that was given, such as a path, for the rule of a refusal: shown as it is, braces and all."""
     return str(text).replace("{", "{{").replace("}", "}}")
+
+
+def refused(sentence: object) -> Refusal:
+    """A refusal of no one field, such as of a broken file: the sentence, shown as it is."""
+    return Refusal("", verbatim(sentence))

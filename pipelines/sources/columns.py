@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import as_labels, make_block
+from private_topk.transforms.refusal import refused
 
 __all__ = [
     "SAY_WHICH",
@@ -155,12 +155,12 @@ def _any(masks: Iterable[pa.Array]) -> pa.Array:
 
 
 def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> None:
-    """Raise InputError unless the columns are there, users and items as labels and the time as a time."""
+    """Raise Refusal unless the columns are there, users and items as labels and the time as a time."""
     for name in columns.names():
         if name not in found:
-            raise InputError(f"{path} has no column {name!r}: its columns are {', '.join(sorted(found))}; {SAY_WHICH}")
+            raise refused(f"{path} has no column {name!r}: its columns are {', '.join(sorted(found))}; {SAY_WHICH}")
         try:
             empty = pa.array([], found[name])
             to_microseconds(empty, columns.time_unit) if name == columns.time else as_labels(empty)
         except (TypeError, pa.ArrowNotImplementedError) as error:
-            raise InputError(f"{path}: column {name!r} cannot be used: {error}") from None
+            raise refused(f"{path}: column {name!r} cannot be used: {error}") from None

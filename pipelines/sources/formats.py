@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import NamedTuple
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, is_gzip
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.transforms.refusal import refused
 
 __all__ = ["FORMATS", "Piece", "bundle", "check_files", "cut_into_pieces", "format_name", "format_of"]
 
@@ -43,20 +43,20 @@ class Piece(NamedTuple):
 
 
 def format_of(path: str) -> ModuleType:
-    """The format of a file by its ending. Raises InputError for an unknown one."""
+    """The format of a file by its ending. Raises Refusal for an unknown one."""
     for ending, module in FORMATS.items():
         if path.lower().endswith(ending):
             return module
-    raise InputError(f"{path} has no known ending: use one of {', '.join(FORMATS)}")
+    raise refused(f"{path} has no known ending: use one of {', '.join(FORMATS)}")
 
 
 def format_name(path: str) -> str:
-    """How the bytes of a file are read, such as avro or csv.gz. Raises InputError for an unknown ending."""
+    """How the bytes of a file are read, such as avro or csv.gz. Raises Refusal for an unknown ending."""
     return format_of(path).__name__.rpartition(".")[2] + (".gz" if is_gzip(path) else "")
 
 
 def check_files(files: Sequence[FileInfo], columns: Columns) -> None:
-    """Raise InputError unless every file can be read. Looks at headers, footers and first lines only."""
+    """Raise Refusal unless every file can be read. Looks at headers, footers and first lines only."""
     with ThreadPoolExecutor(16) as pool:
         for _ in pool.map(lambda file: format_of(file.path).check(file, columns), files):
             pass

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, is_gzip, open_content
 from private_topk.pipelines.sources.columns import Columns, Rows, check_types
+from private_topk.transforms.refusal import refused
 
 __all__ = ["check", "pieces", "read"]
 
@@ -22,12 +22,12 @@ _LARGEST_ZIPPED = 1 << 30
 
 
 def check(file: FileInfo, columns: Columns) -> None:
-    """Raise InputError unless the file is whole Parquet and has the columns, of types that can be read."""
+    """Raise Refusal unless the file is whole Parquet and has the columns, of types that can be read."""
     with open_content(file.path) as source:
         schema = _open(_seekable(source, file.path), file.path).schema_arrow
     for name in columns.names():
         if schema.names.count(name) > 1:
-            raise InputError(f"{file.path} has several columns {name!r}: give each a name of its own")
+            raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
     check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns)
 
 
@@ -55,7 +55,7 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
             for batch in file.iter_batches(size, row_groups=range(start, stop), columns=columns.names()):
                 yield Rows({name: _without_promise(batch[name]) for name in columns.names()})
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
+            raise refused(f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
                              f"({type(error).__name__}). Write or copy it again") from None  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def _seekable(content: IO[bytes], path: str) -> IO[bytes]:
         return content
     unzipped = content.read(_LARGEST_ZIPPED + 1)
     if len(unzipped) > _LARGEST_ZIPPED:
-        raise InputError(f"{path} unzips to more than {_LARGEST_ZIPPED >> 20} MiB: unzip it, Parquet compresses its "
+        raise refused(f"{path} unzips to more than {_LARGEST_ZIPPED >> 20} MiB: unzip it, Parquet compresses its "
                          "own pages")  # fmt: skip
     return io.BytesIO(unzipped)
 
@@ -115,4 +115,4 @@ def _open(source: IO[bytes], path: str) -> pq.ParquetFile:
         # Old timestamps of 96 bits count nanoseconds, and would wrap around in the year 2262.
         return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
     except (pa.ArrowException, OSError, UnicodeDecodeError):  # the last for a broken column name
-        raise InputError(f"{path} is not a Parquet file, or it is truncated: write or copy it again") from None
+        raise refused(f"{path} is not a Parquet file, or it is truncated: write or copy it again") from None

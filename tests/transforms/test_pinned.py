@@ -45,10 +45,10 @@ PINNED = {
     "whole": "1 a32586e4f450b92e",
     "fixed": "11 af709b6e48d0e9e8",
     "day": "3 c5889b6758ddce94",
-    "sliding": "16 89ceeaa062d8c093",
+    "sliding": "16 0f7ad4075f669d58",
     "counts": "11 733da0c0d364964f",
     "unknown": "11 21bc674ff1adeb51",
-    "unknown, bounded": "16 33ff177b582f393c",
+    "unknown, bounded": "16 f5e7622c9aeebbdf",
 }
 
 

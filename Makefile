@@ -1,9 +1,12 @@
-# Two commands: `make rank` publishes a first private ranking, `make test` runs every check.
+# Two commands: `make rank` publishes a first private ranking, `make test` runs every check. `make check` is the part of
+# it that starts no server: what one runs while working.
 PYTHON ?= python3
 BIN := .venv/bin
 SAMPLE := out/sample
 
-.PHONY: rank test check bench clean
+QUICK := $(BIN)/python -m pytest -q -n auto -m "not server"
+
+.PHONY: rank test check lint newest bench clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -11,11 +14,24 @@ rank: .venv/installed
 	    --mechanism joint --k 10 --epsilon 1 --window 7d --from 2026-01-05 --to 2026-02-02 \
 	    --output out/ranking.avro --overwrite
 
-test: .venv/tested
+check: lint
+	$(QUICK)
+
+test: check
+	$(BIN)/python -m pytest -q -m server
+
+lint: .venv/tested
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q
+
+# The same quick checks with the newest releases of everything, in an environment of their own.
+newest:
+	rm -rf .venv-newest
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --upgrade pip
+	PIP_CONSTRAINT= .venv-newest/bin/python -m pip install --quiet '.[test]'
+	.venv-newest/bin/python -m pytest -q -n auto -m "not server"
 
 bench: .venv/tested
 	$(BIN)/python -m benchmarks.pipeline
@@ -38,6 +54,6 @@ bench: .venv/tested
 	@touch $@
 
 clean:
-	rm -rf .venv out build *.egg-info
+	rm -rf .venv .venv-newest out build src/*.egg-info
 
 include flink.mk

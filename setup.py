@@ -1,15 +1,9 @@
-"""Folders at the root are imported under one name: `transforms/` is `private_topk.transforms`.
+"""The rooms at the root are imported under one name: `transforms/` is `private_topk.transforms`.
 
-This stays a `setup.py` because Beam's `--setup_file` builds the workers' package from it.
+`src/private_topk` links to them, so that installers, type checkers and editors all see one ordinary package. This stays
+a `setup.py` because Beam's `--setup_file` builds the workers' package from it.
 """
 
 from setuptools import find_packages, setup
 
-ROOMS = ("pipelines", "transforms", "runners")
-
-setup(
-    packages=[
-        f"private_topk.{name}" for room in ROOMS for name in (room, *(f"{room}.{sub}" for sub in find_packages(room)))
-    ],
-    package_dir={f"private_topk.{room}": room for room in ROOMS},
-)
+setup(packages=find_packages("src"), package_dir={"": "src"})

@@ -15,7 +15,7 @@ import apache_beam as beam
 
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
-from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.top_k import PrivateTopK
 
@@ -27,7 +27,7 @@ class RankRows(beam.PTransform):
 
     Args:
         k: how many items.
-        mechanism: its name, such as joint.
+        mechanism: its name, such as joint, or your own as module:Class.
         epsilon: its budget.
         domain: the public list of items; leave it out if the domain is unknown.
         user, item: the names of the two fields.
@@ -50,15 +50,13 @@ class RankRows(beam.PTransform):
         parameters: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        if mechanism not in MECHANISMS:
-            raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {mechanism!r}")
         if release_id is not None and release_key is None:
             raise ValueError("release_id needs release_key: an id repeats a release only under the same key")
         release = Release(ReleaseKey.parse(release_key), release_id or fresh_id()) if release_key else Release.fresh()
         self._user, self._item = user, item
         self._rank = PrivateTopK(
             k,
-            MECHANISMS[mechanism](**{"epsilon": epsilon, **(parameters or {})}),
+            make_mechanism(mechanism, epsilon=epsilon, **(parameters or {})),
             UnknownDomain() if domain is None else domain,
             max_items_per_user=max_items_per_user,
             release=release,

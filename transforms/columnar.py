@@ -176,7 +176,9 @@ def make_table(**columns: pa.Array | NDArray) -> pa.RecordBatch:
 def joined(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     """All tables of one schema as one; at least one."""
     table = pa.Table.from_batches(tables)
-    return make_table(**{name: table[name].combine_chunks() for name in table.schema.names})
+    columns = {name: table[name] for name in table.schema.names}
+    # A single chunk as it is: combining would copy it.
+    return make_table(**{name: c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for name, c in columns.items()})
 
 
 def _is_string(kind: pa.DataType) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -44,13 +44,20 @@ class ReleaseRanking(beam.PTransform):
     Args:
         shards: how many user shards there are. Unless the counts of each are here, once, a LostPartError ends the job.
         layout: how many windows the tables hold. More than one: those of the period, in Beam's global window.
+        hints: Beam's resource hints for the one stage that holds all counts of a window.
     """
 
     def __init__(
-        self, selection: Selection, release: Release, shards: int, layout: Layout, period: Period | None = None
+        self,
+        selection: Selection,
+        release: Release,
+        shards: int,
+        layout: Layout,
+        period: Period | None = None,
+        hints: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._layout = layout
+        self._layout, self._hints = layout, dict(hints or {})
         self._fn = _ReleaseDoFn(selection, release, shards, layout, period)
 
     def expand(self, totals: beam.PCollection) -> beam.PCollection:
@@ -60,7 +67,7 @@ class ReleaseRanking(beam.PTransform):
                 tuple[int, PlacedPart])
             | "Await the whole window" >> beam.GroupByKey()
             # (group of windows, [(place, Part)])  ->  Ranking
-            | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking)
+            | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking).with_resource_hints(**self._hints)
         )  # fmt: skip
 
 

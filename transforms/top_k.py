@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import apache_beam as beam
 import pyarrow as pa
@@ -19,9 +19,11 @@ from private_topk.transforms.heartbeats import NameWindows, WakeShards
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.mechanism import check_k, check_parameter
+from private_topk.transforms.mechanisms.mechanism import check_k
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.parts import PlacedPart
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
 from private_topk.transforms.windows import Period, microseconds
 
@@ -99,12 +101,13 @@ class RankBlocks(beam.PTransform):
         period: Period | None,
         shards: int,
         waits_for_timers: bool = False,
+        hints: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
-        self._waits_for_timers = waits_for_timers
+        self._waits_for_timers, self._hints = waits_for_timers, hints
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         refuse_second_firings(blocks)
@@ -125,7 +128,7 @@ class RankBlocks(beam.PTransform):
         rankings = (
             (totals, heartbeats)
             | "Add empty windows" >> beam.Flatten()
-            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period)
+            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period, self._hints)
         )
         return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
 
@@ -155,7 +158,7 @@ def make_selection(
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | None = None,
 ) -> Selection:
-    """A checked `Selection`. Raises ValueError or TypeError naming the argument, the rule and the remedy."""
+    """A checked `Selection`. Raises Refusal or TypeError naming the argument, the rule and the remedy."""
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
     if isinstance(domain, str | bytes):
@@ -164,10 +167,11 @@ def make_selection(
         domain = PublicDomain.of(domain)
     about = mechanism.about
     if isinstance(domain, UnknownDomain) and about.domain == "public":
-        raise ValueError(
+        raise Refusal(
+            "mechanism",
             f"{about.name} needs a public domain: over an unknown one, that an item appears at all would tell that "
             "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
-            "limit-domain with a delta"
+            "limit-domain with a delta",
         )
     size = domain.size if isinstance(domain, PublicDomain) else 0
     k = check_k(k, size, about.domain)
@@ -177,7 +181,7 @@ def make_selection(
     if max_items_per_user is None:
         max_items_per_user = bound
     elif bound is not None and bound != max_items_per_user:
-        raise ValueError(f"max_items_per_user must be the mechanism's own bound, got {max_items_per_user} and {bound}")
+        raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {max_items_per_user} and {bound}")
     limit = check_parameter("max_items_per_user", max_items_per_user)
     return Selection(mechanism, k, domain, limit, publish_counts)
 

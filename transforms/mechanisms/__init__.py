@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from private_topk.transforms.mechanisms.bits import RandomBits
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
-from private_topk.transforms.mechanisms.discrete import publish_counts
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.bits import RandomBits
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
 from private_topk.transforms.mechanisms.gamma import Gamma
 from private_topk.transforms.mechanisms.gaussian import Gaussian
@@ -15,9 +15,12 @@ from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
 from private_topk.transforms.mechanisms.mechanism import About, Mechanism
+from private_topk.transforms.mechanisms.noisy_counts import publish_counts
 from private_topk.transforms.mechanisms.oneshot import Oneshot
+from private_topk.transforms.mechanisms.parameters import Parameter, parameter, parameters_of
 from private_topk.transforms.mechanisms.peeling import Peeling
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from private_topk.transforms.mechanisms.registry import MECHANISMS, make_mechanism, mechanism_by_name
 from private_topk.transforms.mechanisms.restricted import Restricted
 from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
 from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
@@ -30,6 +33,7 @@ __all__ = [
     "About",
     "Canonical",
     "CdpPeeling",
+    "Cost",
     "FastJoint",
     "Gamma",
     "Gaussian",
@@ -40,6 +44,7 @@ __all__ = [
     "LimitDomain",
     "Mechanism",
     "Oneshot",
+    "Parameter",
     "Peeling",
     "PnfPeeling",
     "RandomBits",
@@ -49,29 +54,9 @@ __all__ = [
     "RestrictedNormal",
     "RestrictedPnf",
     "TopStable",
+    "make_mechanism",
+    "mechanism_by_name",
+    "parameter",
+    "parameters_of",
     "publish_counts",
 ]
-
-_ALL: tuple[type[Mechanism], ...] = (
-    Joint,
-    FastJoint,
-    JointSet,
-    Canonical,
-    Peeling,
-    CdpPeeling,
-    PnfPeeling,
-    Oneshot,
-    Laplace,
-    Gaussian,
-    Gamma,
-    LimitDomain,
-    LaplaceLimitDomain,
-    TopStable,
-    RestrictedGumbel,
-    RestrictedNormal,
-    RestrictedPnf,
-    RestrictedLaplace,
-)
-
-MECHANISMS: dict[str, type[Mechanism]] = {mechanism.about.name: mechanism for mechanism in _ALL}
-"""Every mechanism by the name it has on the command line."""

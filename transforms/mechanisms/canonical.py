@@ -9,13 +9,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.accounting import drift
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.canonical_classes import Classes, TopK
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, check_decimal
-from private_topk.transforms.mechanisms.noise import check_noise
-from private_topk.transforms.mechanisms.race import winner
-from private_topk.transforms.mechanisms.ranking import rank
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.canonical_classes import Classes, TopK
+from private_topk.transforms.mechanisms.exact.noise import check_noise
+from private_topk.transforms.mechanisms.exact.race import winner
+from private_topk.transforms.mechanisms.exact.ranking import rank
+from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 
 __all__ = ["Canonical"]
 
@@ -54,8 +55,10 @@ class Canonical(Mechanism):
     )
 
     epsilon: float | Fraction
-    gamma: float | Fraction = Fraction(1, 2)
-    noise: str = "gumbel"
+    gamma: float | Fraction = parameter(
+        Fraction(1, 2), kind="fraction", help="from 0 to 1: at 1 only the smallest count taken matters"
+    )
+    noise: str = parameter("gumbel", help="gumbel, exponential, laplace, logistic or half-logistic")
     neighbours: Neighbours = "add-remove"
 
     def __post_init__(self) -> None:
@@ -71,10 +74,10 @@ class Canonical(Mechanism):
         ranking, gamma = rank(counts), Fraction(self.gamma)
         classes = Classes(ranking.ascending[::-1], k, gamma)
         # The classes count losses in units of 1 / (the denominator of gamma).
-        rate = Fraction(self.epsilon) / (gamma.denominator * drift(self.neighbours))
+        rate = Fraction(self.epsilon) / (gamma.denominator * sensitivity(self.neighbours))
         best = winner([TopK(k), classes.everything()], rate, self.noise, draw)
         return ranking.items(best.draw_ranks(draw))
 
-    def zcdp(self, k: int) -> float | None:
-        """epsilon**2/8 for Gumbel noise, an exponential mechanism (Cesar & Rogers 2021, Lemma 3.4)."""
-        return float(self.epsilon) ** 2 / 8 if self.noise == "gumbel" else super().zcdp(k)
+    def cost(self, k: int) -> Cost:
+        """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""
+        return Cost.exponential(Fraction(self.epsilon)) if self.noise == "gumbel" else super().cost(k)

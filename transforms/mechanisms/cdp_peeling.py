@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.accounting import drift, exponential_share
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import noisy_top
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.accounting import exponential_share
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["CdpPeeling"]
 
@@ -45,8 +45,9 @@ class CdpPeeling(Mechanism):
         return exponential_share(Fraction(self.epsilon), Fraction(self.delta), k)
 
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_top(counts, drift(self.neighbours) / self.share(k), "gumbel", k, draw)
+        return noisy_top(counts, sensitivity(self.neighbours) / self.share(k), "gumbel", k, draw)
 
-    def zcdp(self, k: int) -> float:
-        """k exponential mechanisms at share s: k s**2 / 8 (Cesar & Rogers 2021, Lemma 3.4); needs no delta."""
-        return math.nextafter(float(k * self.share(k) ** 2 / 8), math.inf)
+    def cost(self, k: int) -> Cost:
+        """k exponential mechanisms at the share, rho = k share**2 / 8: neither rho nor the range needs the delta."""
+        peeled = Cost.peeled(k, self.share(k))
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), peeled.rho, peeled.bounded_range)

@@ -10,13 +10,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.accounting import drift
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import ball, floor
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.ranking import rank
-from private_topk.transforms.mechanisms.sequences import Sequences
-from private_topk.transforms.mechanisms.thresholds import draw_threshold
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.ranking import rank
+from private_topk.transforms.mechanisms.exact.reals import ball, floor
+from private_topk.transforms.mechanisms.exact.sequences import Sequences
+from private_topk.transforms.mechanisms.exact.thresholds import draw_threshold
+from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["FastJoint"]
 
@@ -52,7 +53,7 @@ class FastJoint(Mechanism):
     )
 
     epsilon: float | Fraction
-    beta: float | Fraction = 2.0**-10
+    beta: float | Fraction = parameter(2.0**-10, help="probability with which the loss at which it is cut off fails")
     neighbours: Neighbours = "add-remove"
 
     def tau(self, d: int, k: int) -> int:
@@ -63,13 +64,13 @@ class FastJoint(Mechanism):
 
     @property
     def _rate(self) -> Fraction:
-        return Fraction(self.epsilon) / (2 * drift(self.neighbours))
+        return Fraction(self.epsilon) / (2 * sensitivity(self.neighbours))
 
     def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
         ranking = rank(counts)
         sequences = Sequences(ranking, k, Fraction(1, 2), self._rate, self.tau(len(counts), k))
         return ranking.items(sequences.sample(draw_threshold(sequences, draw), draw))
 
-    def zcdp(self, k: int) -> float:
-        """epsilon**2/8: an exponential mechanism (Cesar & Rogers 2021, Lemma 3.4)."""
-        return float(self.epsilon) ** 2 / 8
+    def cost(self, k: int) -> Cost:
+        """That of an exponential mechanism whose scores move in an interval of width epsilon."""
+        return Cost.exponential(Fraction(self.epsilon))

@@ -11,10 +11,11 @@ from typing import ClassVar
 import numpy as np
 from flint import arb, ctx
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import Real, ball, uniform
+from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import add_counts, certified_top, exponential_real, to_float
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, uniform
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import add_counts, certified_top, exponential_real, to_float
 
 __all__ = ["Gamma"]
 
@@ -61,6 +62,17 @@ class Gamma(Mechanism):
             return lambda: ball(int(counts[i]) * epsilon) / exact_radius() + 2 * v()
 
         return certified_top(scores, errors, k, score)
+
+    def cost(self, k: int) -> Cost:
+        """Under add-remove half of epsilon would do, and so the range is epsilon and rho at most epsilon**2 / 8.
+
+        Shift all counts by 1/2: the order is the same, and each count moves by at most 1/2 either way. So the order is
+        epsilon/2-DP, and its log-ratios lie in [-epsilon / 2, epsilon / 2].
+        """
+        epsilon = Fraction(self.epsilon)
+        if self.neighbours == "swap":
+            return super().cost(k)
+        return Cost(epsilon, rho=min(rho_of_pure(epsilon / 2), rho_of_exponential(epsilon)), bounded_range=epsilon)
 
 
 def _radius_floats(size: int, draw: Draw) -> tuple[float, float]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.accounting import drift, gaussian_scale
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import noisy_top
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["Gaussian"]
 
@@ -45,15 +45,18 @@ class Gaussian(Mechanism):
 
     def scale(self, d: int) -> Fraction:
         """The standard deviation of the noise in counts, for d items."""
-        moved = min(d, drift(self.neighbours) * (self.max_items_per_user or d))
+        moved = min(d, sensitivity(self.neighbours) * (self.max_items_per_user or d))
         return gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), Fraction(moved))
 
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
         return noisy_top(counts, self.scale(len(counts)), "gaussian", k, draw)
 
-    def zcdp(self, k: int) -> float | None:
-        """Squared l_2 sensitivity over twice the variance (Bun & Steinke 2016, Prop. 1.6); needs the bound m."""
-        if self.max_items_per_user is None:
-            return None
-        moved = drift(self.neighbours) * self.max_items_per_user
-        return math.nextafter(float(moved / (2 * self.scale(moved) ** 2)), math.inf)
+    def cost(self, k: int) -> Cost:
+        """Squared l_2 sensitivity over twice the variance (Bun & Steinke 2016, Proposition 1.6); needs no delta.
+
+        The least standard deviation that the budget allows grows as the root of the number of counts moved, so this is
+        1 / (2 s**2) for any of them, s being the least for one. `gaussian_scale` is within a float of s.
+        """
+        epsilon, delta = Fraction(self.epsilon), Fraction(self.delta)
+        least = gaussian_scale(epsilon, delta, Fraction(1)) * (1 - Fraction(1, 2**50))
+        return Cost(epsilon, delta, rho=1 / (2 * least**2))

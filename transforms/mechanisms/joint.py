@@ -9,13 +9,15 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.accounting import drift
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, check_decimal
-from private_topk.transforms.mechanisms.permute_and_flip import permute_and_flip
-from private_topk.transforms.mechanisms.ranking import rank
-from private_topk.transforms.mechanisms.sequences import Sequences
-from private_topk.transforms.mechanisms.thresholds import draw_threshold
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
+from private_topk.transforms.mechanisms.exact.ranking import rank
+from private_topk.transforms.mechanisms.exact.sequences import Sequences
+from private_topk.transforms.mechanisms.exact.thresholds import draw_threshold
+from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Joint"]
 
@@ -56,25 +58,28 @@ class Joint(Mechanism):
     )
 
     epsilon: float | Fraction
-    skew: float | Fraction = Fraction(1, 2)
-    noise: Literal["gumbel", "exponential"] = "gumbel"
+    skew: float | Fraction = parameter(
+        Fraction(1, 2), kind="fraction", help="from 1/2 (the published mechanism) to 1; trades order for membership"
+    )
+    noise: Literal["gumbel", "exponential"] = parameter("gumbel", help="exponential is permute-and-flip")
     neighbours: Neighbours = "add-remove"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        meaning = ": 1/2 is JOINT, 1 only looks at membership"
+        meaning = "1/2 is JOINT, 1 only looks at membership"
         object.__setattr__(self, "skew", check_decimal("skew", self.skew, Fraction(1, 2), Fraction(1), meaning))
         if self.noise not in ("gumbel", "exponential"):
-            raise ValueError(f"noise must be one of gumbel, exponential for joint, got {self.noise!r}")
+            raise Refusal("noise", f"must be one of gumbel, exponential for joint, got {self.noise!r}")
 
     def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
         ranking = rank(counts)
         skew = Fraction(self.skew)
-        sequences = Sequences(ranking, k, skew, Fraction(self.epsilon) / (drift(self.neighbours) * skew.denominator))
+        rate = Fraction(self.epsilon) / (sensitivity(self.neighbours) * skew.denominator)
+        sequences = Sequences(ranking, k, skew, rate)
         if self.noise == "exponential":
             return ranking.items(permute_and_flip(sequences, sequences.sample, sequences.loss, draw))
         return ranking.items(sequences.sample(draw_threshold(sequences, draw), draw))
 
-    def zcdp(self, k: int) -> float:
-        """epsilon**2/8 for the exponential mechanism (Cesar & Rogers 2021, Lemma 3.4), not for permute-and-flip."""
-        return float(self.epsilon) ** 2 / (8 if self.noise == "gumbel" else 2)
+    def cost(self, k: int) -> Cost:
+        """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""
+        return Cost.exponential(Fraction(self.epsilon)) if self.noise == "gumbel" else super().cost(k)

@@ -9,13 +9,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.accounting import drift
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import check_noise
-from private_topk.transforms.mechanisms.race import winner
-from private_topk.transforms.mechanisms.ranking import rank
-from private_topk.transforms.mechanisms.set_losses import SetLosses
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import check_noise
+from private_topk.transforms.mechanisms.exact.race import winner
+from private_topk.transforms.mechanisms.exact.ranking import rank
+from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
+from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["JointSet"]
 
@@ -52,7 +53,7 @@ class JointSet(Mechanism):
     )
 
     epsilon: float | Fraction
-    noise: str = "gumbel"
+    noise: str = parameter("gumbel", help="gumbel, exponential, laplace, logistic or half-logistic")
     neighbours: Neighbours = "add-remove"
 
     def __post_init__(self) -> None:
@@ -63,11 +64,11 @@ class JointSet(Mechanism):
         """Draw the loss of the winner, then a uniform set of that loss."""
         ranking = rank(counts)
         losses = SetLosses(ranking.ascending, k)
-        rate = Fraction(self.epsilon) / (2 * drift(self.neighbours))
+        rate = Fraction(self.epsilon) / (2 * sensitivity(self.neighbours))
         best = winner([losses.everything()], rate, self.noise, draw)
         losses.pad()
         return ranking.items(best.draw_ranks(draw))
 
-    def zcdp(self, k: int) -> float | None:
-        """epsilon**2/8 for Gumbel noise, an exponential mechanism (Cesar & Rogers 2021, Lemma 3.4)."""
-        return float(self.epsilon) ** 2 / 8 if self.noise == "gumbel" else super().zcdp(k)
+    def cost(self, k: int) -> Cost:
+        """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""
+        return Cost.exponential(Fraction(self.epsilon)) if self.noise == "gumbel" else super().cost(k)

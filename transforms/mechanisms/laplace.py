@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.accounting import drift
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import noisy_top
+from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["Laplace"]
 
@@ -41,4 +41,15 @@ class Laplace(Mechanism):
 
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
         moved = min(k, self.max_items_per_user or k)
-        return noisy_top(counts, drift(self.neighbours) * moved / Fraction(self.epsilon), "laplace", k, draw)
+        return noisy_top(counts, sensitivity(self.neighbours) * moved / Fraction(self.epsilon), "laplace", k, draw)
+
+    def cost(self, k: int) -> Cost:
+        """Where the noise is calibrated to m items, rho adds up over the counts that one user moves.
+
+        Each of these is published with Laplace noise: `moved` pure releases of epsilon / moved, all others the same.
+        """
+        moved = sensitivity(self.neighbours) * (self.max_items_per_user or k)
+        if self.max_items_per_user is None or self.max_items_per_user > k:
+            return super().cost(k)
+        epsilon = Fraction(self.epsilon)
+        return Cost(epsilon, rho=moved * rho_of_pure(epsilon / moved))

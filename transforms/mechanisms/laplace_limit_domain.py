@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.crossing import above_bottom
+from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.crossing import above_bottom
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism, largest_delta_q
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 __all__ = ["LaplaceLimitDomain"]
 
@@ -52,6 +53,6 @@ class LaplaceLimitDomain(UnknownDomainMechanism):
     neighbours: Neighbours = "add-remove"
 
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
-        scale = self.drift * min(k, self.max_items_per_user) / Fraction(self.epsilon)
+        scale = self.sensitivity * min(k, self.max_items_per_user) / Fraction(self.epsilon)
         odds = 1 / largest_delta_q(Fraction(self.delta) / self.unstable(len(top) - 1))
-        return above_bottom(top, self.drift, scale, "laplace", odds, k, draw)
+        return above_bottom(top, self.sensitivity, scale, "laplace", odds, k, draw)

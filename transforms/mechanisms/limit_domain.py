@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.accounting import exponential_share
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.crossing import above_bottom
+from private_topk.transforms.mechanisms.exact.accounting import exponential_share
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.crossing import above_bottom
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
@@ -57,4 +57,4 @@ class LimitDomain(UnknownDomainMechanism):
 
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
         odds = self.unstable(len(top) - 1) / (Fraction(self.delta) / 2)
-        return above_bottom(top, self.drift, self.drift / self.share(k), "gumbel", odds, k, draw)
+        return above_bottom(top, self.sensitivity, self.sensitivity / self.share(k), "gumbel", odds, k, draw)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import abc
-import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from numbers import Integral, Rational, Real
+from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from private_topk.transforms.mechanisms.bits import Draw, RandomBits
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
+from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
+from private_topk.transforms.refusal import Refusal
 
-__all__ = ["About", "Mechanism", "Neighbours", "check_counts", "check_decimal", "check_k", "check_parameter"]
+__all__ = ["About", "Indices", "Mechanism", "Neighbours", "check_counts", "check_k", "sensitivity"]
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
@@ -78,13 +80,16 @@ class Mechanism(abc.ABC):
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
         """Draw an answer from checked arguments: counts (d,) int64, 1 <= k. Sets may come in any order."""
 
-    def zcdp(self, k: int) -> float | None:
-        """The rho for which one release of k items is rho-zCDP, or None where only (epsilon, delta) is proved.
+    def cost(self, k: int) -> Cost:
+        """What one release of k items costs, for `neighbours`: everything that is proved of it.
 
-        Any epsilon-DP release is epsilon**2/2-zCDP (Bun & Steinke 2016, Proposition 3); mechanisms that are
-        exponential mechanisms override this with epsilon**2/8 (Cesar & Rogers 2021, Lemma 3.4).
+        A subclass states more where its docstring proves more. Without that a pure release is `Cost.pure(epsilon)`, and
+        of an approximate one nothing but its (epsilon, delta) is known.
         """
-        return self.parameter("epsilon") ** 2 / 2 if self.about.guarantee == "pure" else None
+        epsilon = Fraction(self.parameter("epsilon"))
+        if self.about.guarantee == "pure":
+            return Cost.pure(epsilon)
+        return Cost(epsilon, Fraction(self.parameter("delta")))
 
     def parameter(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - fields differ in type
         """The value of the field `name`, or `default` where the mechanism has none."""
@@ -93,93 +98,52 @@ class Mechanism(abc.ABC):
     def parameters(self) -> dict[str, Any]:
         """Every parameter by name, in a form that JSON can hold: what a manifest and a release's seed are made of."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: v if isinstance(v, int | float | str | bool | None) else str(v) for name, v in values.items()}
+        written = {name for name, v in values.items() if isinstance(v, Fraction)}
+        # A skew of 3/5 is named so; an epsilon of 1/10 is named 0.1, as the float is.
+        kinds = parameters_of(type(self)) if written else {}
+        named = {name for name in written if kinds[name].kind == "fraction"}
+        return {name: str(v) if name in named else plain(v) for name, v in values.items()}
 
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, check_parameter(field.name, getattr(self, field.name)))
         offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
-            raise ValueError(f"neighbours must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}")
+            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}"
+            raise Refusal("neighbours", rule)
+
+
+def sensitivity(neighbours: Neighbours) -> int:
+    """By how much one user can change the difference of two counts.
+
+    A user added or removed moves all counts the same way, each by 0 or 1; one replaced moves some up and others down.
+    """
+    return 2 if neighbours == "swap" else 1
 
 
 def check_counts(counts: ArrayLike, domain: str = "public") -> Indices:
-    """The counts as int64 of shape (d,), or a clear error. Never shows a count. Only an unknown domain may be empty."""
+    """The counts as int64 of shape (d,), or a refusal. Never shows a count. Only an unknown domain may be empty."""
     array = np.asarray(counts)
     if array.shape == (0,) and domain == "unknown":
         return np.zeros(0, np.int64)
     if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"counts must be one-dimensional and hold at least one item, got shape {array.shape}")
+        raise Refusal("counts", f"must be one-dimensional and hold at least one item, got shape {array.shape}")
     if array.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers, got dtype {array.dtype}: cast them if they are whole numbers")
     if array.dtype.kind == "i" and array.min() < 0:
-        raise ValueError("counts must be at least 0: a negative count was given")
+        raise Refusal("counts", "must be at least 0", "a negative count was given")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise ValueError("counts must be below 2**63")
+        raise Refusal("counts", "must be below 2**63")
     return array.astype(np.int64, copy=False)
 
 
 def check_k(k: object, d: int, domain: str = "public") -> int:
-    """k as an int, or a clear error."""
+    """k as an int, or a refusal."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"k must be an integer, got {type(k).__name__}")
     whole = int(k)
     if whole < 1:
-        raise ValueError(f"k must be at least 1, got {whole}")
+        raise Refusal("k", f"must be at least 1, got {whole}")
     if domain == "public" and whole > d:
-        raise ValueError(f"k must be at most the number of items, got k = {whole} and {d} items")
+        raise Refusal("k", f"must be at most the number of items, got k = {whole} and {d} items")
     return whole
-
-
-def check_parameter(name: str, value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
-    """The value of a shared parameter, or a clear error; names without a rule pass as they are.
-
-    Numbers come back as Python's own: numpy's have a fixed width, which exact arithmetic does not fit in. Real ones
-    come back as floats or fractions, since 1 and 1.0 are one budget and must make one seed.
-    """
-    rule = _RULES.get(name)
-    if rule is None or value is None and rule is _whole:
-        return value
-    rule(name, value)
-    if isinstance(value, Integral):
-        return int(value) if rule is _whole or int(value) > 2**53 else float(value)
-    return value if isinstance(value, Rational) else float(value)
-
-
-def check_decimal(name: str, value: object, least: Fraction, most: Fraction, meaning: str = "") -> Fraction:
-    """A number from least to most as the fraction it is written as, or a clear error: 0.6 is 3/5, not the float."""
-    try:
-        number = None if isinstance(value, bool) else Fraction(value if isinstance(value, Fraction) else str(value))
-    except (ValueError, ZeroDivisionError):
-        number = None
-    if number is None or not least <= number <= most:
-        shown = value if isinstance(value, Fraction) else repr(value)
-        raise ValueError(f"{name} must be a number from {least} to {most}, got {shown}{meaning}")
-    return number
-
-
-def _positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
-
-
-def _probability(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
-
-
-def _whole(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-
-
-_RULES = {
-    "epsilon": _positive,
-    "delta": _probability,
-    "beta": _probability,
-    "max_items_per_user": _whole,
-    "kbar": _whole,
-    "epsilon_r": _positive,
-    "delta_r": _probability,
-}
-"""Rules of the parameters that several mechanisms share; a mechanism checks its own ones in `__post_init__`."""

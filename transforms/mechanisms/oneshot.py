@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.accounting import drift
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import check_noise, noisy_top
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import check_noise, noisy_top
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["Oneshot"]
 
@@ -41,7 +42,7 @@ class Oneshot(Mechanism):
     )
 
     epsilon: float
-    noise: str = "exponential"
+    noise: str = parameter("exponential", help="gumbel, exponential, laplace, logistic or half-logistic")
     neighbours: Neighbours = "add-remove"
 
     def __post_init__(self) -> None:
@@ -49,8 +50,8 @@ class Oneshot(Mechanism):
         check_noise(self.noise)
 
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_top(counts, drift(self.neighbours) * k / Fraction(self.epsilon), self.noise, k, draw)
+        return noisy_top(counts, sensitivity(self.neighbours) * k / Fraction(self.epsilon), self.noise, k, draw)
 
-    def zcdp(self, k: int) -> float:
-        """As for peeling where the noise is Gumbel; else what pure privacy alone gives."""
-        return self.epsilon**2 / (8 * k if self.noise == "gumbel" else 2)
+    def cost(self, k: int) -> Cost:
+        """With Gumbel noise that of `peeling`; else what pure privacy alone gives."""
+        return Cost.peeled(k, Fraction(self.epsilon) / k) if self.noise == "gumbel" else super().cost(k)

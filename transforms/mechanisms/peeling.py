@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.accounting import drift
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noise import noisy_top
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["Peeling"]
 
@@ -41,9 +41,9 @@ class Peeling(Mechanism):
     neighbours: Neighbours = "add-remove"
 
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        scale = drift(self.neighbours) * k / Fraction(self.epsilon)
+        scale = sensitivity(self.neighbours) * k / Fraction(self.epsilon)
         return noisy_top(counts, scale, "gumbel", k, draw)
 
-    def zcdp(self, k: int) -> float:
-        """k exponential mechanisms at epsilon / k: k times (epsilon / k)**2 / 8 (Cesar & Rogers 2021, Lemma 3.4)."""
-        return self.epsilon**2 / (8 * k)
+    def cost(self, k: int) -> Cost:
+        """k exponential mechanisms at epsilon / k: rho = epsilon**2 / (8 k), but no bounded range of epsilon."""
+        return Cost.peeled(k, Fraction(self.epsilon) / k)

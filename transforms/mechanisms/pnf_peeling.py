@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from private_topk.transforms.mechanisms.accounting import drift
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.noisy_max import Blocks, noisy_max
+from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noisy_max import Blocks, noisy_max
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["PnfPeeling"]
 
@@ -41,13 +41,18 @@ class PnfPeeling(Mechanism):
     neighbours: Neighbours = "add-remove"
 
     def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        scale = drift(self.neighbours) * k / Fraction(self.epsilon)
+        scale = sensitivity(self.neighbours) * k / Fraction(self.epsilon)
         blocks = Blocks.of(counts, k, scale)
         chosen = np.empty(k, np.int64)
         for turn in range(k):
             chosen[turn] = noisy_max(blocks, draw, turn)
         return chosen
 
-    def zcdp(self, k: int) -> float:
-        """k draws of pure budget epsilon / k: k times (epsilon / k)**2 / 2 (Bun & Steinke 2016, Prop. 1.4, 1.7)."""
-        return self.epsilon**2 / (2 * k)
+    def cost(self, k: int) -> Cost:
+        """k pure draws of epsilon / k: their rhos add up (Bun & Steinke 2016, Lemma 2.3).
+
+        No bounded range: permute-and-flip is no exponential mechanism. From six zero counts, a user who joins three of
+        the items makes log-ratios of four draws that lie 1.17 apart at epsilon = 1.
+        """
+        epsilon = Fraction(self.epsilon)
+        return Cost(epsilon, rho=k * rho_of_pure(epsilon / k))

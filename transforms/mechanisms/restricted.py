@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.crossing import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_crossing, log_threshold
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism, largest_delta_q
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["ADDITIVE", "Restricted", "RestrictedMechanism"]
 
@@ -48,7 +50,7 @@ class RestrictedMechanism(UnknownDomainMechanism):
         ranks = self.candidates(top[:-1], k, draw)
         epsilon_r, delta_r = self.test_budget(k)
         threshold = log_threshold(1 / largest_delta_q(delta_r), "laplace", draw)
-        gaps, scale = top[ranks] - top[-1] - self.drift, 2 * self.drift / epsilon_r
+        gaps, scale = top[ranks] - top[-1] - self.sensitivity, 2 * self.sensitivity / epsilon_r
         places = np.arange(len(ranks))
         return ranks[
             : first_crossing(gaps, scale, threshold, "laplace", draw, addresses=places, lane=QUERY_LANE, up=False)
@@ -68,7 +70,7 @@ class Restricted(RestrictedMechanism):
     `unknown_domain` do not need additive noise; the published proof does, and only what both cover is let in.
 
     Raises:
-        ValueError: M is no additive-noise mechanism, or answers with a set.
+        Refusal: M is no additive-noise mechanism, or answers with a set.
     """
 
     about: ClassVar[About] = About(
@@ -90,13 +92,14 @@ class Restricted(RestrictedMechanism):
         super().__post_init__()
         inner = self.mechanism.about
         if inner.name not in ADDITIVE:
-            raise ValueError(
-                f"mechanism must add noise to counts ({', '.join(ADDITIVE)}), got {inner.name}: Lemma 1 of the "
-                "framework argues that weaker competitors raise the probability of every answer left, which is false "
-                "of joint mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)"
+            raise Refusal(
+                "mechanism",
+                f"must add noise to counts ({', '.join(ADDITIVE)}), got {inner.name}",
+                "Lemma 1 of the framework argues that weaker competitors raise the probability of every answer left, "
+                "which is false of joint mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)",
             )
         if inner.answer != "sequence":
-            raise ValueError(f"mechanism must answer with a sequence, whose order the tests follow, got {inner.name}")
+            raise Refusal("mechanism", f"must answer with a sequence, whose order the tests follow, got {inner.name}")
 
     @property
     def neighbours(self) -> str:

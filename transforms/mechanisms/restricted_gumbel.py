@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.accounting import exponential_share
-from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.exact.accounting import exponential_share
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import noisy_top
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
-from private_topk.transforms.mechanisms.noise import noisy_top
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
 __all__ = ["RestrictedGumbel"]
@@ -57,4 +57,4 @@ class RestrictedGumbel(RestrictedMechanism):
         return exponential_share(Fraction(self.epsilon) - self.test_budget(k)[0], Fraction(self.delta) / 2, k)
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_top(counts, self.drift / self.share(k), "gumbel", k, draw)
+        return noisy_top(counts, self.sensitivity / self.share(k), "gumbel", k, draw)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.noise import noisy_top
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
-from private_topk.transforms.mechanisms.noise import noisy_top
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
 __all__ = ["RestrictedLaplace"]
@@ -56,7 +56,7 @@ class RestrictedLaplace(RestrictedMechanism):
     def scale(self, k: int) -> Fraction:
         """The scale b of the noise."""
         moved = k if self.max_items_per_user is None else min(k, self.max_items_per_user)
-        return self.drift * moved / (Fraction(self.epsilon) - self.test_budget(k)[0])
+        return self.sensitivity * moved / (Fraction(self.epsilon) - self.test_budget(k)[0])
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
         return noisy_top(counts, self.scale(k), "laplace", k, draw)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.bits import Draw
+from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from private_topk.transforms.mechanisms.accounting import exponential_share
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.crossing import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.exact.accounting import exponential_share, largest_delta_q
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.exact.noise import noisy_top
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
-from private_topk.transforms.mechanisms.noise import noisy_top
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism, largest_delta_q
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 __all__ = ["TopStable"]
 
@@ -62,13 +62,13 @@ class TopStable(UnknownDomainMechanism):
         kbar, parts = len(top) - 1, 1 if len(top) - 1 == k else 2
         epsilon, delta = Fraction(self.epsilon) / parts, Fraction(self.delta) / parts
         sizes = np.r_[k : kbar + 1, k - 1 : 0 : -1]
-        gaps = np.maximum(top[sizes - 1] - top[sizes] - self.drift, 0)
+        gaps = np.maximum(top[sizes - 1] - top[sizes] - self.sensitivity, 0)
         threshold = log_threshold(1 / largest_delta_q(delta / kbar), "laplace", draw)
-        scale = 3 * self.drift / epsilon
+        scale = 3 * self.sensitivity / epsilon
         passed = first_crossing(gaps, scale, threshold, "laplace", draw, addresses=sizes - 1, lane=QUERY_LANE, up=True)
         if passed == len(sizes):
             return np.arange(0)
         size = int(sizes[passed])
         if size <= k:
             return np.arange(size)
-        return noisy_top(top[:size], self.drift / exponential_share(epsilon, delta, k), "gumbel", k, draw)
+        return noisy_top(top[:size], self.sensitivity / exponential_share(epsilon, delta, k), "gumbel", k, draw)

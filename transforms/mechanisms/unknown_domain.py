@@ -9,26 +9,23 @@ so the pair is one *slot* whose count moves by 0 or 1, like the slots of the ite
 (kbar + 1)-th count are then an ordinary fixed domain, all moving the same way by at most 1, and at most
 `max_items_per_user` of them move. Whatever is private there is private here, but for answers naming an item of T - T'
 or T' - T; those have counts at most h_(kbar+1) + 1, and the mechanisms let such items pass with probability at most
-delta. For swap neighbours every 1 reads 2 and the moves go both ways: `drift` below. Positions past the last item seen
-are slots of count 0; they take part like any other and never show in an answer.
+delta. For swap neighbours every 1 reads 2 and the moves go both ways: `sensitivity` below. Positions past the last item
+seen are slots of count 0; they take part like any other and never show in an answer.
 """
 
 from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from private_topk.transforms.mechanisms.accounting import at_most, drift, largest
-from private_topk.transforms.mechanisms.bits import Draw, RandomBits
-from private_topk.transforms.mechanisms.exact import ball
-from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, check_k
+from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
+from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, check_k, sensitivity
+from private_topk.transforms.refusal import Refusal
 
-__all__ = ["UnknownDomainMechanism", "largest_delta_q"]
+__all__ = ["UnknownDomainMechanism"]
 
 _KBAR_PER_ITEM, _KBAR_FLOOR = 10, 100
 _MOST_KBAR = 10_000_000
@@ -55,14 +52,15 @@ class UnknownDomainMechanism(Mechanism):
         in the public order of the items, and answers the same when given more.
 
         Raises:
-            ValueError: kbar is less than k, or above 10,000,000.
+            Refusal: kbar is less than k, or above 10,000,000.
         """
         kbar = self.parameter("kbar") or self.default_kbar(k)
         if kbar < k:
-            raise ValueError(f"kbar must be at least k, got kbar = {kbar} and k = {k}: leave it out for a default")
+            rule = f"must be at least k, got kbar = {kbar} and k = {k}"
+            raise Refusal("kbar", rule, "leave it out for a default")
         if kbar > _MOST_KBAR:
             chosen = f"kbar = {kbar}" if self.parameter("kbar") else f"k = {k}, for which it is {kbar}"
-            raise ValueError(f"kbar must be at most {_MOST_KBAR}, got {chosen}: choose a smaller one")
+            raise Refusal("kbar", f"must be at most {_MOST_KBAR}, got {chosen}", "choose a smaller one")
         return kbar
 
     def default_kbar(self, k: int) -> int:
@@ -92,14 +90,14 @@ class UnknownDomainMechanism(Mechanism):
         """
 
     @property
-    def drift(self) -> int:
+    def sensitivity(self) -> int:
         """How far the difference of two counts can move between neighbours: 1 (add-remove) or 2 (swap)."""
-        return drift(self.parameter("neighbours", "add-remove"))
+        return sensitivity(self.parameter("neighbours", "add-remove"))
 
     def unstable(self, kbar: int) -> int:
         """How many of the top kbar items can be missing from a neighbour's."""
         items = self.parameter("max_items_per_user")
-        return kbar if items is None else min(self.drift * items, kbar)
+        return kbar if items is None else min(self.sensitivity * items, kbar)
 
 
 def _largest(counts: Indices, size: int) -> Indices:
@@ -111,16 +109,3 @@ def _largest(counts: Indices, size: int) -> Indices:
         # Of those at the cut only as many as there is room for: sorting all of them would tell by its time how many.
         candidates = np.union1d(above, np.flatnonzero(counts == cut)[: size - len(above)])
     return candidates[np.argsort(-counts[candidates], kind="stable")]
-
-
-@lru_cache(maxsize=1024)
-def largest_delta_q(delta: Fraction) -> Fraction:
-    """The largest q <= 1, to float precision, with q (3 + ln(1/q)) / 4 <= delta proved. Cost: about 2 ms, once.
-
-    With standard Laplace noises X and Y, P(X > ln(1/q) + Y) = q (2 + ln(1/q)) / 4, so a test of level 0 or less against
-    the threshold ln(1/q) passes with probability below delta (Durfee & Rogers 2019, Lemma D.1, which has the 3).
-    """
-    return largest(
-        lambda q: q <= 1 and at_most(lambda: ball(q) * (3 - ball(q).log()) / 4, delta),
-        start=delta / 4096,  # within, since ln(4096 / delta) < 16381 for every float
-    )

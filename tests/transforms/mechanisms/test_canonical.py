@@ -7,7 +7,7 @@ import math
 import os
 from collections import Counter
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,19 +15,18 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms import RandomBits, exact, race
-from private_topk.transforms.mechanisms.canonical import Canonical
-from private_topk.transforms.mechanisms.canonical_classes import Classes
-from private_topk.transforms.mechanisms.noise import LIPSCHITZ_NOISES
-from tests.transforms.mechanisms.contract import Contract
-from tests.transforms.mechanisms.evidence import (
+from private_topk.testing import (
     SMALL_COUNTS,
     assert_follows,
+    check_neighbours,
     frequencies,
-    max_log_ratio,
-    neighbours,
     total,
 )
+from private_topk.transforms.mechanisms import Cost, RandomBits
+from private_topk.transforms.mechanisms.canonical import Canonical
+from private_topk.transforms.mechanisms.exact import race, reals
+from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
+from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.set_laws import ROUNDING, canonical_loss, joint_loss, law
 
 SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[3].parent / "shared"))
@@ -114,38 +113,8 @@ def test_privacy(gamma: Fraction, noise: str, relation: str) -> None:
     """No log-probability moves by more than epsilon = 3; some move by more than half, so a lost factor 2 would show."""
     mechanism = Canonical(3.0, gamma, noise, relation)
     grid = SMALL_COUNTS if relation == "add-remove" else SMALL_COUNTS[:-1]
-    known = cache(partial(law_of, mechanism))
-    worst = 0.0
-    for counts in grid:
-        for k in {1, min(2, len(counts))}:
-            for other in neighbours(counts, relation):
-                worst = max(worst, max_log_ratio(known(counts, k), known(other, k)))
+    worst = check_neighbours(mechanism, partial(law_of, mechanism), grid, ks=(1, 2))
     assert 1.5 < worst <= 3 + 1e-9
-
-
-def test_class_sizes_are_the_papers() -> None:
-    """Theorem A.1: binom(t - h - 2, k - 1 - h) sets in class (h, t), 1 + k (d - k) classes, all sets together."""
-    for d, k in [(5, 1), (6, 3), (7, 6), (9, 4)]:
-        counts = 10 * np.arange(d, 0, -1)
-        classes = Classes(counts, k, HALF)
-        seen = Counter()
-        for y in itertools.combinations(range(1, d + 1), k):
-            seen[min(set(range(1, d + 2)) - set(y)) - 1, y[-1]] += 1
-        parts, open_parts = [], [classes.everything()]
-        while open_parts:
-            part = open_parts.pop()
-            halves = part.split()
-            (parts.append(part) if halves is None else open_parts.extend(halves))
-        assert len(parts) == k * (d - k)
-        for part in parts:
-            h, t = part.h, part.t
-            assert part.size() == seen[h, t] == math.comb(t - h - 2, k - 1 - h)
-            assert part.least_loss == (10 * (k - 1 - h)) + 10 * (t - k)
-
-
-def test_gamma_one_counts_sets_by_their_last_rank_only() -> None:
-    whole = Classes(np.array([9, 8, 8, 5, 5, 5, 1]), 3, Fraction(1)).everything()
-    assert len(whole.classes.heads) == 2 and whole.size() == math.comb(7, 3) - 1
 
 
 def test_sets_come_in_the_order_of_the_items_not_of_their_ranks() -> None:
@@ -170,7 +139,7 @@ def test_answers_do_not_depend_on_the_precision_decisions_start_with(monkeypatch
     answers = [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
     for bits in (30, 250):
         monkeypatch.setattr(race, "_PRECISION", bits)
-        monkeypatch.setattr(exact, "_START_PRECISION", bits)
+        monkeypatch.setattr(reals, "_START_PRECISION", bits)
         assert answers == [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
 
 
@@ -192,9 +161,9 @@ def test_bad_noise_and_neighbours() -> None:
         Canonical(1.0, neighbours="both")
 
 
-def test_only_gumbel_noise_has_the_exponential_mechanisms_zcdp() -> None:
-    assert Canonical(2.0).zcdp(5) == Canonical(2.0, neighbours="swap").zcdp(5) == 0.5
-    assert Canonical(2.0, noise="laplace").zcdp(5) == 2.0
+def test_only_gumbel_noise_has_the_exponential_mechanisms_cost() -> None:
+    assert Canonical(2.0).cost(5) == Canonical(2.0, neighbours="swap").cost(5) == Cost.exponential(Fraction(2))
+    assert Canonical(2.0, noise="laplace").cost(5) == Cost.pure(Fraction(2))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 from scipy.optimize import brentq
 
+from private_topk.testing import Law
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.evidence import Law
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 
 
@@ -47,6 +47,6 @@ class TestCdpPeeling(ItemByItem):
         with pytest.raises(ValueError, match="delta must lie strictly between 0 and 1, got"):
             CdpPeeling(1.0, delta)
 
-    def test_zcdp_needs_no_delta(self) -> None:
+    def test_rho_needs_no_delta(self) -> None:
         mechanism = CdpPeeling(1.0, 1e-6)
-        assert mechanism.zcdp(100) == pytest.approx(100 * float(mechanism.share(100)) ** 2 / 8)
+        assert mechanism.cost(100).rho == 100 * mechanism.share(100) ** 2 / 8

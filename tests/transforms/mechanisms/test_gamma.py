@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from private_topk.testing import Law
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact import precision
+from private_topk.transforms.mechanisms.exact.reals import precision
 from private_topk.transforms.mechanisms.gamma import Gamma, _radius_floats, _radius_real
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.evidence import Law
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 
 

@@ -2,58 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms import RandomBits, exact, race, set_losses, strips
-from private_topk.transforms.mechanisms.bits import Draw
-from private_topk.transforms.mechanisms.exact import precision, uniform
-from private_topk.transforms.mechanisms.joint_set import JointSet
-from private_topk.transforms.mechanisms.noise import LIPSCHITZ_NOISES
-from private_topk.transforms.mechanisms.set_losses import SetLosses
-from private_topk.transforms.mechanisms.strips import Strip
-from tests.transforms.mechanisms.contract import Contract
-from tests.transforms.mechanisms.evidence import (
+from private_topk.testing import (
     SMALL_COUNTS,
     assert_follows,
+    check_neighbours,
     frequencies,
-    max_log_ratio,
-    neighbours,
     total,
 )
+from private_topk.transforms.mechanisms import Cost, RandomBits
+from private_topk.transforms.mechanisms.exact import race, reals, set_losses, strips
+from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
+from private_topk.transforms.mechanisms.joint_set import JointSet
+from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.set_laws import ROUNDING, joint_loss, law
-
-STAIRCASES = [
-    ([5, 5, 5], None),
-    ([1, 2, 3], None),
-    ([3, 5, 5, 9], None),
-    ([4, 4, 8], [2, 4, 5]),
-    ([3, 5, 5, 9], [1, 2, 3, 4]),
-    ([6, 7, 7, 7], [6, 7, 7, 7]),
-    ([2, 6, 7, 9], [2, 3, 7, 8]),
-]
 
 
 def law_of(mechanism: JointSet, counts: tuple[int, ...], k: int) -> dict[tuple[int, ...], arb]:
     rate = Fraction(mechanism.epsilon) / (4 if mechanism.neighbours == "swap" else 2)
     return law(joint_loss, rate, mechanism.noise, counts, k)
-
-
-def sets_between(outer: list[int], inner: list[int] | None) -> list[tuple[int, ...]]:
-    return [
-        y
-        for y in itertools.combinations(range(1, outer[-1] + 1), len(outer))
-        if all(j <= o for j, o in zip(y, outer, strict=True))
-        and (inner is None or any(j > i for j, i in zip(y, inner, strict=True)))
-    ]
 
 
 class TestJointSet(Contract):
@@ -107,77 +83,10 @@ def test_frequencies_on_a_larger_domain() -> None:
 @pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
 def test_privacy(noise: str, relation: str) -> None:
     """No log-probability moves by more than epsilon = 3; some move by more than half, so a lost factor 2 would show."""
-    known = cache(partial(law_of, JointSet(3.0, noise, relation)))
-    worst = 0.0
-    for counts in SMALL_COUNTS if relation == "add-remove" else SMALL_COUNTS[:-1]:
-        for k in {1, min(2, len(counts))}:
-            for other in neighbours(counts, relation):
-                worst = max(worst, max_log_ratio(known(counts, k), known(other, k)))
+    mechanism = JointSet(3.0, noise, relation)
+    grid = SMALL_COUNTS if relation == "add-remove" else SMALL_COUNTS[:-1]
+    worst = check_neighbours(mechanism, partial(law_of, mechanism), grid, ks=(1, 2))
     assert 1.5 < worst <= 3 + 1e-9
-
-
-@pytest.mark.parametrize(("outer", "inner"), STAIRCASES)
-def test_sets_between_staircases_are_counted(outer: list[int], inner: list[int] | None) -> None:
-    strip = Strip(np.array(outer), None if inner is None else np.array(inner))
-    assert strip.number() == len(sets_between(outer, inner))
-
-
-@pytest.mark.parametrize(("outer", "inner"), [pair for pair in STAIRCASES if sets_between(*pair)])
-def test_members_of_segments_are_those_of_a_uniform_set(outer: list[int], inner: list[int] | None) -> None:
-    strip = Strip(np.array(outer), None if inner is None else np.array(inner))
-    ends = np.cumsum([segment.size for segment in strip.segments])
-    sets = sets_between(outer, inner)
-    expected, seen = Counter(), Counter()
-    for y in sets:
-        expected[tuple(np.bincount(np.searchsorted(ends, y), minlength=len(ends)).tolist())] += Fraction(1, len(sets))
-    draw = Draw(bytes(32))
-    for i in range(1500):
-        seen[tuple(strip.members([uniform(draw, j, i) for j in range(len(ends))]))] += 1
-    assert_follows(seen, expected, 0.13)
-
-
-def test_members_are_the_same_at_any_precision() -> None:
-    """Balls too wide to decide by must be noticed: at 8 bits nearly every walk has to be tried again."""
-    descending = 10**6 // np.arange(1, 3001)
-    losses = SetLosses(descending[::-1], 40)
-    strip = Strip(losses.reach(30_000), losses.reach(20_000))
-    for seed in range(5):
-        numbers = [uniform(Draw(bytes([seed] * 32)), 0, i) for i in range(len(strip.segments))]
-        members = strip.members(numbers)
-        assert sum(members) == 40
-        with precision(8):
-            hasty = strip._walk(numbers)
-        with precision(500):
-            assert strip._walk(numbers) == members
-        assert hasty is None or hasty == members
-
-
-def test_numbers_of_sets_are_those_of_lattice_paths() -> None:
-    """All 400 columns one by one, in integers: what the segments and their polynomials stand for."""
-    counts = np.random.RandomState(4).randint(0, 2000, 400)
-    losses, k = SetLosses(np.sort(counts), 30), 30
-    for loss in (0, 7, 60, 300, 2500):
-        reach = losses.reach(loss).tolist()
-        assert reach == [int((counts >= c - loss).sum()) for c in np.sort(counts)[::-1][:k]]
-        paths = [1] + [0] * k
-        for rank in range(1, 401):
-            for i in range(k, 0, -1):
-                paths[i] += paths[i - 1] if rank <= reach[i - 1] else 0
-        assert losses.number(loss).contains(arb(paths[k])) and losses.number(loss).rel_accuracy_bits() > 40
-
-
-def test_intervals_partition_the_losses() -> None:
-    """Splitting to the end gives one region for each loss of some set, of the right size."""
-    counts = np.array([20, 17, 17, 12, 9, 8, 3, 1])
-    parts, whole = Counter(), [SetLosses(counts[::-1], 3).everything()]
-    while whole:
-        part = whole.pop()
-        halves = part.split()
-        if halves is None:
-            parts[part.least_loss] += round(float(part.size().mid()))
-        else:
-            whole.extend(halves)
-    assert parts == Counter(int(joint_loss(tuple(counts.tolist()), y)) for y in itertools.combinations(range(8), 3))
 
 
 def test_sets_come_in_the_order_of_the_items_not_of_their_ranks() -> None:
@@ -200,7 +109,7 @@ def test_answers_do_not_depend_on_the_precision_decisions_start_with(monkeypatch
     answers = [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
     for bits in (30, 250):
         monkeypatch.setattr(race, "_PRECISION", bits)
-        monkeypatch.setattr(exact, "_START_PRECISION", bits)
+        monkeypatch.setattr(reals, "_START_PRECISION", bits)
         monkeypatch.setattr(strips, "_PRECISION", bits)
         assert answers == [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
 
@@ -228,6 +137,6 @@ def test_bad_noise() -> None:
         JointSet(1.0, noise="gaussian")
 
 
-def test_only_gumbel_noise_has_the_exponential_mechanisms_zcdp() -> None:
-    assert JointSet(2.0).zcdp(5) == JointSet(2.0, neighbours="swap").zcdp(5) == 0.5
-    assert JointSet(2.0, "laplace").zcdp(5) == 2.0
+def test_only_gumbel_noise_has_the_exponential_mechanisms_cost() -> None:
+    assert JointSet(2.0).cost(5) == JointSet(2.0, neighbours="swap").cost(5) == Cost.exponential(Fraction(2))
+    assert JointSet(2.0, "laplace").cost(5) == Cost.pure(Fraction(2))

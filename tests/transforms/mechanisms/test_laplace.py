@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from private_topk.testing import Law, max_log_ratio
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.evidence import Law, max_log_ratio
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 
 

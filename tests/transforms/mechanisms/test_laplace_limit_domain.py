@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import pytest
 
+from private_topk.testing import Law, max_log_ratio
+from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
-from private_topk.transforms.mechanisms.unknown_domain import largest_delta_q
-from tests.transforms.mechanisms.evidence import Law, max_log_ratio
 from tests.transforms.mechanisms.unknown_contract import UnknownContract
 from tests.transforms.mechanisms.unknown_laws import Counts, bottom_laplace, named, top
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 import pytest
 from scipy import optimize
 
-from private_topk.transforms.mechanisms.accounting import exponential_share
+from private_topk.testing import Law
+from private_topk.transforms.mechanisms.exact.accounting import exponential_share
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
-from tests.transforms.mechanisms.evidence import Law
 from tests.transforms.mechanisms.unknown_contract import UnknownContract
 from tests.transforms.mechanisms.unknown_laws import Counts, bottom_gumbel, named, top
 

@@ -5,10 +5,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms.noise import LIPSCHITZ_NOISES
+from private_topk.testing import Law, max_log_ratio
+from private_topk.transforms.mechanisms import Cost
+from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.oneshot import Oneshot
+from private_topk.transforms.mechanisms.peeling import Peeling
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.evidence import Law, max_log_ratio
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 
 
@@ -43,6 +45,6 @@ class TestOneshot(ItemByItem):
         with pytest.raises(ValueError, match="noise must be one of gumbel, .*half-logistic, got 'gaussian'"):
             Oneshot(1.0, noise="gaussian")
 
-    def test_zcdp(self) -> None:
-        assert Oneshot(2.0, noise="gumbel").zcdp(10) == pytest.approx(10 * 0.2**2 / 8)
-        assert Oneshot(2.0).zcdp(10) == 2.0
+    def test_cost_is_that_of_peeling_with_gumbel_noise_only(self) -> None:
+        assert Oneshot(2.0, noise="gumbel").cost(10) == Peeling(2.0).cost(10)
+        assert Oneshot(2.0).cost(10) == Cost.pure(Fraction(2))

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
-
+from private_topk.testing import Law, frequencies, max_log_ratio
+from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.peeling import Peeling
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.evidence import Law, frequencies, max_log_ratio
 from tests.transforms.mechanisms.item_by_item import COUNTS, ItemByItem
 
 
@@ -33,5 +32,6 @@ class TestPeeling(ItemByItem):
         ratio = max_log_ratio(laws.peeling((3, 3, 0), 2, single), laws.peeling((2, 4, 1), 2, single))
         assert ratio > 1.05
 
-    def test_zcdp_of_k_exponential_mechanisms(self) -> None:
-        assert Peeling(2.0).zcdp(10) == pytest.approx(10 * 0.2**2 / 8)
+    def test_cost_of_k_exponential_mechanisms(self) -> None:
+        assert Peeling(2.0).cost(10) == Cost(Fraction(2), rho=Fraction(4, 80), bounded_range=Fraction(19, 5))
+        assert Peeling(2.0).cost(1) == Cost.exponential(Fraction(2))

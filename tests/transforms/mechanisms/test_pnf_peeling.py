@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms import RandomBits
+from private_topk.testing import Law, assert_follows, frequencies, max_log_ratio
+from private_topk.transforms.mechanisms import Cost, RandomBits
+from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.evidence import Law, assert_follows, frequencies, max_log_ratio
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 
 
@@ -43,5 +44,5 @@ class TestPnfPeeling(ItemByItem):
         answers = [PnfPeeling(1.0)(np.zeros(3, np.int64), 3, bits).tolist() for _ in range(100)]
         assert len({tuple(a) for a in answers}) == 6
 
-    def test_zcdp_of_k_pure_draws(self) -> None:
-        assert PnfPeeling(2.0).zcdp(10) == pytest.approx(10 * 0.2**2 / 2)
+    def test_cost_of_k_pure_draws(self) -> None:
+        assert PnfPeeling(2.0).cost(10) == Cost(Fraction(2), rho=10 * rho_of_pure(Fraction(1, 5)))

@@ -5,11 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from private_topk.testing import Law, hockey_stick
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.accounting import exponential_share
+from private_topk.transforms.mechanisms.exact.accounting import exponential_share, largest_delta_q
 from private_topk.transforms.mechanisms.top_stable import TopStable
-from private_topk.transforms.mechanisms.unknown_domain import largest_delta_q
-from tests.transforms.mechanisms.evidence import Law, hockey_stick
 from tests.transforms.mechanisms.unknown_contract import UnknownContract
 from tests.transforms.mechanisms.unknown_laws import Counts, Ranked, named, passes, top, top_stable
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms.unknown_domain import _largest, largest_delta_q
-from tests.transforms.mechanisms.evidence import SMALL_COUNTS, neighbours
+from private_topk.testing import SMALL_COUNTS, neighbours
+from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
+from private_topk.transforms.mechanisms.unknown_domain import _largest
 from tests.transforms.mechanisms.unknown_laws import passes, top
 
 

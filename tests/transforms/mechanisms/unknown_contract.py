@@ -8,10 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from tests.transforms.mechanisms.contract import Contract
-from tests.transforms.mechanisms.evidence import (
+from private_topk.testing import (
     SMALL_COUNTS,
     Law,
     assert_follows,
@@ -19,6 +16,9 @@ from tests.transforms.mechanisms.evidence import (
     hockey_stick,
     total,
 )
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.unknown_laws import Counts, reachable
 
 DRAWS, SMALLEST_ERROR = 6_000, 0.07

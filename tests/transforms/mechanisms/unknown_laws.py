@@ -14,7 +14,7 @@ from functools import cache
 
 from flint import acb, arb, fmpq
 
-from tests.transforms.mechanisms.evidence import neighbours
+from private_topk.testing import neighbours
 from tests.transforms.mechanisms.piecewise import Function, Line, Point
 
 Counts = tuple[int, ...]

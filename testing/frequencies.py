@@ -1,0 +1,70 @@
+"""How often answers come, against a law: a test that states how often it fails for nothing, and what it would see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+from flint import arb
+
+from private_topk.testing.laws import Law, as_ball
+from private_topk.transforms.mechanisms import Mechanism, RandomBits
+
+__all__ = ["FALSE_ALARM", "assert_follows", "frequencies"]
+
+FALSE_ALARM = 1e-6
+"""A frequency test of a correct sampler fails once in a million seeds; the seeds are fixed, so it never does twice."""
+
+
+def frequencies(
+    mechanism: Mechanism, counts: tuple[int, ...], k: int, draws: int, seed: bytes
+) -> Counter[tuple[int, ...]]:
+    """How often each answer came in `draws` seeded calls."""
+    bits = RandomBits.keyed(seed)
+    array = np.array(counts)
+    return Counter(tuple(mechanism(array, k, bits).tolist()) for _ in range(draws))
+
+
+def assert_follows(seen: Counter, law: Law, smallest_error: float) -> None:
+    """Chi-square of frequencies against a law, at FALSE_ALARM.
+
+    Asserts too that the test could have seen an error: any law at total variation distance `smallest_error` from the
+    stated one would have failed it with probability at least 0.99 (noncentral chi-square approximation).
+    """
+    draws = sum(seen.values())
+    unknown = set(seen) - set(law)
+    assert not unknown, f"answers that the law gives no probability: {sorted(unknown)[:3]}"
+    expected = {answer: draws * float(as_ball(p).mid()) for answer, p in law.items()}
+    rare = [answer for answer, e in expected.items() if e < 10]
+    cells = [(float(seen[a]), e) for a, e in expected.items() if e >= 10]
+    cells.append((float(sum(seen[a] for a in rare)), sum(expected[a] for a in rare)))
+    cells = [(o, e) for o, e in cells if e > 1e-3 or o > 0]
+    freedom = len(cells) - 1
+    if freedom == 0:
+        return
+    statistic = sum((o - e) ** 2 / e for o, e in cells)
+    threshold = _solve(lambda x: chi_square_tail(x, freedom) - FALSE_ALARM, 0, 100 + 10 * freedom)
+    power = noncentral_tail(threshold, freedom, 4 * draws * smallest_error**2)
+    assert power >= 0.99, f"{draws} draws cannot see an error of {smallest_error}: power {power:.3f}"
+    assert statistic <= threshold, f"chi-square {statistic:.1f} over {freedom} exceeds {threshold:.1f}"
+
+
+def chi_square_tail(x: float, freedom: float) -> float:
+    """P(chi-square > x): the regularised upper incomplete gamma function."""
+    return float((arb(x) / 2).gamma_upper(arb(freedom) / 2, regularized=1).mid())
+
+
+def noncentral_tail(x: float, freedom: int, shift: float) -> float:
+    """P(noncentral chi-square > x): a Poisson mixture, of mean shift / 2, of central ones with 2 more each."""
+    mean = arb(shift) / 2
+    last = int(shift / 2 + 12 * (shift / 2) ** 0.5 + 30)
+    weights = np.exp([float((mean.log() * j - mean - (arb(j) + 1).lgamma()).mid()) for j in range(last)])
+    return float(sum(w * chi_square_tail(x, freedom + 2 * j) for j, w in enumerate(weights) if w > 1e-12))
+
+
+def _solve(falling: Callable[[float], float], low: float, high: float) -> float:
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
+    return high

@@ -1,0 +1,99 @@
+"""Laws on small domains, their neighbours, and how far two laws are apart."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from private_topk.transforms.mechanisms import Mechanism
+
+__all__ = [
+    "SMALL_COUNTS", "Law", "as_ball", "hockey_stick", "log_ratio_range", "max_log_ratio", "neighbours",
+    "permitted_neighbours", "renyi", "total",
+]  # fmt: skip
+
+Law = Mapping[tuple[int, ...], "Fraction | arb | float"]
+"""The probability of each answer, a tuple of indices. Computed by code that shares nothing with the sampler."""
+
+SMALL_COUNTS = [
+    (1,), (0, 0), (2, 1), (3, 3, 3), (5, 3, 3, 0), (4, 3, 1, 0), (6, 3, 3, 4), (2, 2, 1, 1, 0),
+]  # fmt: skip
+"""The grid on which the privacy inequality is checked against every neighbour: ties, zeros, gaps, d = 1."""
+
+
+def neighbours(counts: tuple[int, ...], relation: str = "add-remove") -> Iterator[tuple[int, ...]]:
+    """Every count vector that one user's change can make of `counts`."""
+    steps: list[tuple[int, ...]] = [(-1, 0, 1)] if relation == "swap" else [(0, 1), (0, -1)]
+    for moves in steps:
+        for change in itertools.product(moves, repeat=len(counts)):
+            moved = tuple(c + m for c, m in zip(counts, change, strict=True))
+            if min(moved) >= 0 and any(change):
+                yield moved
+
+
+def permitted_neighbours(mechanism: Mechanism, counts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Neighbours in the mechanism's own sense, with no user holding more than `max_items_per_user`."""
+    most = mechanism.parameter("max_items_per_user") or len(counts)
+    for moved in neighbours(counts, mechanism.parameter("neighbours", "add-remove")):
+        change = np.array(moved) - counts
+        if max((change > 0).sum(), (change < 0).sum()) <= most:
+            yield moved
+
+
+def total(law: Law) -> arb:
+    """The sum of all probabilities: must enclose 1."""
+    return sum((as_ball(p) for p in law.values()), arb(0))
+
+
+def max_log_ratio(law: Law, other: Law) -> float:
+    """max over answers of |log P(answer) - log P'(answer)|; infinite where only one of them is possible."""
+    _, ratios = _pairs(law, other)
+    return float(np.abs(ratios).max(initial=0))
+
+
+def log_ratio_range(law: Law, other: Law) -> float:
+    """The largest less the least of log P(answer) - log P'(answer)."""
+    _, ratios = _pairs(law, other)
+    return float(ratios.max() - ratios.min()) if np.isfinite(ratios).all() else math.inf
+
+
+def renyi(law: Law, other: Law, order: float) -> float:
+    """The Renyi divergence of P from P' at an order above 0; at order 1 that of Kullback and Leibler."""
+    p, ratios = _pairs(law, other)
+    if not np.isfinite(ratios).all():
+        return math.inf
+    if order == 1:
+        return float(p @ ratios)
+    # exp and log around the largest term: ratios can be large.
+    exponents = (order - 1) * ratios
+    top = exponents.max()
+    return float((np.log(p @ np.exp(exponents - top)) + top) / (order - 1))
+
+
+def hockey_stick(law: Law, other: Law, epsilon: float) -> float:
+    """The divergence sum of max(P - exp(epsilon) P', 0): at most delta for an (epsilon, delta)-DP mechanism."""
+    factor = arb(epsilon).exp()
+    terms = (as_ball(p) - factor * as_ball(other.get(answer, 0.0)) for answer, p in law.items())
+    return sum(max(float(term.mid()), 0.0) for term in terms)
+
+
+def as_ball(p: Fraction | arb | float) -> arb:
+    """A probability as a ball."""
+    return arb(p.numerator) / p.denominator if isinstance(p, Fraction) else arb(p)
+
+
+def _pairs(law: Law, other: Law) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """P and log P - log P' of every answer that is possible in one of the two."""
+    answers = [a for a in {**law, **other} if not (as_ball(law.get(a, 0.0)) == 0 and as_ball(other.get(a, 0.0)) == 0)]
+    logs = [[_log(as_ball(one.get(a, 0.0))) for a in answers] for one in (law, other)]
+    return np.exp(logs[0]), np.array(logs[0]) - np.array(logs[1])
+
+
+def _log(p: arb) -> float:
+    return -math.inf if p == 0 else float(p.log().mid())

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from flint import arb
+
+from private_topk.transforms.mechanisms.exact.accounting import (
+    at_most,
+    bounded_range_epsilon,
+    exponential_share,
+    gaussian_delta,
+    gaussian_scale,
+    largest,
+    smallest,
+    zcdp_epsilon,
+)
+from private_topk.transforms.mechanisms.exact.reals import ball, precision
+
+BUDGETS = [(1.0, 1e-6, 100), (0.01, 1e-10, 1000), (10.0, 1e-3, 20), (0.3, 0.2, 3), (1e-6, 1e-6, 50)]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "k"), BUDGETS)
+def test_the_share_never_overspends_and_is_the_last_float_that_does_not(epsilon: float, delta: float, k: int) -> None:
+    budget, at = Fraction(epsilon), Fraction(delta)
+    share = exponential_share(budget, at, k)
+    costs = [k * share]
+    with precision(400):
+        proved = [zcdp_epsilon(k * share**2 / 8, at)(), bounded_range_epsilon(k, share, at)()]
+        assert costs[0] <= budget or any(cost <= ball(budget) for cost in proved)
+        more = share * (1 + Fraction(1, 2**50))
+        dearer = [zcdp_epsilon(k * more**2 / 8, at)(), bounded_range_epsilon(k, more, at)()]
+        assert k * more > budget and all(cost > ball(budget) for cost in dearer)
+
+
+def test_the_step_search_of_the_published_code_is_not_precise_enough() -> None:
+    """The trap: steps of 1e-4 in the share are off by 1e-4; here small budgets lose nothing."""
+    share = float(exponential_share(Fraction(1e-6), Fraction(1e-6), 50))
+    assert 2e-8 < share < 1e-4
+    assert 50 * share**2 / 8 + 2 * share * math.sqrt(50 * math.log(1e6) / 8) == pytest.approx(1e-6, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "squared"), [(1.0, 1e-6, 1), (0.01, 1e-10, 300), (10.0, 1e-3, 7), (50.0, 1e-9, 2)]
+)
+def test_the_gaussian_scale_never_overspends_and_is_the_least(epsilon: float, delta: float, squared: int) -> None:
+    budget, most, moved = Fraction(epsilon), Fraction(delta), Fraction(squared)
+    scale = gaussian_scale(budget, most, moved)
+    with precision(400):
+        assert gaussian_delta(budget, scale**2, moved)() <= ball(most)
+        assert gaussian_delta(budget, (scale * (1 - Fraction(1, 2**50))) ** 2, moved)() > ball(most)
+
+
+def test_the_gaussian_scale_of_the_paper() -> None:
+    """Balle & Wang 2018 beat the classical sqrt(2 ln(1.25/delta)) / epsilon; for large epsilon that one is void."""
+    assert float(gaussian_scale(Fraction(1), Fraction(1e-6), Fraction(1))) < math.sqrt(2 * math.log(1.25e6))
+
+
+def test_an_impossible_budget_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ValueError, match="no noise scale below .*: raise epsilon or delta"):
+        smallest(lambda scale: False)
+
+
+def test_a_tie_counts_as_overspending() -> None:
+    """Where the cost equals the budget and no precision can tell, the answer is the safe one."""
+    assert not at_most(lambda: arb(2).sqrt() ** 2, Fraction(2))
+    assert at_most(lambda: arb(2).sqrt() ** 2, Fraction(2) + Fraction(1, 2**200))
+
+
+def test_largest_and_smallest_find_the_edge() -> None:
+    assert largest(lambda x: x * x <= 2, Fraction(1, 10)) == pytest.approx(math.sqrt(2), rel=2**-51)
+    assert smallest(lambda x: x * x >= Fraction(1, 2000)) == pytest.approx(math.sqrt(1 / 2000), rel=2**-51)

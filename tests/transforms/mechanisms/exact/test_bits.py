@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from private_topk.testing import assert_follows
+from private_topk.transforms.mechanisms import RandomBits
+
+
+def test_words_are_a_function_of_their_address() -> None:
+    draw, again = RandomBits.keyed(b"a").draw(), RandomBits.keyed(b"a").draw()
+    whole = draw.words(3, 0, 1000)
+    for start, count in ((0, 1), (1, 7), (998, 2), (500, 500)):
+        assert again.words(3, start, count).tolist() == whole[start : start + count].tolist()
+    assert again.word(3, 77) == whole[77]
+    others = [draw.words(4, 0, 1000), draw.words(3, 0, 1000, level=1), RandomBits.keyed(b"b").draw().words(3, 0, 1000)]
+    assert len(set(np.concatenate([whole, *others]).tolist())) == 4000
+
+
+def test_refining_a_word_shifts_no_other_bits() -> None:
+    plain, looked = RandomBits.keyed(b"s").draw(), RandomBits.keyed(b"s").draw()
+    first = [plain.bits(13) for _ in range(600)]
+    second = []
+    for i in range(600):
+        looked.words(0, i, 5, level=i % 3)
+        second.append(looked.bits(13))
+    assert first == second
+
+
+def test_draws_do_not_overlap_and_come_in_order() -> None:
+    bits = RandomBits.keyed(b"k")
+    draws = [bits.draw() for _ in range(3)]
+    again = RandomBits.keyed(b"k")
+    assert [d.words(0, 0, 50).tolist() for d in draws] == [again.draw().words(0, 0, 50).tolist() for _ in range(3)]
+    assert len(set(np.concatenate([d.words(0, 0, 50) for d in draws]).tolist())) == 150
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 17])
+def test_below_is_uniform(n: int) -> None:
+    draw = RandomBits.keyed(b"below").draw()
+    seen = Counter((draw.below(n),) for _ in range(6000))
+    assert_follows(seen, {(i,): Fraction(1, n) for i in range(n)}, 0.06)
+
+
+def test_below_takes_integers_of_any_size() -> None:
+    draw = RandomBits.keyed(b"large").draw()
+    assert max(draw.below(3**500) for _ in range(200)).bit_length() > 785
+
+
+@pytest.mark.parametrize("key", [b"", "text", None, 5])
+def test_a_key_is_bytes(key: object) -> None:
+    with pytest.raises(ValueError, match=r"key must be non-empty bytes: use RandomBits\.fresh"):
+        RandomBits.keyed(key)
+
+
+def test_the_key_is_never_shown() -> None:
+    bits = RandomBits.keyed(b"secret secret")
+    bits.draw()
+    assert repr(bits) == "RandomBits(<key>, draws=1)"
+    assert RandomBits.fresh().draw().word(0, 0) != RandomBits.fresh().draw().word(0, 0)

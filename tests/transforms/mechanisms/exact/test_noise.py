@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb
+from scipy import stats
+
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.exact import noise
+from private_topk.transforms.mechanisms.exact.noise import (
+    LEAST,
+    MOST,
+    NOISE_ERROR,
+    NOISES,
+    certified_top,
+    exponential_real,
+    noise_real,
+    noisy_top,
+    standard_noise,
+)
+from private_topk.transforms.mechanisms.exact.reals import precision
+from tests.transforms.mechanisms import laws
+
+COUNTS = np.random.default_rng(5).integers(0, 60, 500)
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_follows_the_textbook_distribution(name: str) -> None:
+    sample = standard_noise(40_000, name, RandomBits.keyed(b"distribution").draw())
+    # False alarm 1e-6; a Kolmogorov distance of 0.02 would be seen with probability above 0.99.
+    assert stats.kstest(sample, laws.NOISE_LAWS[name].cdf).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_floats_lie_within_their_bound_of_the_reals(name: str) -> None:
+    draw = RandomBits.keyed(b"bound").draw()
+    floats = standard_noise(500, name, draw)
+    with precision(192):
+        worst = max(abs(float(noise_real(draw, 0, i, name)() - float(x))) for i, x in enumerate(floats))
+    assert worst < NOISE_ERROR / 2**8
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_the_bound_holds_at_the_ends_and_for_all_unread_digits(name: str) -> None:
+    """The real uniform is anywhere in [w, w + 1) / 2**64: both ends stay within the bound of the float."""
+    kind, ends = NOISES[name], [int(LEAST * 2**64), int(MOST * 2**64) - 2**11]
+    for word in [*ends, 2**63 - 1, 2**63, 2**40, 2**64 - 2**45, 12345678901234567890]:
+        others = [0.25] * (kind.words - 1)
+        approximate = kind.approximate(np.array([word * 2.0**-64]), *map(np.array, others))
+        for w in (word, word + 1):
+            with precision(192):
+                exact = kind.quantile(arb((w, -64)), *map(arb, others))
+                assert abs(exact - float(approximate[0])) < NOISE_ERROR / 2
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_extreme_words_are_left_to_ball_arithmetic(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a threshold that makes a third of all words extreme, the answers stay the same."""
+    draw = RandomBits.keyed(b"extreme").draw()
+    before = noisy_top(COUNTS, Fraction(7), name, 50, draw)
+    monkeypatch.setattr(noise, "LEAST", 0.2)
+    monkeypatch.setattr(noise, "MOST", 0.9)
+    assert noisy_top(COUNTS, Fraction(7), name, 50, draw).tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_another_platforms_logarithm_changes_no_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Floats off by as much as 2**-32, in the last digits or far above: the reals decide."""
+    draw = RandomBits.keyed(b"platform").draw()
+    before = noisy_top(COUNTS, Fraction(7), name, 500, draw)
+    kind, wobble = NOISES[name], np.random.default_rng(1).choice([-1, 1], 500) * 2.0**-32
+    other = replace(kind, approximate=lambda *v: kind.approximate(*v) + wobble)
+    monkeypatch.setitem(NOISES, name, other)
+    assert noisy_top(COUNTS, Fraction(7), name, 500, draw).tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("k", [1, 7, 60])
+def test_overlapping_intervals_are_decided_by_the_reals(k: int) -> None:
+    """Floats so poor that nothing can be told from them: every comparison goes to the reals, with the same answer."""
+    draw = RandomBits.keyed(b"overlap").draw()
+    floats = standard_noise(60, "laplace", draw)
+    expected = np.argsort(-floats)[:k]
+    poor = floats + np.random.default_rng(2).uniform(-1.5, 1.5, 60)
+    reals = lambda i: noise_real(draw, 0, i, "laplace")  # noqa: E731 - one line says it
+    assert certified_top(poor, np.full(60, 1.5), k, reals).tolist() == expected.tolist()
+    mixed = np.where(np.arange(60) % 3 == 0, 1.5, 1e-9)
+    assert certified_top(np.where(mixed > 1, poor, floats), mixed, k, reals).tolist() == expected.tolist()
+
+
+def test_large_counts_lose_no_digit() -> None:
+    """At 2**62 a float cannot tell neighbouring counts apart: the noise of scale 1/1000 must not decide for it."""
+    counts = 2**62 - np.array([3, 0, 2, 1, 2**61])
+    for seed in range(20):
+        draw = RandomBits.keyed(bytes([seed])).draw()
+        assert noisy_top(counts, Fraction(1, 1000), "laplace", 5, draw).tolist() == [1, 3, 2, 0, 4]
+
+
+def test_the_largest_of_m_noises_comes_from_one_exponential() -> None:
+    """exp(-A / m) is the largest of m uniforms: the recipe of `exponential_real`, against the law F**m."""
+    draw, m = RandomBits.keyed(b"largest").draw(), 7
+    with precision(96):
+        sample = [
+            float(NOISES["gumbel"].quantile(-(-exponential_real(draw, 0, i)() / m).expm1()).mid()) for i in range(4000)
+        ]
+    assert stats.kstest(sample, lambda x: stats.gumbel_r.cdf(x) ** m).pvalue > 1e-6
+
+
+def test_lanes_have_noises_of_their_own() -> None:
+    draw = RandomBits.keyed(b"lanes").draw()
+    first, second = (standard_noise(2000, "logistic", draw, lane) for lane in (0, 1))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(2000)

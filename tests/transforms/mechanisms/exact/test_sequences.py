@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import ctx
+
+from private_topk.testing import SMALL_COUNTS, assert_follows
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.exact.ranking import rank
+from private_topk.transforms.mechanisms.exact.sequences import Sequences
+from tests.transforms.mechanisms import sequence_laws
+
+SKEWS = [Fraction(1, 2), Fraction(5, 9), Fraction(1)]
+
+
+def stairs(
+    counts: tuple[int, ...], k: int, skew: Fraction = SKEWS[0], rate: Fraction = Fraction(1), settled: int | None = None
+) -> Sequences:
+    return Sequences(rank(np.array(counts)), k, skew, rate, settled)
+
+
+def exact(sequences: Sequences, threshold: int) -> int:
+    return int(sequences.exact(threshold).unique_fmpz())
+
+
+@pytest.mark.parametrize("skew", SKEWS)
+@pytest.mark.parametrize("counts", SMALL_COUNTS)
+def test_the_mixture_over_thresholds_is_the_exponential_mechanism(counts: tuple[int, ...], skew: Fraction) -> None:
+    """In rationals: with q = 1/3, sum over R >= loss(S) of q**R N(R) * 1/N(R) is q**loss(S) / (1 - q), for all S."""
+    q = Fraction(1, 3)
+    for k in range(1, min(3, len(counts)) + 1):
+        sequences = stairs(counts, k, skew)
+        losses = {s: x * skew.denominator for s, x in sequence_laws.joint_losses(counts, k, skew).items()}
+        assert sequences.first == min(losses.values())
+        last = int(max(losses.values()))
+        number = {r: exact(sequences, r) for r in range(sequences.first, last + 3)}
+        assert number == {r: sum(loss <= r for loss in losses.values()) for r in number}
+        assert number[last] == number[last + 2] == sequences.most == len(losses)
+        whole = sum(q**r * n for r, n in number.items()) + q ** (last + 3) / (1 - q) * sequences.most
+        for loss in losses.values():
+            mixture = sum(q**r * n / whole / n for r, n in number.items() if r >= loss)
+            mixture += q ** (last + 3) / (1 - q) * sequences.most / whole / sequences.most
+            assert mixture == q**loss / sum(q**x for x in losses.values())
+
+
+@pytest.mark.parametrize("skew", SKEWS)
+def test_the_members_of_a_threshold_are_drawn_uniformly(skew: Fraction) -> None:
+    counts = (5, 3, 3, 0)
+    losses = sequence_laws.joint_losses(counts, 3, skew)
+    sequences = stairs(counts, 3, skew)
+    for threshold in (sequences.first, sequences.first + 3 * skew.denominator // 2):
+        members = [s for s, x in losses.items() if x * skew.denominator <= threshold]
+        draw = RandomBits.keyed(b"members").draw()
+        seen = Counter(tuple(sequences.sample(threshold, draw).tolist()) for _ in range(4000))
+        assert_follows(seen, {s: Fraction(1, len(members)) for s in members}, smallest_error=0.1)
+        assert all(sequences.loss(np.array(s)) == losses[s] * skew.denominator for s in losses)
+
+
+def test_a_truncated_loss_settles() -> None:
+    sequences = stairs((9, 5, 0), 2, settled=3)
+    assert [exact(sequences, r) for r in range(5)] == [1, 1, 1, 6, 6]
+
+
+@pytest.mark.parametrize("top", [10**5, 2**62])
+@pytest.mark.parametrize("skew", SKEWS)
+def test_upper_bounds_are_bounds_close_and_rising(top: int, skew: Fraction) -> None:
+    counts = np.sort(np.arange(1, 3001) * 7919 % 3001 * (top // 3001) // 7)
+    ranking = rank(counts)
+    for k in (1, 7, 100, 1001, 3000):
+        sequences = Sequences(ranking, k, skew, Fraction(1))
+        thresholds = [sequences.first + x for x in (0, 1, 17, top // 100, top // 10, top, 3 * top)]
+        bounds = [s.mantissa * Fraction(2) ** s.exponent for s in sequences.upper(thresholds)]
+        before, ctx.prec = ctx.prec, 50_000
+        values = [exact(sequences, threshold) for threshold in thresholds]
+        ctx.prec = before
+        assert all(n <= bound <= n * (1 + Fraction(1, 2**38)) for n, bound in zip(values, bounds, strict=True))
+        assert values == sorted(values) and bounds == sorted(bounds)
+
+
+def test_memory_does_not_grow_with_places_times_thresholds() -> None:
+    sequences = stairs(range(0, 200_000, 10), 20_000)
+    tracemalloc.start()
+    together = sequences.upper(range(0, 2000, 10))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 80 << 20, "200 thresholds of 20,000 places are 32 MB an array"
+    assert together[::50] == [sequences.upper([threshold])[0] for threshold in range(0, 2000, 500)]
+
+
+def test_wide_integers_and_python_integers_agree() -> None:
+    """Beyond 64 bits the look-ups go through Python's integers: scale by one more bit, get the same staircase."""
+    counts = (2**60, 2**60 - 8, 2**59, 4, 0)
+    double = tuple(2 * c for c in counts)
+    small, large = (stairs(c, 3, Fraction(4, 5)) for c in (counts, double))
+    for x in (0, 5, 24, 2**59, 2**60, 2**64):
+        assert exact(small, small.first + x) == exact(large, large.first + 2 * x)
+    last_first = np.array([4, 1, 0])
+    assert 2 * small.loss(last_first) == large.loss(last_first) == 2**61

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+
+from private_topk.testing import assert_follows
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
+
+
+@pytest.mark.parametrize(("n", "m"), [(5, 0), (5, 5), (5, 1), (5, 2), (6, 4), (1, 1)])
+def test_subsets_are_uniform(n: int, m: int) -> None:
+    draw = RandomBits.keyed(b"subsets").draw()
+    seen = Counter(tuple(sorted(uniform_subset(draw, n, m))) for _ in range(5000))
+    assert_follows(seen, {y: Fraction(1, math.comb(n, m)) for y in itertools.combinations(range(n), m)}, 0.07)
+
+
+def test_large_subsets_have_distinct_members() -> None:
+    draw = RandomBits.keyed(b"large").draw()
+    for n, m in ((10**15, 1000), (3000, 2900)):
+        chosen = uniform_subset(draw, n, m)
+        assert len(set(chosen)) == m and 0 <= min(chosen) <= max(chosen) < n

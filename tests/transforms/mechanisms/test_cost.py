@@ -1,0 +1,208 @@
+"""What mechanisms state of their cost, against laws of up to ten draws from a dozen items."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from private_topk.testing.checks import ORDERS
+from private_topk.transforms.mechanisms import (
+    MECHANISMS,
+    Canonical,
+    CdpPeeling,
+    Cost,
+    FastJoint,
+    Gaussian,
+    Joint,
+    JointSet,
+    Laplace,
+    LimitDomain,
+    Mechanism,
+    Oneshot,
+    Peeling,
+    PnfPeeling,
+)
+from private_topk.transforms.mechanisms.cost import rho_of_exponential, rho_of_pure
+from tests.transforms.mechanisms.typed_laws import (
+    Kind,
+    Pair,
+    exponential_round,
+    flip_round,
+    of_losses,
+    of_noise,
+    of_rounds,
+)
+
+Kinds = tuple[Kind, ...]
+SLACK = 1e-7
+
+
+def width(mechanism: Mechanism) -> int:
+    return 2 if mechanism.neighbours == "swap" else 1
+
+
+def joint_loss(skew: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    return lambda ranked, chosen: ((1 - skew) * ranked[: chosen.shape[1]] - skew * chosen).max(axis=1)
+
+
+def set_loss(ranked: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    return (ranked[: chosen.shape[1]] + np.sort(-chosen, axis=1)).max(axis=1)
+
+
+def canonical_loss(gamma: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    def loss(ranked: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        k, smallest = chosen.shape[1], chosen.min(axis=1)
+        ordered = -np.sort(-chosen, axis=1)
+        # The largest count left out is the first place where the sorted counts of the set fall behind.
+        behind = np.concatenate([ordered != ranked[:k], np.ones((len(chosen), 1), bool)], axis=1).argmax(axis=1)
+        left_out = np.append(ranked, -math.inf)[behind]
+        return (1 - gamma) * np.maximum(left_out, smallest) - gamma * smallest
+
+    return loss
+
+
+def pair_of(mechanism: Mechanism, kinds: Kinds, k: int) -> Pair:
+    """Both laws of a mechanism, from the papers' definitions."""
+    e, w = float(mechanism.epsilon), width(mechanism)
+    if isinstance(mechanism, Peeling):
+        return of_rounds(kinds, k, exponential_round(e / k / w))
+    if isinstance(mechanism, CdpPeeling):
+        return of_rounds(kinds, k, exponential_round(float(mechanism.share(k)) / w))
+    if isinstance(mechanism, PnfPeeling):
+        return of_rounds(kinds, k, flip_round(e / k / w))
+    if isinstance(mechanism, Joint):
+        return of_losses(kinds, k, e / w, joint_loss(float(mechanism.skew)))
+    if isinstance(mechanism, FastJoint):
+        tau = mechanism.tau(sum(kind.size for kind in kinds), k)
+        return of_losses(kinds, k, e / w, lambda *both: np.minimum(joint_loss(0.5)(*both), tau / 2))
+    if isinstance(mechanism, JointSet):
+        return of_losses(kinds, k, e / w / 2, set_loss)
+    if isinstance(mechanism, Canonical):
+        return of_losses(kinds, k, e / w, canonical_loss(float(mechanism.gamma)))
+    if isinstance(mechanism, Gaussian):
+        return of_noise(kinds, k, "gaussian", float(mechanism.scale(sum(kind.size for kind in kinds))))
+    moved = min(k, mechanism.parameter("max_items_per_user") or k)
+    return of_noise(kinds, k, mechanism.parameter("noise", "laplace"), w * moved / e)
+
+
+def pairs_of_kinds(mechanism: Mechanism, k: int) -> Iterator[Kinds]:
+    """A dozen equal items of which some move; two groups; a user with as many items as may be."""
+    most = mechanism.parameter("max_items_per_user") or k + 2
+    for moved in sorted({1, min(most, (k + 2) // 2), min(most, k)}):
+        if mechanism.neighbours == "swap":
+            still = (Kind(3, 3, k - 2 * moved),) if 2 * moved < k else ()
+            yield Kind(3, 4, moved), Kind(3, 2, moved), *still
+        else:
+            yield Kind(0, 1, moved), Kind(0, 0, k + 2 - moved)
+            yield Kind(1, 2, moved), Kind(1, 1, 2), Kind(0, 0, k)
+
+
+MECHANISMS_HELD = [
+    *(Peeling(1.0, relation) for relation in ("add-remove", "swap")),
+    *(PnfPeeling(1.0, relation) for relation in ("add-remove", "swap")),
+    CdpPeeling(1.0, 1e-6),
+    Joint(1.0),
+    Joint(2.0, 0.75, neighbours="swap"),
+    FastJoint(2.0, 0.9),
+    JointSet(1.0),
+    Canonical(1.0),
+    Canonical(1.0, 1, neighbours="swap"),
+]
+NOISY = [
+    Oneshot(1.0),
+    Oneshot(1.0, "laplace"),
+    Laplace(1.0, 1),
+    Laplace(1.0, 2, "swap"),
+    Gaussian(1.0, 1e-3, 2),
+]
+
+
+@pytest.mark.parametrize("k", range(1, 11))
+@pytest.mark.parametrize("mechanism", MECHANISMS_HELD, ids=repr)
+def test_no_law_breaks_what_is_stated(mechanism: Mechanism, k: int) -> None:
+    hold(mechanism, k, 3)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 7, 10])
+@pytest.mark.parametrize("mechanism", NOISY, ids=repr)
+def test_no_law_of_noisy_counts_breaks_what_is_stated(mechanism: Mechanism, k: int) -> None:
+    hold(mechanism, k, 2)
+
+
+def hold(mechanism: Mechanism, k: int, most_kinds: int) -> None:
+    cost = mechanism.cost(k)
+    for kinds in pairs_of_kinds(mechanism, k):
+        if len(kinds) > most_kinds or (len(kinds) == 3 and k > 8 and not isinstance(mechanism, Peeling)):
+            continue
+        pair = pair_of(mechanism, kinds, k)
+        assert pair.total(pair.here) == pytest.approx(1) and pair.total(pair.there) == pytest.approx(1)
+        if not cost.delta:
+            assert np.abs(pair.ratios).max() <= float(cost.epsilon) + SLACK, kinds
+        if cost.bounded_range is not None:
+            assert np.ptp(pair.ratios) <= float(cost.bounded_range) + SLACK, kinds
+        for order in ORDERS:
+            assert pair.renyi(order) <= float(cost.rho) * order + SLACK, (kinds, order)
+
+
+def test_permute_and_flip_peeling_has_no_bounded_range() -> None:
+    """The trap: at k = 4 its rho is about epsilon**2 / 8, as if it were an exponential mechanism; its range is not."""
+    mechanism = PnfPeeling(1.0)
+    pair = pair_of(mechanism, (Kind(0, 1, 3), Kind(0, 0, 3)), 4)
+    assert np.ptp(pair.ratios) == pytest.approx(1.17, abs=0.01)
+    assert float(mechanism.cost(4).rho) == pytest.approx(1 / 8, rel=0.01)
+    assert mechanism.cost(4).bounded_range is None
+
+
+def test_peeling_has_no_range_of_epsilon_either() -> None:
+    """Two draws of half the budget: the second one's normaliser depends on the first, and the ranges do not add up."""
+    pair = pair_of(Peeling(1.0), (Kind(0, 1, 2), Kind(0, 0, 2)), 2)
+    assert 1.16 < np.ptp(pair.ratios) < 1.17 <= float(Peeling(1.0).cost(2).bounded_range)
+
+
+def test_the_range_of_gamma_is_epsilon_and_half_of_its_epsilon_is_used() -> None:
+    assert MECHANISMS["gamma"](1.0).cost(3).bounded_range == 1
+    assert MECHANISMS["gamma"](1.0).cost(3).rho == rho_of_pure(Fraction(1, 2))
+    assert MECHANISMS["gamma"](1.0, "swap").cost(3) == Cost.pure(Fraction(1))
+
+
+@pytest.mark.parametrize(
+    "epsilon", [Fraction(1, 10**300), Fraction(1, 1000), Fraction(1), Fraction(9), Fraction(10**9)]
+)
+def test_rho_of_a_pure_release_is_randomised_response_s(epsilon: Fraction) -> None:
+    rho = rho_of_pure(epsilon)
+    assert rho <= epsilon**2 / 2 * (1 + Fraction(1, 2**60)) and rho <= epsilon * (1 + Fraction(1, 2**60))
+    if Fraction(1, 10**6) < epsilon < 20:
+        e = float(epsilon)
+        p = math.exp(e) / (1 + math.exp(e))
+        exact = [math.log(p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)) / (a - 1) for a in (1.001, 2, 30)]
+        assert all(d <= float(rho) * a + 1e-9 for d, a in zip(exact, (1.001, 2, 30), strict=True))
+        assert exact[0] == pytest.approx(float(rho), rel=0.01), "at order 1 nothing is given away"
+
+
+def test_rounding_is_upwards_and_small() -> None:
+    rho = rho_of_pure(Fraction(1))
+    assert 0 < rho - Fraction(math.tanh(0.5)) + Fraction(1, 2**53) < Fraction(1, 2**50)
+    assert rho_of_exponential(Fraction(1)) == Fraction(1, 8)
+    assert rho_of_exponential(Fraction(20)) == rho_of_pure(Fraction(20)) < 50
+
+
+def test_an_approximate_release_states_nothing_but_its_epsilon_and_delta() -> None:
+    assert LimitDomain(1.0, 1e-6).cost(5) == Cost(Fraction(1), Fraction(1e-6))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_cost_is_exact_and_grows_with_epsilon(name: str) -> None:
+    kind = MECHANISMS[name]
+    needed = {n: v for n, v in (("delta", 1e-6), ("max_items_per_user", 3)) if n in kind.__dataclass_fields__}
+    for k in (1, 3, 10):
+        costs = [kind(epsilon=epsilon, **needed).cost(k) for epsilon in (0.1, 1.0, 3.0)]
+        for cost in costs:
+            assert all(type(v) is Fraction for v in (cost.epsilon, cost.delta, cost.rho, cost.bounded_range) if v)
+            if not cost.delta:
+                assert cost.rho <= cost.epsilon**2 / 2
+        rhos = [cost.rho for cost in costs if cost.rho is not None]
+        assert rhos == sorted(set(rhos))

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameter, parameters_of
+from private_topk.transforms.mechanisms.parameters import check_decimal, check_parameter
+from private_topk.transforms.refusal import Refusal
+
+
+@dataclass(frozen=True)
+class Everything(Mechanism):
+    epsilon: float
+    whole: int | None = None
+    part: float | Fraction = parameter(Fraction(1, 2), kind="fraction", help="a part")
+    way: Literal["up", "down"] = "up"
+    word: str = parameter("x", help="a word")
+    inner: Mechanism | None = None
+
+
+def test_kinds_come_from_annotations_or_are_said() -> None:
+    found = parameters_of(Everything)
+    assert {name: p.kind for name, p in found.items()} == {
+        "epsilon": "number", "whole": "whole", "part": "fraction", "way": "text", "word": "text", "inner": "object",
+    }  # fmt: skip
+    assert found["way"].choices == ("up", "down") and found["part"].default == Fraction(1, 2)
+    assert [p.required for p in found.values()] == [True, False, False, False, False, False]
+    assert found["part"].help == "a part" and found["epsilon"].help.startswith("the budget of one release")
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_parameter_of_a_built_in_has_help_and_a_kind(name: str) -> None:
+    for found in parameters_of(MECHANISMS[name]).values():
+        assert found.help and found.kind in ("number", "fraction", "whole", "text")
+
+
+def test_text_is_read_by_kind_and_values_pass() -> None:
+    found = parameters_of(Everything)
+    assert found["epsilon"].read("1e-3") == Fraction(1, 1000) and found["part"].read("0.1") == Fraction(1, 10)
+    assert found["whole"].read("7") == 7 and found["word"].read("7") == "7"
+    assert found["epsilon"].read(2) == 2
+    with pytest.raises(Refusal, match="whole must be a whole number, got '7.5'"):
+        found["whole"].read("7.5")
+
+
+def test_numbers_become_pythons_own() -> None:
+    assert type(check_parameter("epsilon", np.float32(2))) is float
+    assert type(check_parameter("kbar", np.int64(2))) is int and check_parameter("kbar", None) is None
+    assert check_parameter("epsilon", Fraction(1, 3)) == Fraction(1, 3)
+    assert check_parameter("anything", "as it is") == "as it is"
+
+
+@pytest.mark.parametrize("huge", [10**400, Fraction(10**400)])
+def test_a_budget_beyond_all_floats_is_refused(huge: object) -> None:
+    with pytest.raises(Refusal, match="epsilon must be a positive finite number"):
+        check_parameter("epsilon", huge)
+
+
+def test_a_decimal_is_what_is_written() -> None:
+    assert check_decimal("gamma", 0.6, Fraction(0), Fraction(1)) == Fraction(3, 5)
+    with pytest.raises(Refusal, match="gamma must be a number from 0 to 1, got 2: so it is"):
+        check_decimal("gamma", 2, Fraction(0), Fraction(1), "so it is")

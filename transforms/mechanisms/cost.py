@@ -1,0 +1,78 @@
+"""What one release costs, as its mechanism states it: nothing is ever inferred from a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from private_topk.transforms.mechanisms.exact.reals import ball, floor
+
+__all__ = ["Cost", "rho_of_exponential", "rho_of_pure"]
+
+_DIGITS = 64
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What is proved of one release, each by itself, for the neighbours of the mechanism that states it.
+
+    All are exact rationals, rounded up where the proved number is none.
+
+    Args:
+        epsilon, delta: the release is (epsilon, delta)-DP; delta is 0 where it is pure.
+        rho: it is rho-zCDP, without any delta: every Renyi divergence of order a is at most rho a. None where that is
+            not proved.
+        bounded_range: the largest and the least log-ratio of an answer's probabilities on neighbours differ by at most
+            this. None where nothing is proved beyond the 2 epsilon of every pure release.
+    """
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    rho: Fraction | None = None
+    bounded_range: Fraction | None = None
+
+    @classmethod
+    def pure(cls, epsilon: Fraction) -> Cost:
+        """The cost of a release of which nothing is known but that it is epsilon-DP."""
+        return cls(epsilon, rho=rho_of_pure(epsilon))
+
+    @classmethod
+    def exponential(cls, epsilon: Fraction) -> Cost:
+        """The cost of one exponential mechanism: P(y) in proportion to exp(score), scores moving in width epsilon.
+
+        The log-ratio of y is the move of its score less that of the normaliser, which is the same for all y.
+        """
+        return cls(epsilon, rho=rho_of_exponential(epsilon), bounded_range=epsilon)
+
+    @classmethod
+    def peeled(cls, draws: int, share: Fraction) -> Cost:
+        """The cost of `draws` exponential mechanisms at `share` each, of which every one may depend on the ones before.
+
+        Epsilons and rhos add up (Dwork & Roth 2014, Theorem 3.16; Bun & Steinke 2016, Lemma 2.3). Ranges do not: each
+        round's log-ratio lies in an interval of width s = share whose place in [-s, s] depends on the rounds before,
+        but for the first. Intervals that hold 0 have their lower end in [-s, 0], so the sum over k rounds varies by at
+        most k s for the widths and (k - 1) s for the places.
+        """
+        return cls(draws * share, rho=draws * rho_of_exponential(share), bounded_range=(2 * draws - 1) * share)
+
+
+def rho_of_pure(epsilon: Fraction) -> Fraction:
+    """epsilon tanh(epsilon / 2), rounded up: the least rho for which every epsilon-DP release is rho-zCDP.
+
+    On neighbours it is a function of one randomised response (Kairouz, Oh & Viswanath 2015), so that this
+    one's divergence bounds it: with u = a - 1/2, (a - 1) D_a is ln cosh(epsilon u) less its value at u = 1/2. That is
+    concave in u**2, since tanh(x) / x falls, and so at most its slope at u**2 = 1/4, epsilon tanh(epsilon / 2), times
+    u**2 - 1/4 = a (a - 1). At most epsilon**2 / 2, the bound of Bun & Steinke 2016, Proposition 3.3.
+    """
+    if epsilon >= _DIGITS:
+        return epsilon  # 1 - tanh(32) is below 2**-91: no precision is worth finding it
+    unit = min(epsilon, epsilon**2) / 2**_DIGITS
+    return (floor(lambda: ball(epsilon / unit) * (ball(epsilon) / 2).tanh()) + 1) * unit
+
+
+def rho_of_exponential(epsilon: Fraction) -> Fraction:
+    """The lesser of epsilon**2 / 8 and `rho_of_pure`: what an epsilon-bounded-range release is.
+
+    Cesar & Rogers 2021, Lemma 3.4: Hoeffding's lemma for a log-ratio that lies in an interval of width epsilon.
+    """
+    return min(epsilon**2 / 8, rho_of_pure(epsilon))

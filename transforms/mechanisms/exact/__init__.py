@@ -1,0 +1,5 @@
+"""The machinery that draws exactly: bits, real numbers as balls, noise, and what races, thresholds and strips share.
+
+Nothing here knows a mechanism: integers, rationals and bits in, decisions out. A circle between these files, or an
+import of a mechanism, is an error that a test finds.
+"""

@@ -1,0 +1,146 @@
+"""Budgets: what a number of draws costs, and the largest share per draw that a budget pays for.
+
+Every inversion ends with a certificate: the parameter returned is a rational for which ball arithmetic has *proved*
+that the composed cost stays within the budget, and no neighbouring float on the better side has that proof. Nothing
+here looks at data. Logarithms are natural.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+
+from flint import arb
+
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, precision
+from private_topk.transforms.refusal import Refusal
+
+__all__ = [
+    "at_most", "bounded_range_epsilon", "exponential_share", "gaussian_delta", "gaussian_scale", "largest",
+    "largest_delta_q", "smallest", "zcdp_epsilon",
+]  # fmt: skip
+
+_MOST_PRECISION = 1 << 13
+
+
+def at_most(value: Real, bound: Fraction) -> bool:
+    """Whether value <= bound is proved. A value too close to tell at 8192 bits counts as above: never overspend."""
+    bits = 96
+    while bits <= _MOST_PRECISION:
+        with precision(bits):
+            enclosure, limit = value(), ball(bound)
+            if enclosure <= limit:
+                return True
+            if enclosure > limit:
+                return False
+        bits *= 2
+    return False
+
+
+def largest(within: Callable[[Fraction], bool], start: Fraction) -> Fraction:
+    """The largest parameter, to float precision, that is `within` budget: start is, and all below one that is are."""
+    low = start
+    while within(2 * low):
+        low *= 2
+    return _bisect(within, low, 2 * low)
+
+
+def smallest(within: Callable[[Fraction], bool]) -> Fraction:
+    """The smallest scale, to float precision, that is `within` budget, where all above one that is are.
+
+    Raises:
+        Refusal: no scale below 2**1000 is.
+    """
+    high = Fraction(1)
+    while not within(high):
+        high *= 2
+        if high > 2**1000:
+            raise Refusal(
+                "epsilon",
+                "must be larger: no noise scale below 2**1000 keeps this budget",
+                "raise {epsilon} or {delta}",
+            )
+    while within(high / 2) and high > Fraction(1, 2**1000):
+        high /= 2
+    return _bisect(within, high, high / 2)
+
+
+def _bisect(within: Callable[[Fraction], bool], good: Fraction, bad: Fraction) -> Fraction:
+    # Halving a binade 52 times leaves two neighbouring floats.
+    for _ in range(52):
+        middle = (good + bad) / 2
+        good, bad = (middle, bad) if within(middle) else (good, middle)
+    return good
+
+
+def bounded_range_epsilon(k: int, share: Fraction, delta: Fraction) -> Real:
+    """The epsilon of k adaptive draws that are each share-bounded-range, at delta.
+
+    The mean of one draw's privacy loss is at most s/(1 - exp(-s)) - 1 - ln(s/(1 - exp(-s))) and its range at most s:
+    Dong, Durfee & Rogers 2020, the adaptive bound of section 4.
+    """
+
+    def value() -> arb:
+        s = ball(share)
+        ratio = s / -(-s).expm1()
+        return k * (ratio - 1 - ratio.log()) + s * (-ball(delta).log() * k / 2).sqrt()
+
+    return value
+
+
+def zcdp_epsilon(rho: Fraction, delta: Fraction) -> Real:
+    """The epsilon of a rho-zCDP release at delta: rho + 2 sqrt(rho ln(1/delta)), Bun & Steinke 2016, Prop. 1.3."""
+    return lambda: ball(rho) + 2 * (-ball(delta).log() * ball(rho)).sqrt()
+
+
+@lru_cache(maxsize=1024)
+def exponential_share(epsilon: Fraction, delta: Fraction, k: int) -> Fraction:
+    """The largest s for which k adaptive exponential mechanisms, each s-DP, are together (epsilon, delta)-DP.
+
+    Takes the best of three proved bounds: basic composition, s = epsilon / k; zCDP, each draw being s**2/8-zCDP
+    (Gillenwater et al. 2022, Lemma 4.2); and bounded range (Dong, Durfee & Rogers 2020). Cost: about 2 ms, once.
+    """
+
+    def by_zcdp(share: Fraction) -> bool:
+        return at_most(zcdp_epsilon(k * share * share / 8, delta), epsilon)
+
+    def by_range(share: Fraction) -> bool:
+        return at_most(bounded_range_epsilon(k, share, delta), epsilon)
+
+    basic = epsilon / k
+    return max([basic] + [largest(within, basic) for within in (by_zcdp, by_range) if within(basic)])
+
+
+def gaussian_delta(epsilon: Fraction, variance: Fraction, squared_sensitivity: Fraction) -> Real:
+    """The exact delta at epsilon of Gaussian noise; the l_2 sensitivity comes squared. Balle & Wang 2018, Theorem 8."""
+
+    def value() -> arb:
+        distance = ball(squared_sensitivity / variance).sqrt()
+        middle = ball(epsilon) / distance
+        root = arb(2).sqrt()
+        near, far = (middle - distance / 2) / root, (middle + distance / 2) / root
+        return (near.erfc() - ball(epsilon).exp() * far.erfc()) / 2
+
+    return value
+
+
+@lru_cache(maxsize=1024)
+def gaussian_scale(epsilon: Fraction, delta: Fraction, squared_sensitivity: Fraction) -> Fraction:
+    """The smallest standard deviation for which Gaussian noise is (epsilon, delta)-DP. Cost: about 5 ms, once."""
+    # A larger epsilon needs no more noise than a smaller one; beyond a million there is next to none left to save.
+    capped = min(epsilon, Fraction(2**20))
+    return smallest(lambda scale: at_most(gaussian_delta(capped, scale**2, squared_sensitivity), delta))
+
+
+@lru_cache(maxsize=1024)
+def largest_delta_q(delta: Fraction) -> Fraction:
+    """The largest q <= 1, to float precision, with q (3 + ln(1/q)) / 4 <= delta proved. Cost: about 2 ms, once.
+
+    With standard Laplace noises X and Y, P(X > ln(1/q) + Y) = q (2 + ln(1/q)) / 4, so a test of level 0 or less against
+    the threshold ln(1/q) passes with probability below delta (Durfee & Rogers 2019, Lemma D.1, which has the 3).
+    """
+    return largest(
+        lambda q: q <= 1 and at_most(lambda: ball(q) * (3 - ball(q).log()) / 4, delta),
+        start=delta / 4096,  # within, since ln(4096 / delta) < 16381 for every float
+    )

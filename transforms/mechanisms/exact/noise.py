@@ -1,0 +1,203 @@
+"""Additive noise as real numbers defined by their bits, and the exact top k of noisy counts.
+
+The noise of item i is a real number: a quantile function applied to the uniform whose binary digits are the words at
+an address of the keystream. One pass in floats encloses every noisy score in an interval; where two intervals overlap,
+ball arithmetic reads further digits and decides. Floats therefore only save work: the answer is a property of the real
+numbers, and the running time depends on how many items there are, hardly on their counts.
+
+All noises but the Gaussian have log(1 - F) 1-Lipschitz, which is what selection by noisy maximum needs (Shekelyan &
+Loukides 2023, Theorem 4.1). Quantiles take the *upper tail* V = 1 - F(x), so the large noises that win keep their
+relative precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, cmp_to_key
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, uniform
+from private_topk.transforms.refusal import Refusal
+
+__all__ = [
+    "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "Noise", "add_counts",
+    "certified_top", "check_noise", "exponential_real", "float_rate", "noise_real", "noisy_score", "noisy_top",
+    "standard_noise", "to_float",
+]  # fmt: skip
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+NOISE_ERROR = 2.0**-30
+"""Bound on |float noise - real noise|. With V kept in [2**-30, 1 - 2**-20] the unread digits of a word move V by a
+factor within 2**-34, a rounding moves 1 - V by one within 2**-33, and no function here magnifies either more than
+twofold. What remains is for the platform's log, log1p and cos: they may be wrong by 2**-40, thousands of times what any
+library in use is."""
+
+LEAST, MOST = 2.0**-30, 1 - 2.0**-20
+COUNT_ERROR = 2.0**-48
+"""Relative bound for a difference of counts times a rate: three roundings of 2**-53 each happen."""
+
+_CHUNK = 1 << 16  # items whose temporaries stay in the processor's cache
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A standard noise: `quantile` and its float twin `approximate`, functions of `words` uniforms each."""
+
+    quantile: Callable[..., arb]
+    approximate: Callable[..., Floats]
+    words: int = 1
+
+
+def _laplace(v: arb) -> arb:
+    # One of the two logarithms is 0; written so that a ball astride 1/2 is enclosed as well.
+    half = arb(0.5)
+    return (2 * (1 - v).min(half)).log() - (2 * v.min(half)).log()
+
+
+def _laplace_floats(v: Floats) -> Floats:
+    return np.copysign(np.log(2 * np.minimum(v, 1 - v)), 0.5 - v)
+
+
+def _gaussian(v: arb, angle: arb) -> arb:
+    return (-2 * v.log()).sqrt() * (2 * angle).cos_pi()
+
+
+def _gaussian_floats(v: Floats, angle: Floats) -> Floats:
+    return np.sqrt(-2 * np.log(v)) * np.cos(2 * np.pi * angle)
+
+
+NOISES: dict[str, Noise] = {
+    "gumbel": Noise(lambda v: -(-(-v).log1p()).log(), lambda v: -np.log(-np.log1p(-v))),
+    "exponential": Noise(lambda v: -v.log(), lambda v: -np.log(v)),
+    "laplace": Noise(_laplace, _laplace_floats),
+    "logistic": Noise(lambda v: ((1 - v) / v).log(), lambda v: np.log((1 - v) / v)),
+    "half-logistic": Noise(lambda v: ((2 - v) / v).log(), lambda v: np.log((2 - v) / v)),
+    "gaussian": Noise(_gaussian, _gaussian_floats, words=2),  # Box & Muller 1958
+}
+"""Standard noises by name: scale 1, and for the Gaussian standard deviation 1."""
+
+LIPSCHITZ_NOISES = ("gumbel", "exponential", "laplace", "logistic", "half-logistic")
+
+
+def check_noise(noise: str) -> None:
+    """Refuse a noise for which selection by noisy maximum is not proved."""
+    if noise not in LIPSCHITZ_NOISES:
+        raise Refusal("noise", f"must be one of {', '.join(LIPSCHITZ_NOISES)}, got {noise!r}")
+
+
+def exponential_real(draw: Draw, lane: int, index: int) -> Real:
+    """A standard exponential real A. exp(-A) is uniform, and exp(-A / m) is the largest of m uniforms.
+
+    So in a group of m equal scores the largest noise is `NOISES[name].quantile(-(-A / m).expm1())`, and the next ones
+    follow by adding fresh A' / (m - 1), A'' / (m - 2), ... to A / m.
+    """
+    v = uniform(draw, lane, index)
+    return lambda: -(-v()).log1p()
+
+
+def noise_real(draw: Draw, lane: int, index: int, noise: str) -> Real:
+    """The standard noise at an address, as an exact real: what `noisy_top` gives item `index` in that lane."""
+    kind = NOISES[noise]
+    digits = [uniform(draw, lane, index * kind.words + j) for j in range(kind.words)]
+    return lambda: kind.quantile(*(digit() for digit in digits))
+
+
+def noisy_score(count: int, scale: Fraction, noise: Real) -> Real:
+    """count / scale + noise: a noisy count in units of the noise."""
+    return lambda: ball(count / scale) + noise()
+
+
+def noisy_top(counts: Indices, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Indices:
+    """The k items of largest count + scale * noise, in decreasing order of that, exactly.
+
+    Args:
+        counts: shape (d,), int64.
+        scale: the noise's scale in counts (for the Gaussian: its standard deviation).
+        noise: a name in NOISES. Item i's noise is `noise_real(draw, lane, i, noise)`.
+        k: 1 <= k <= d.
+        draw, lane: where the noise comes from; use a lane of its own for every call on one draw.
+
+    Returns:
+        Indices, shape (k,), int64. Cost O(d), about 25 ns an item.
+    """
+    scores = standard_noise(len(counts), noise, draw, lane)
+    scores, errors = add_counts(scores, counts, k, 1 / scale, NOISE_ERROR)
+    return certified_top(
+        scores, errors, k, lambda i: noisy_score(int(counts[i]), scale, noise_real(draw, lane, i, noise))
+    )
+
+
+def add_counts(
+    noise: Floats, counts: Indices, k: int, rate: Fraction, error: float, rate_error: float = 0.0
+) -> tuple[Floats, Floats]:
+    """noise + (counts - r) * rate, and bounds on its error, shape (d,) both; r is the k-th largest count.
+
+    `error` bounds the noise's error and `rate_error` the rate's relative one. Differences from r are exact integers,
+    so items near the cut keep their precision however large the counts.
+    """
+    reference = np.partition(counts, len(counts) - k)[len(counts) - k]
+    steps = (counts - reference) * float_rate(rate)
+    return noise + steps, np.abs(steps) * (COUNT_ERROR + rate_error) + error
+
+
+def float_rate(rate: Fraction) -> float:
+    """The rate in floats. Capped: from 2**900 on, any difference of counts outweighs any noise all the same."""
+    return float(min(rate, Fraction(2**900)))
+
+
+def standard_noise(size: int, noise: str, draw: Draw, lane: int = 0) -> Floats:
+    """Standard noise of items 0 .. size - 1 in floats, each within NOISE_ERROR of its `noise_real`; shape (size,)."""
+    kind, out = NOISES[noise], np.empty(size)
+    for start in range(0, size, _CHUNK):
+        stop = min(start + _CHUNK, size)
+        words = draw.words(lane, start * kind.words, (stop - start) * kind.words)
+        first, *others = (words[j :: kind.words] * 2.0**-64 for j in range(kind.words))
+        out[start:stop] = kind.approximate(np.clip(first, LEAST, MOST), *others)
+        for i in start + np.flatnonzero((first < LEAST) | (first > MOST)):  # about one item in a million
+            out[i] = to_float(noise_real(draw, lane, int(i), noise))
+    return out
+
+
+def to_float(value: Real) -> float:
+    """A float within 2**-40 of a real below 2**12 in size."""
+    bits = 128
+    while True:
+        with precision(bits):
+            enclosure = value()
+        if enclosure.is_finite() and enclosure.rad() < 2.0**-42:
+            return float(enclosure.mid())
+        bits *= 2
+
+
+def certified_top(scores: Floats, errors: Floats | float, k: int, exact: Callable[[int], Real]) -> Indices:
+    """The k indices of largest real score, in decreasing order.
+
+    Args:
+        scores, errors: real score i lies within errors[i] of scores[i]; shape (d,).
+        k: 1 <= k <= d.
+        exact: the real score of an index, asked for only where intervals overlap.
+    """
+    low, high = scores - errors, scores + errors
+    cut = np.partition(low, len(low) - k)[len(low) - k]
+    candidates = np.flatnonzero(high >= cut)
+    candidates = candidates[np.argsort(-high[candidates], kind="stable")]
+    # Everything before a break lies above everything after it.
+    breaks = np.minimum.accumulate(low[candidates])[:-1] > high[candidates][1:]
+    if breaks[:k].all():
+        return candidates[:k]
+    return np.fromiter(_by_balls(candidates, 1 + np.flatnonzero(breaks), exact), np.int64)[:k]
+
+
+def _by_balls(candidates: Indices, starts: Indices, exact: Callable[[int], Real]) -> Iterator[int]:
+    score = cache(exact)
+    order = cmp_to_key(lambda i, j: -1 if greater(score(i), score(j)) else 1)
+    for run in np.split(candidates, starts):
+        yield from sorted(run.tolist(), key=order) if len(run) > 1 else run

@@ -1,0 +1,102 @@
+"""The sequences of k distinct items by their joint loss, as a staircase of thresholds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.ranking import Ranking
+from private_topk.transforms.mechanisms.exact.scaled import Scaled
+from private_topk.transforms.mechanisms.exact.thresholds import Staircase
+
+__all__ = ["Sequences"]
+
+_AT_ONCE = 1 << 20  # look-ups held in memory
+_FACTORS = 256
+
+
+class Sequences(Staircase):
+    """Sequences (s_1 .. s_k) of ranks under the loss max_i of (b - a) c_i - a c_{s_i}, for a skew a/b in [1/2, 1].
+
+    The item at place i of a sequence of loss at most R is one of the t_i(R) with a c_j >= (b - a) c_i - R. As c_i falls
+    these sets grow, each holding the one before, so N(R) is the product of t_i(R) - (i - 1).
+
+    With `settled` the loss is truncated there: every sequence has loss at most `settled`.
+    """
+
+    def __init__(self, ranking: Ranking, k: int, skew: Fraction, rate: Fraction, settled: int | None = None) -> None:
+        self.rate, self.settled = rate, settled
+        self._ascending, self._d, self._k = ranking.ascending, len(ranking.ascending), k
+        self._a, self._rest = skew.numerator, skew.denominator - skew.numerator
+        # Beyond 64 bits the products of counts with a and b - a need Python's integers.
+        kind = np.int64 if self._a * int(ranking.ascending[-1]) < 2**63 else object
+        self._top = ranking.top(k).astype(kind)
+        self.first = (self._rest - self._a) * int(self._top[-1])
+        self._last = self._rest * int(self._top[0]) - self._a * int(self._ascending[0])
+        self.most = math.perm(self._d, k)
+
+    def upper(self, thresholds: Sequence[int]) -> list[Scaled]:
+        """N rounded up, by products of doubles in a fixed order: IEEE 754 defines each of them to the last bit."""
+        rows = max(1, _AT_ONCE // self._k)
+        parts = (thresholds[start : start + rows] for start in range(0, len(thresholds), rows))
+        return [bound for part in parts for bound in self._upper(part)]
+
+    def _upper(self, thresholds: Sequence[int]) -> list[Scaled]:
+        factors = (self._reach(thresholds) - self._taken).astype(np.float64)
+        exponents = np.zeros(len(factors), np.int64)
+        size = self._d.bit_length()  # every product so far is below 2**size, and at least 2**-size
+        while factors.shape[1] > 1:
+            if 2 * size > 1000:
+                factors, shifts = np.frexp(factors)
+                exponents += shifts.sum(axis=1)
+                size = 1
+            half = factors.shape[1] // 2
+            products = factors[:, :half] * factors[:, half : 2 * half]
+            factors = np.concatenate((products, factors[:, 2 * half :]), axis=1)
+            size *= 2
+        mantissas, shifts = np.frexp(factors[:, 0])
+        # k products err by less than 2 k units in the last of 53 places.
+        digits = np.ldexp(mantissas, 53).astype(np.int64) + 2 * self._k
+        return [Scaled(m, e - 53) for m, e in zip(digits.tolist(), (exponents + shifts).tolist(), strict=True)]
+
+    def exact(self, threshold: int) -> arb:
+        """The ball of N(threshold) at the working precision."""
+        factors = (self._reach([threshold])[0] - self._taken).tolist()
+        # One product of k integers would take time in proportion to k squared.
+        balls = (arb(math.prod(factors[start : start + _FACTORS])) for start in range(0, self._k, _FACTORS))
+        return math.prod(balls, start=arb(1))
+
+    def sample(self, threshold: int, draw: Draw) -> NDArray[np.int64]:
+        """Ranks of a uniform sequence of loss at most the threshold: a Fisher-Yates shuffle whose pool grows."""
+        moved: dict[int, int] = {}
+        ranks = []
+        for place, reach in enumerate(self._reach([threshold])[0].tolist()):
+            position = place + draw.below(reach - place)
+            ranks.append(moved.get(position, position))
+            moved[position] = moved.get(place, place)
+        return np.array(ranks)
+
+    def loss(self, ranks: NDArray[np.int64]) -> int:
+        """The loss of a sequence, not truncated."""
+        counts = self._ascending[self._d - 1 - ranks].astype(self._top.dtype)
+        return int((self._rest * self._top - self._a * counts).max())
+
+    @cached_property
+    def _taken(self) -> NDArray[np.int64]:
+        return np.arange(self._k)
+
+    def _reach(self, thresholds: Sequence[int]) -> NDArray[np.int64]:
+        """t_i(R) for each threshold R and place i, shape (thresholds, k)."""
+        capped = np.array([min(threshold, self._last) for threshold in thresholds], self._top.dtype)
+        least = -((capped[:, None] - self._rest * self._top) // self._a)
+        reach = self._d - np.searchsorted(self._ascending, least.astype(np.int64), "left")
+        if self.settled is not None:
+            reach[[threshold >= self.settled for threshold in thresholds]] = self._d
+        return reach

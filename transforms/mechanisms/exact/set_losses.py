@@ -1,0 +1,110 @@
+"""The k-sets of items by their joint loss, as regions that a race can split."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+from flint import arb, ctx
+from numpy.typing import NDArray
+
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.reals import precision, uniform
+from private_topk.transforms.mechanisms.exact.strips import Strip
+from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
+
+__all__ = ["LossInterval", "SetLosses"]
+
+_WALK_LANE = 1
+_EASY = 25  # segments in units of k: some data take a draw 70
+_PADDING = 3
+
+
+class SetLosses:
+    """How many sets lose at most R: those with j_i <= t_i(R), the number of counts that are at least c_i - R."""
+
+    def __init__(self, ascending: NDArray[np.int64], k: int) -> None:
+        self._ascending, self._k, self._d = ascending, k, len(ascending)
+        self._top = ascending[: -k - 1 : -1]
+        self._numbers: dict[tuple[int, int], arb] = {}
+        self._segments = 0
+
+    def everything(self) -> LossInterval:
+        """All sets."""
+        return LossInterval(self, None, 0, int((self._top - self._ascending[self._k - 1 :: -1]).max()))
+
+    def reach(self, loss: int) -> NDArray[np.int64]:
+        """t_i(loss), shape (k,)."""
+        return self._d - np.searchsorted(self._ascending, self._top - loss, "left")
+
+    def number(self, loss: int) -> arb:
+        """How many sets lose at most this, as a ball at the working precision."""
+        key = (loss, ctx.prec)
+        if key not in self._numbers:
+            strip = Strip(self.reach(loss))
+            self._segments += len(strip.segments)
+            self._numbers[key] = strip.number()
+        return self._numbers[key]
+
+    def last_change(self, loss: int, least: int) -> int:
+        """The largest loss of a set in least .. loss; `least` is one."""
+        limit = self._highest(loss)
+        return bisect_left(range(loss), True, least, key=lambda r: bool((self._highest(r) == limit).all()))
+
+    def next_change(self, loss: int, most: int) -> int:
+        """The least loss of a set in loss + 1 .. most; `most` is one."""
+        limit = self._highest(loss)
+        return bisect_left(range(most), True, loss + 1, key=lambda r: bool((self._highest(r) != limit).any()))
+
+    def pad(self) -> None:
+        """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data."""
+        if self._segments < _EASY * self._k:
+            strip = Strip(np.arange(1, self._k + 1) * (self._d // self._k))
+            with precision(96):
+                for _ in range(_PADDING):
+                    strip.number()
+
+    def _highest(self, loss: int) -> NDArray[np.int64]:
+        """The ranks of the last set that loses at most this. Where it stays the same, no set is added."""
+        places = np.arange(self._k)
+        return np.minimum.accumulate((self.reach(loss) - places)[::-1])[::-1] + places
+
+
+@dataclass(frozen=True)
+class LossInterval:
+    """The sets that lose least_loss .. most_loss, both the loss of some set; `below` is the next smaller, if any."""
+
+    losses: SetLosses
+    below: int | None
+    least_loss: int
+    most_loss: int
+
+    def size(self) -> arb:
+        """The number of its sets, which is at least 1 however wide the ball of the difference is."""
+        number = self.losses.number(self.most_loss)
+        return number if self.below is None else (number - self.losses.number(self.below)).max(arb(1))
+
+    def split(self) -> tuple[LossInterval, LossInterval] | None:
+        """Two parts, of smaller and of larger loss, cut in the middle of the logarithms."""
+        if self.least_loss == self.most_loss:
+            return None
+        middle = isqrt(max(1, self.least_loss) * self.most_loss)
+        cut = self.losses.last_change(min(middle, self.most_loss - 1), self.least_loss)
+        beyond = self.losses.next_change(cut, self.most_loss)
+        return (
+            LossInterval(self.losses, self.below, self.least_loss, cut),
+            LossInterval(self.losses, cut, beyond, self.most_loss),
+        )
+
+    def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
+        """A uniform set of the interval: its ranks, from 0."""
+        inner = None if self.below is None else self.losses.reach(self.below)
+        strip = Strip(self.losses.reach(self.most_loss), inner)
+        numbers = [uniform(draw, _WALK_LANE, i) for i in range(len(strip.segments))]
+        ranks, start = [], 0
+        for segment, m in zip(strip.segments, strip.members(numbers), strict=True):
+            ranks += [start + i for i in uniform_subset(draw, segment.size, m)]
+            start += segment.size
+        return np.array(ranks)

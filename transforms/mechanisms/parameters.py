@@ -1,0 +1,171 @@
+"""The parameters of a mechanism: its dataclass's fields, with the rules that several share and a line of help."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, field, fields
+from fractions import Fraction
+from numbers import Integral, Rational, Real
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["Parameter", "check_decimal", "check_parameter", "decimal", "parameter", "parameters_of", "plain"]
+
+Kind = Literal["number", "fraction", "whole", "text", "object"]
+
+_HELP = {
+    "epsilon": "the budget of one release: smaller is more private",
+    "delta": "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users",
+    "neighbours": "what is protected: that a user is there at all (add-remove), or what a known user did (swap)",
+    "max_items_per_user": "the most items of one user that were counted",
+    "kbar": "unknown domain: how many of the largest items are looked at, at least k",
+}
+"""Of the parameters that several mechanisms share."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a mechanism, as a door needs it.
+
+    Args:
+        name: as Python spells it.
+        kind: what a value is. A `fraction` is a number that is meant as it is written: 0.6 is 3/5.
+        help: one line.
+        required: whether it has no default.
+        default: None where it is required.
+        choices: the values there are, where these are few.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    required: bool
+    default: Any
+    choices: tuple[Any, ...] = ()
+
+    def read(self, value: object) -> object:
+        """A value given as text; any other one as it is.
+
+        Raises:
+            Refusal: the text is no value of its kind.
+        """
+        if not isinstance(value, str):
+            return value
+        try:
+            return _READ[self.kind](value)
+        except (ValueError, ZeroDivisionError):
+            raise Refusal(self.name, f"must be {_SAID[self.kind]}, got {value!r}") from None
+
+
+def decimal(text: str) -> Fraction | float:
+    """The number that is written, exactly: 0.1 is 1/10, not the float beside it. Raises ValueError for no number.
+
+    What is no finite number above or below 0 comes back as the float it is, for rules to refuse.
+    """
+    value = float(text)
+    # What a float can reach is a short fraction; 1e999999999 would be one of a gigabyte.
+    return Fraction(text) if value and math.isfinite(value) else value
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
+    """A value as JSON can hold it. A fraction that a float is written as is that float, so that 1/10 is named 0.1."""
+    if isinstance(value, Fraction):
+        with suppress(OverflowError):
+            return float(value) if Fraction(repr(float(value))) == value else str(value)
+    return value if isinstance(value, int | float | str | bool | None) else str(value)
+
+
+_READ: dict[Kind, Any] = {"number": decimal, "fraction": Fraction, "whole": int, "text": str, "object": str}
+_SAID: dict[Kind, str] = {"number": "a number", "fraction": "a number such as 0.6 or 3/5", "whole": "a whole number"}
+
+
+def parameter(default: Any = MISSING, *, help: str, kind: Kind | None = None) -> Any:  # noqa: ANN401, A002 - a field
+    """A field of a mechanism with its line of help, and its kind where the annotation does not say it."""
+    return field(default=default, metadata={"help": help, "kind": kind})
+
+
+def parameters_of(mechanism: type) -> dict[str, Parameter]:
+    """The parameters of a mechanism's class by name, in the order of its fields."""
+    hints = get_type_hints(mechanism)
+    return {
+        f.name: Parameter(
+            name=f.name,
+            kind=f.metadata.get("kind") or _kind(hints[f.name]),
+            help=f.metadata.get("help", _HELP.get(f.name, "")),
+            required=f.default is MISSING,
+            default=None if f.default is MISSING else f.default,
+            choices=get_args(hints[f.name]) if get_origin(hints[f.name]) is Literal else (),
+        )
+        for f in fields(mechanism)
+    }
+
+
+def _kind(hint: Any) -> Kind:  # noqa: ANN401 - an annotation
+    if get_origin(hint) is Literal:
+        return "text"
+    named: dict[Any, Kind] = {float: "number", int: "whole", Fraction: "fraction", str: "text"}
+    options = get_args(hint) or (hint,)
+    return next((kind for option, kind in named.items() if option in options), "object")
+
+
+def check_parameter(name: str, value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
+    """The value of a shared parameter, or a refusal; names without a rule pass as they are.
+
+    Numbers come back as Python's own: numpy's have a fixed width, which exact arithmetic does not fit in. Real ones
+    come back as floats or fractions, since 1 and 1.0 are one budget and must make one seed.
+    """
+    rule = _RULES.get(name)
+    if rule is None or value is None and rule is _whole:
+        return value
+    rule(name, value)
+    if isinstance(value, Integral):
+        return int(value) if rule is _whole or int(value) > 2**53 else float(value)
+    return value if isinstance(value, Rational) else float(value)
+
+
+def check_decimal(name: str, value: object, least: Fraction, most: Fraction, meaning: str = "") -> Fraction:
+    """A number from least to most as the fraction it is written as, or a refusal: 0.6 is 3/5, not the float."""
+    try:
+        number = None if isinstance(value, bool) else Fraction(value if isinstance(value, Fraction) else str(value))
+    except (ValueError, ZeroDivisionError):
+        number = None
+    if number is None or not least <= number <= most:
+        shown = value if isinstance(value, Fraction) else repr(value)
+        raise Refusal(name, f"must be a number from {least} to {most}, got {shown}", meaning)
+    return number
+
+
+def _positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < math.inf:
+        raise Refusal(name, f"must be a positive finite number, got {plain(value)!r}")
+
+
+def _probability(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < 1:
+        raise Refusal(name, f"must lie strictly between 0 and 1, got {plain(value)!r}")
+
+
+def _whole(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise Refusal(name, f"must be a whole number of at least 1, got {value!r}")
+
+
+def _float(value: Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer or a fraction that no float reaches
+        return math.inf
+
+
+_RULES = {
+    "epsilon": _positive,
+    "delta": _probability,
+    "beta": _probability,
+    "max_items_per_user": _whole,
+    "kbar": _whole,
+    "epsilon_r": _positive,
+    "delta_r": _probability,
+}
+"""Rules of the parameters that several mechanisms share; a mechanism checks its own ones in `__post_init__`."""

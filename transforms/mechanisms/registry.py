@@ -1,0 +1,118 @@
+"""Mechanisms by name: the built-in ones, and anybody's own as `module:Class`."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import is_dataclass
+from importlib import import_module
+
+from private_topk.transforms.mechanisms.canonical import Canonical
+from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
+from private_topk.transforms.mechanisms.fast_joint import FastJoint
+from private_topk.transforms.mechanisms.gamma import Gamma
+from private_topk.transforms.mechanisms.gaussian import Gaussian
+from private_topk.transforms.mechanisms.joint import Joint
+from private_topk.transforms.mechanisms.joint_set import JointSet
+from private_topk.transforms.mechanisms.laplace import Laplace
+from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
+from private_topk.transforms.mechanisms.limit_domain import LimitDomain
+from private_topk.transforms.mechanisms.mechanism import About, Mechanism
+from private_topk.transforms.mechanisms.oneshot import Oneshot
+from private_topk.transforms.mechanisms.parameters import parameters_of
+from private_topk.transforms.mechanisms.peeling import Peeling
+from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
+from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
+from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
+from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
+from private_topk.transforms.mechanisms.top_stable import TopStable
+from private_topk.transforms.near import did_you_mean
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name"]
+
+_ALL: tuple[type[Mechanism], ...] = (
+    Joint,
+    FastJoint,
+    JointSet,
+    Canonical,
+    Peeling,
+    CdpPeeling,
+    PnfPeeling,
+    Oneshot,
+    Laplace,
+    Gaussian,
+    Gamma,
+    LimitDomain,
+    LaplaceLimitDomain,
+    TopStable,
+    RestrictedGumbel,
+    RestrictedNormal,
+    RestrictedPnf,
+    RestrictedLaplace,
+)
+
+MECHANISMS: dict[str, type[Mechanism]] = {mechanism.about.name: mechanism for mechanism in _ALL}
+"""Every built-in mechanism by the name it has on the command line."""
+
+
+def mechanism_by_name(name: str) -> type[Mechanism]:
+    """The mechanism of a name, or the class that `module:Class` names.
+
+    Raises:
+        Refusal: there is none, or the class is no mechanism; near names are suggested.
+    """
+    if name in MECHANISMS:
+        return MECHANISMS[name]
+    if ":" in name:
+        return _imported(name)
+    rule = f"must be one of {', '.join(MECHANISMS)} or your own as module:Class, got {name!r}"
+    raise Refusal("mechanism", rule, did_you_mean(name, MECHANISMS))
+
+
+def make_mechanism(name: str, **parameters: object) -> Mechanism:
+    """The mechanism of a name with its parameters, each a value or the text of one; None stands for not given.
+
+    Raises:
+        Refusal: the name or a parameter is unknown, one is missing, or one breaks its rule.
+    """
+    kind = mechanism_by_name(name)
+    own = parameters_of(kind)
+    given = {field: value for field, value in parameters.items() if value is not None}
+    for field in given:
+        if field not in own:
+            raise Refusal(field, f"does not apply to {name}", did_you_mean(field, own, "leave it out"))
+    missing = [field for field, its in own.items() if its.required and field not in given]
+    if missing:
+        others = "".join(f", as {{{field}}} must" for field in missing[1:])
+        raise Refusal(missing[0], f"must be given for {name}{others}", own[missing[0]].help)
+    return kind(**{field: own[field].read(value) for field, value in given.items()})
+
+
+def _imported(name: str) -> type[Mechanism]:
+    module, _, attribute = name.partition(":")
+    try:
+        kind = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        remedy = "install it, or put its folder on PYTHONPATH, here and where the workers run"
+        raise Refusal("mechanism", f"{name} needs a module {error.name} that is not there", remedy) from None
+    except (AttributeError, TypeError, ValueError):
+        rule = f"must name a class of a module as module:Class, got {name!r}"
+        raise Refusal("mechanism", rule, f"there is no {attribute or 'such class'} in it") from None
+    if not isinstance(kind, type) or not issubclass(kind, Mechanism):
+        raise Refusal("mechanism", f"{name} must be a subclass of private_topk.transforms.mechanisms.Mechanism")
+    _check_class(name, kind)
+    return kind
+
+
+def _check_class(name: str, kind: type[Mechanism]) -> None:
+    if not (is_dataclass(kind) and "__dataclass_fields__" in vars(kind)):
+        raise Refusal("mechanism", f"{name} must be a dataclass", "write @dataclass(frozen=True) above the class")
+    if inspect.isabstract(kind):
+        missing = ", ".join(sorted(kind.__abstractmethods__))
+        raise Refusal("mechanism", f"{name} must define {missing}")
+    if not isinstance(getattr(kind, "about", None), About):
+        raise Refusal("mechanism", f"{name} must say what it is", "give the class an `about: ClassVar[About]`")
+    if MECHANISMS.get(kind.about.name, kind) is not kind:
+        # The name is part of a release's seed and of its manifest.
+        raise Refusal("mechanism", f"{name} must have a name of its own", f"{kind.about.name} is a built-in one's")

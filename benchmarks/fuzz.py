@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import FileInfo
-from private_topk.pipelines.sources import FORMATS, Columns, format_of
+from private_topk.pipelines.sources import FORMATS, Columns, reader_of
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.transforms.refusal import Refusal
 
@@ -107,7 +107,7 @@ def broken(content: bytes, draw: random.Random) -> bytes:
 
 def rows_of(path: Path) -> list[tuple]:
     """The rows of a file, in pieces of a few hundred bytes where its format can be cut."""
-    module, file = format_of(path.name), FileInfo(str(path), path.stat().st_size)
+    module, file = reader_of(path.name), FileInfo(str(path), path.stat().st_size)
     module.check(file, COLUMNS)
     rows: list[tuple] = []
     for start, stop in module.pieces(file, 400):

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from private_topk.pipelines.files import FileInfo, match, open_content
 from private_topk.pipelines.sources.columns import Columns, read_rows
-from private_topk.pipelines.sources.formats import FORMATS, format_of
+from private_topk.pipelines.sources.formats import FORMATS, reader_of
 from private_topk.transforms.domain import PublicDomain, check_items, digest_of
 from private_topk.transforms.refusal import Refusal, verbatim
 
@@ -29,7 +29,7 @@ class DomainFile:
         file = match(self.path)[0]
         # The list is public, and whoever wrote it vouches for all of it: titles may hold line ends.
         columns = Columns(self.column, self.column, quoted_line_ends=True)
-        module = format_of(self.path)
+        module = reader_of(self.path)
         module.check(file, columns)
         parts = []
         for start, stop in module.pieces(file, max(file.size, 1)):

@@ -27,6 +27,7 @@ __all__ = [
     "names_in",
     "open_content",
     "open_file",
+    "why",
 ]
 
 
@@ -43,7 +44,7 @@ def match(pattern: str) -> list[FileInfo]:
     try:
         files = match_any(pattern)
     except Exception as error:  # every file system raises its own kind
-        raise refused(f"{pattern} cannot be read: {error}") from None
+        raise refused(f"{pattern} cannot be read: {why(error)}") from None
     if not files:
         raise refused(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
                          "leaves it alone")  # fmt: skip
@@ -58,6 +59,15 @@ def match_any(pattern: str) -> list[FileInfo]:
     found = FileSystems.match([pattern])[0].metadata_list
     return sorted(FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
                   for entry in found if not entry.path.endswith("/"))  # fmt: skip
+
+
+def why(error: Exception) -> str:
+    """What a file system says, without the errors that Beam wraps around it."""
+    inner = getattr(error, "exception_details", None)
+    while isinstance(inner, dict) and inner:
+        error = next(iter(inner.values()))
+        inner = getattr(error, "exception_details", None)
+    return (str(error) or type(error).__name__).rstrip(".")
 
 
 def names_in(folder: str) -> set[str]:

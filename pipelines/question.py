@@ -92,7 +92,7 @@ def question_of(asked: Asked, held: Total | None = None) -> Question:
         max_items_per_user=asked.get("max_items_per_user"),
         publish_counts=counts_of(asked),
         spare_delta=spare_delta,
-        period=period_of(asked),
+        period=_period(asked),
         release=release_of(asked),
         privacy_unit=asked.get("privacy_unit", "user-window"),
         horizon=asked.get("horizon"),
@@ -136,10 +136,27 @@ def counts_of(asked: Asked) -> CountBudget | None:
             raise Refusal("publish_counts_delta", "needs {publish_counts}: the epsilon of the noisy counts")
         return None
     check_epsilon(epsilon, "publish_counts")
+    if delta is not None and not delta:
+        raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
     try:
         return CountBudget(epsilon, delta or 0.0)
     except Refusal as error:
         raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
+
+
+def _period(asked: Asked) -> Period | None:
+    try:
+        period = period_of(asked)
+    except Refusal as error:
+        if error.field:
+            raise
+        raise Refusal("period_from", f"and {{period_to}}: {error.rule}", error.remedy) from None
+    for name in ("every", "time_zone"):
+        if period is None and name in asked:
+            raise Refusal(
+                name, "is of the windows of a period: give {period_from} and {period_to} too, or leave it out"
+            )
+    return period
 
 
 def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:

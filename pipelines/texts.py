@@ -13,6 +13,12 @@ from private_topk.transforms.windows.calendar import UNITS
 __all__ = ["duration", "fraction", "moment", "number", "one_of", "printable_text", "whole", "window_length"]
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
+_RATIO = re.compile(r"[+-]?[0-9]{1,50}/[0-9]{1,50}")
+_MOMENT = re.compile(
+    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ](?P<hour>[0-9]{2})(?::(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,6}))?)?)?)?"
+    r" ?(?P<zone>Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
 _LENGTHS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LENGTH_RULE = "a number and one of s, m, h, d, w, such as 7d"
 
@@ -32,12 +38,15 @@ def whole(text: str) -> int:
 
 def fraction(text: str) -> Fraction:
     """A number as it is written: 0.6 is 3/5, not the float beside it."""
+    text = text.strip()
     try:
-        if len(text) > 100:
-            raise ValueError
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}") from None
+        if _RATIO.fullmatch(text):
+            return Fraction(text)
+        if _NUMBER.fullmatch(text):
+            return Fraction(decimal(text))
+    except (ZeroDivisionError, OverflowError, ValueError):
+        pass
+    raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}")
 
 
 def duration(text: str) -> timedelta:
@@ -59,16 +68,27 @@ def window_length(text: str) -> timedelta | str:
 
 
 def moment(text: str) -> datetime:
-    """A point in time in ISO 8601, without a time zone where none is given."""
+    """A point in time in ISO 8601, without a time zone where none is given.
+
+    The same texts on every Python: `datetime.fromisoformat` of 3.11 takes week dates, and that of 3.10 knows few.
+    """
+    found = _MOMENT.fullmatch(text.strip())
     try:
-        return datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        if found is None:
+            raise ValueError
+        hour, minute, second = (found[name] or "00" for name in ("hour", "minute", "second"))
+        zone = (found["zone"] or "").replace(":", "")
+        zone = "+00:00" if zone == "Z" else zone and f"{zone[:3]}:{zone[3:] or '00'}"
+        fraction = (found["fraction"] or "").ljust(6, "0")
+        return datetime.fromisoformat(f"{found['day']}T{hour}:{minute}:{second}.{fraction}{zone}")
     except ValueError:
-        raise ValueError(f"must be a date or time such as 2026-01-05, got {text!r}") from None
+        rule = "must be a date or time such as 2026-01-05 or 2026-01-05T10:30:00Z"
+        raise ValueError(f"{rule}, got {text!r}") from None
 
 
 def printable_text(text: str) -> str:
-    if not text or not text.isprintable():
-        raise ValueError("must be a printable text")
+    if not text.strip() or not text.isprintable():
+        raise ValueError("must be a printable text that is not empty")
     return text
 
 

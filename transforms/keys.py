@@ -87,8 +87,8 @@ class Release:
     id: str
 
     def __post_init__(self) -> None:
-        if not self.id or len(self.id) > 500 or not self.id.isprintable():
-            raise Refusal("release_id", "must be 1 to 500 printable characters")
+        if not self.id.strip() or len(self.id) > 500 or not self.id.isprintable():
+            raise Refusal("release_id", "must be 1 to 500 printable characters, and not all blanks")
 
     @classmethod
     def fresh(cls) -> Release:

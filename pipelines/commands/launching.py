@@ -24,7 +24,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
         others: words for Beam.
         watch: the input is a stream, or files that still arrive.
     """
-    asked, runner = asked_of(arguments), arguments.runner or "direct"
+    asked, runner = asked_of(arguments), arguments.runner if arguments.runner is not None else "direct"
     try:
         check_words(runner, others)
     except UnknownArgument as error:

@@ -118,8 +118,8 @@ class SlidingWindows(Cut):
 
     def __post_init__(self) -> None:
         if not timedelta(0) < self.every <= self.size:
-            raise Refusal("every", f"must start windows at most their own length {self.size} apart, "
-                             f"got {self.every}")  # fmt: skip
+            lengths = [str(length).removesuffix(", 0:00:00") for length in (self.size, self.every)]
+            raise Refusal("every", f"must be at most the length of a window, {lengths[0]}, got {lengths[1]}")
 
     def check(self, start: datetime, end: datetime) -> None:
         whole_milliseconds(self.size)

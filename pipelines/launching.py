@@ -18,7 +18,7 @@ from private_topk.transforms.refusal import Refusal, refused, verbatim
 __all__ = ["check_words", "launch_of", "reach_files"]
 
 _PLACES = ("input", "domain", "output", "snapshot")
-_GOOGLES = ("gs://", "bigquery://", "pubsub://")
+_GOOGLES = ("gs://", "bigquery://")
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 
 

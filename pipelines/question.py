@@ -20,7 +20,7 @@ from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
 
-__all__ = ["Question", "ask", "counts_of", "mechanism_of", "question_of", "release_of"]
+__all__ = ["Question", "ask", "check_domain", "counts_of", "mechanism_of", "question_of", "release_of"]
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,19 @@ def _period(asked: Asked) -> Period | None:
     return period
 
 
-def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
+def check_domain(asked: Asked) -> None:
+    """Raise Refusal unless a domain is asked for, of one kind. Looks at no file."""
     if ("domain" in asked) == asked.get("unknown_domain", False):
         raise Refusal("", "give {domain}, a public list of items, or {unknown_domain}: one of the two")
-    if "domain" not in asked:
-        if "domain_column" in asked:
-            raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
-        return UnknownDomain()
+    if "domain_column" in asked and "domain" not in asked:
+        raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
     if "domain_column" in asked and not has_columns(asked["domain"]):
         raise Refusal("domain_column", f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
+
+
+def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
+    check_domain(asked)
+    if "domain" not in asked:
+        return UnknownDomain()
     column = asked.get("domain_column", asked.get("item_column", "item"))
     return read_domain(asked["domain"], column)

@@ -103,4 +103,4 @@ def _hint(name: str, known: set[str]) -> str:
     found = nearest(last, inside)
     if found is not None or len(elsewhere) == 1:
         return f"did you mean {inside[found] if found is not None else elsewhere[0]}?"
-    return f"there can be {', '.join(sorted(inside))}"
+    return f"there can be {', '.join(sorted(filter(None, inside)))}"

@@ -23,6 +23,9 @@ from private_topk.transforms.windows import Period
 __all__ = ["Question", "ask", "check_domain", "counts_of", "mechanism_of", "question_of", "release_of"]
 
 
+_KINDS = {"publish_counts": CountBudget, "period": Period, "release": Release}
+
+
 @dataclass(frozen=True)
 class Question:
     """What is drawn from every window, settled: the mechanism in `selection` has one window's share of the budget.
@@ -64,6 +67,11 @@ def ask(
     Raises:
         Refusal: a field breaks its rule; nothing has been looked at or charged.
     """
+    _check_kinds(publish_counts=publish_counts, period=period, release=release)
+    if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
+        raise Refusal("horizon", f"must be a whole number, got {verbatim(horizon)}")
+    if spare_delta is not None and not isinstance(spare_delta, Fraction | float | int):
+        raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
     whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
     shared = share_out(
@@ -79,6 +87,13 @@ def ask(
     )
     selection = make_selection(whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts)
     return Question(selection, period, release or Release.fresh(), shared.privacy)
+
+
+def _check_kinds(**given: object) -> None:
+    for name, value in given.items():
+        kind = _KINDS[name]
+        if value is not None and not isinstance(value, kind):
+            raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}")
 
 
 def question_of(asked: Asked, held: Total | None = None) -> Question:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import as_labels, make_block
-from private_topk.transforms.refusal import refused
+from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = [
     "SAY_WHICH",
@@ -29,6 +29,7 @@ __all__ = [
 
 SAY_WHICH = "name the column that is meant as the user, item, time or domain column"
 
+_UNITS = ("s", "ms", "us")
 _REASONS = ("null", "unreadable")
 
 
@@ -48,6 +49,14 @@ class Columns:
     time: str | None = None
     time_unit: str = "s"
     quoted_line_ends: bool = False
+
+    def __post_init__(self) -> None:
+        for field in ("user", "item", "time"):
+            name = getattr(self, field)
+            if not (isinstance(name, str) and name) and not (field == "time" and name is None):
+                raise Refusal(f"{field}_column", f"must be the name of a column, got {verbatim(repr(name))}")
+        if self.time_unit not in _UNITS:
+            raise Refusal("time_unit", f"must be one of {', '.join(_UNITS)}, got {verbatim(self.time_unit)}")
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for name in (self.user, self.item, self.time) if name is not None))

@@ -29,6 +29,7 @@ from private_topk.pipelines.sources.formats import check_files, cut_into_pieces,
 from private_topk.pipelines.sources.source import about_the_input, horizon
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
 __all__ = ["Folder"]
@@ -57,6 +58,10 @@ class Folder:
     poll: timedelta = field(default=timedelta(seconds=10), metadata=unasked("files arrive when they do, seen or not"))
 
     bounded, live = False, False
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.poll, timedelta) and self.poll > timedelta(0)):
+            raise Refusal("poll", f"must be a length of time, got {verbatim(self.poll)}")
 
     def check(self, period: Period | None) -> None:
         horizon(period)

@@ -145,6 +145,8 @@ def cut_of(way: Cut | timedelta | None) -> Cut:
     """A way of cutting: a length stands for windows of it, None for one whole window."""
     if isinstance(way, timedelta):
         return FixedWindows(way)
+    if way is not None and not isinstance(way, Cut):
+        raise Refusal("window", f"must be a timedelta or a way of cutting, got {type(way).__name__}")
     return Whole() if way is None else way
 
 

@@ -20,6 +20,7 @@ from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.runners import Launch
 from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
@@ -67,7 +68,8 @@ def check(report: Report, launch: Launch) -> None:
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
     domain = getattr(getattr(question.selection.domain, "load", None), "path", None)
     inputs = [report.source.place, *report.source.local_places(), *([domain] if domain else [])]
-    report.sink.check(question.period, inputs, question.release)
+    with about_the_output(report.sink.place):
+        report.sink.check(question.period, inputs, question.release)
     report.source.check(question.period)
     report.source.check_runner(launch)
     if launch.remote:

@@ -63,7 +63,8 @@ class ScheduledReport:
         runner, words = values.get("runner.name", "direct"), list(values.get("runner.options", ()))
         with self._pointing("runner.options"):
             check_words(runner, words)
-            reach_files(words)
+        with self._pointing():
+            reach_files(words, self.asked(number))
         if self.published(number):
             return None
         with self._pointing():

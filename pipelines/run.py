@@ -24,7 +24,7 @@ from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.runners import Launch
 from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
 from private_topk.transforms.cut import CutIntoWindows
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, refused
 from private_topk.transforms.top_k import RankBlocks
 
 __all__ = ["Done", "build", "check", "run"]
@@ -93,7 +93,7 @@ def run(report: Report, launch: Launch, again: str = "run the same report again"
     except Refusal:
         raise
     except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
-        raise Refusal("", verbatim(error)) from None
+        raise refused(error) from None
     job = None
     GATE.open()
     try:

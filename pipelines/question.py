@@ -10,7 +10,6 @@ from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_epsilon
 from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.fields import Asked, require
-from private_topk.pipelines.periods import period_of
 from private_topk.pipelines.sources.domain import has_columns, read_domain
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
@@ -19,6 +18,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["Question", "ask", "check_domain", "counts_of", "mechanism_of", "question_of", "release_of"]
 

@@ -66,6 +66,7 @@ def check(report: Report, launch: Launch) -> None:
     if launch.deferred and report.account is not None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
+    report.check_complete()  # before the look at the input, which is a list of its files
     domain = getattr(getattr(question.selection.domain, "load", None), "path", None)
     inputs = [report.source.place, *report.source.local_places(), *([domain] if domain else [])]
     with about_the_output(report.sink.place):

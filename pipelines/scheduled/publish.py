@@ -11,7 +11,6 @@ from typing import cast
 
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.periods import period_of
 from private_topk.pipelines.question import check_domain, counts_of, mechanism_of
 from private_topk.pipelines.report import account_of, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
@@ -23,6 +22,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
+from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["ScheduledReport", "now"]
 

@@ -105,7 +105,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"window": "7d"}, "--window needs --from and --to: .* inferred from the data would tell"),
     ({"from_": "2026-01-01"}, "--from and --to go together"),
     ({"window": "7d", "to": "2026-01-01"}, "--from and --to go together"),
-    ({"from_": "2026-01-02", "to": "2026-01-02"}, "private-topk: period must end after it starts, got 2026-01-02"),
+    ({"from_": "2026-01-02", "to": "2026-01-02"}, "--from and --to: period must end after it starts, got 2026-01-02"),
     ({"from_": "2026-01-02", "to": "2026-01-01"}, "period must end after it starts"),
     ({"from_": "soon", "to": "2026-01-01"}, "--from must be a date or time such as 2026-01-05, got 'soon'"),
     ({"from_": "2026-01-01", "to": "2026-13-01"}, "--to must be a date or time"),

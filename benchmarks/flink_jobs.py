@@ -85,7 +85,7 @@ class Report:
 
 
 def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "private_topk.pipelines.cli", *words]
+    return [sys.executable, "-m", "private_topk", *words]
 
 
 def _row(user: str, item: str, at: datetime) -> str:

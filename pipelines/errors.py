@@ -1,4 +1,4 @@
-"""What goes wrong on a worker because of what was given: found again in what a runner makes of it."""
+"""What goes wrong on a worker because of what was given, or of a signal: found again in what a runner makes of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["InputError", "refusal_in"]
+__all__ = ["InputError", "interruption_in", "refusal_in"]
 
 
 class InputError(Refusal):
@@ -20,6 +20,18 @@ class InputError(Refusal):
 
 
 _IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?(?:Refusal|InputError): (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+
+
+def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
+    """The signal that an error comes from, or None.
+
+    A signal is raised wherever the main thread just is. Inside a DoFn, Beam makes an error of its own of it, as of
+    everything that is raised there.
+    """
+    chain: BaseException | None = error
+    while chain is not None and not isinstance(chain, KeyboardInterrupt):
+        chain = chain.__cause__ or chain.__context__
+    return chain
 
 
 def refusal_in(error: BaseException) -> Refusal | None:

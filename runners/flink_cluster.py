@@ -66,6 +66,8 @@ class Cluster:
             "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
             **RESTARTS,
             "metrics.fetcher.update-interval": 1000,
+            # How long the metrics stand still when a task manager is lost that was just being asked for its own.
+            "web.timeout": 60000,
             "heartbeat.interval": 1000,
             "heartbeat.timeout": 10000,
         }

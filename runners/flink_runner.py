@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,11 +35,14 @@ class FlinkJobRunner(FlinkRunner):
         job_options: options of the job server, by their names.
         rest: the job manager's address, or nothing if it is not known: then nobody watches over the job.
         settings: a folder that is gone with this.
+
+    `answered` is set by whoever sees that all that a stream has to publish is published.
     """
 
     def __init__(self, job_options: Mapping[str, Any], rest: str = "", settings: Path | None = None) -> None:
         super().__init__()
         self.job_options = job_options
+        self.answered = threading.Event()
         self._rest = rest
         if settings is not None:
             weakref.finalize(self, shutil.rmtree, settings, ignore_errors=True)
@@ -63,7 +67,8 @@ class FlinkJobRunner(FlinkRunner):
         names.job_name = f"{names.job_name or 'private-topk'}-{secrets.token_hex(4)}"
         result = super().run_portable_pipeline(pipeline, options)
         if self._rest:
-            Watch(Rest(self._rest), names.job_name, options.view_as(StandardOptions).streaming).start()
+            streaming = options.view_as(StandardOptions).streaming
+            Watch(Rest(self._rest), names.job_name, streaming, self.answered).start()
         return result
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from contextlib import AbstractContextManager, nullcontext
 
-from private_topk.pipelines.announce import announced
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
-from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.fields import require
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.report import Report, report_of
+from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import UnknownArgument
+from private_topk.runners.console import say
 
 __all__ = ["publish"]
 
@@ -34,13 +33,4 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     report = report_of(asked, watch=watch)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
-    with _windows_told(report, asked) if watch and not launch.deferred else nullcontext():
-        return run(report, launch, again)
-
-
-def _windows_told(report: Report, asked: Asked) -> AbstractContextManager[None]:
-    """Say of each window when it is published, where rankings become files."""
-    period = report.question.period
-    if period is None or report.sink.files(period) is None:
-        return nullcontext()
-    return announced(period, asked["output"], f".{asked.get('output_format', 'avro')}", asked.get("clock") != "event")
+    return run(report, launch, again, say)

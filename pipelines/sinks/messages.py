@@ -51,6 +51,9 @@ class ToKafka:
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
         return _WriteKafka(self.topic, release.id)
 
+    def following(self, period: Period, release: Release) -> None:
+        return None
+
     def local_places(self) -> tuple[str, ...]:
         return ()
 
@@ -80,6 +83,9 @@ class ToPubSub:
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
         return _WritePubSub(resource(self.place, "topics", "output"), release.id)
+
+    def following(self, period: Period, release: Release) -> None:
+        return None
 
     def local_places(self) -> tuple[str, ...]:
         return ()

@@ -23,13 +23,6 @@ from private_topk.runners.network import reachable
 from tests.runners.conftest import Published, Report, published
 from tests.runners.servers import free_port, missing, module_serving, running
 
-UNSETTLED = pytest.mark.xfail(
-    strict=False,
-    reason="not yet seen to pass again on the rebuilt house: docs/flink.md, what has been run and what has not",
-)
-"""Runs and is told, and stops nobody, until it has been settled."""
-
-
 @pytest.fixture(scope="module")
 def flink_home() -> Path:
     if shutil.which("java") is None:
@@ -58,7 +51,6 @@ def workers(cluster: Cluster) -> list[str]:
     return ["--flink_master", cluster.address, "--environment_type", "EXTERNAL", "--environment_config", pool]
 
 
-@UNSETTLED
 def test_the_cluster_says_what_fits_it(cluster: Cluster, refusal_of: Callable[..., str]) -> None:
     on_it = ["flink", f"--flink_master={cluster.address}"]
     assert "must be one of LOOPBACK, EXTERNAL, PROCESS, DOCKER, got none" in refusal_of(*on_it)
@@ -119,21 +111,21 @@ def test_the_cluster_publishes_the_same(report: Report, direct: Published, worke
     assert report.publish("flink", *workers, timeout=300) == direct
 
 
-@UNSETTLED
 @pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "not replaced"])
 def test_a_task_manager_killed_in_the_middle_changes_nothing(
     replaced: bool, report: Report, direct: Published, cluster: Cluster, workers: list[str], tmp_path: Path
 ) -> None:
     output = f"{report.folder}/after-kill.avro"
     extra = ["--runner", "flink", "--output", output, *workers]
-    command = [sys.executable, "-m", "private_topk.pipelines.cli", *report.arguments(*extra)]
+    command = [sys.executable, "-m", "private_topk", *report.arguments(*extra)]
     rest = Rest(cluster.address)
-    with running(command, tmp_path / "log") as job:
-        _await(lambda: any(each["tasks"]["running"] for each in rest.jobs()))
+    log = tmp_path / "log"
+    with running(command, log) as job:
+        _until_it_runs(job, rest, log)
         cluster.processes["task-manager-1"].send_signal(signal.SIGKILL)
         if replaced:
             cluster.start_task_manager(1)
-        assert job.wait(400) == 0, (tmp_path / "log").read_text()
+        assert job.wait(400) == 0, log.read_text()
     assert published(output, "flink") == direct
     if not replaced:
         assert cluster.overview()["taskmanagers"] == 1
@@ -141,17 +133,16 @@ def test_a_task_manager_killed_in_the_middle_changes_nothing(
     _await(lambda: cluster.overview()["taskmanagers"] == 2)
 
 
-@UNSETTLED
 def test_a_cluster_without_slots_is_said_within_a_minute(
     report: Report, cluster: Cluster, workers: list[str], tmp_path: Path
 ) -> None:
     """The last task manager is lost with the job: it waits, and says for what."""
     extra = ["--runner", "flink", "--output", f"{tmp_path}/never.avro", *workers]
-    command = [sys.executable, "-m", "private_topk.pipelines.cli", *report.arguments(*extra)]
+    command = [sys.executable, "-m", "private_topk", *report.arguments(*extra)]
     rest = Rest(cluster.address)
     log = tmp_path / "log"
     with running(command, log) as job:
-        _await(lambda: any(each["tasks"]["running"] for each in rest.jobs()))
+        _until_it_runs(job, rest, log)
         for name in ("task-manager-1", "task-manager-2"):
             cluster.processes[name].send_signal(signal.SIGKILL)
         killed = time.monotonic()
@@ -163,7 +154,6 @@ def test_a_cluster_without_slots_is_said_within_a_minute(
     _await(lambda: cluster.overview()["taskmanagers"] == 2)
 
 
-@UNSETTLED
 def test_workers_of_two_task_managers_share_a_pool(tmp_path: Path) -> None:
     """Task managers number their workers from 1, each on its own: the one's end is not the other's."""
     with module_serving("worker pool", tmp_path) as pool, socket.create_server(("127.0.0.1", 0)) as control:
@@ -197,7 +187,13 @@ def _open(connection: socket.socket) -> bool:
     return False
 
 
-def _await(condition: Callable[[], bool], patience: float = 120) -> None:
+def _until_it_runs(job: subprocess.Popen, rest: Rest, log: Path) -> None:
+    """Wait for the first task of a job that was just handed over; none of an earlier one is left."""
+    _await(lambda: job.poll() is not None or any(each["tasks"]["running"] for each in rest.jobs()), 300)
+    assert job.poll() is None, log.read_text()
+
+
+def _await(condition: Callable[[], bool], patience: float = 180) -> None:
     deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

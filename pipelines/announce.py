@@ -96,6 +96,7 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
     seen = sink.following(period, report.question.release) or NOTES.taken
     announcer = Announcer(period, sink.place, getattr(report.source, "clock", "log") != "event", say or _silent)
     NOTES.taken()
+    launch.answered.clear()  # a launch may be used again
     announcer.start_after(seen())
     done = threading.Event()
 

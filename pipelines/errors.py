@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["InputError", "interruption_in", "refusal_in"]
+__all__ = ["InputError", "interruption_in", "loss_in", "refusal_in"]
 
 
 class InputError(Refusal):
@@ -19,6 +20,7 @@ class InputError(Refusal):
         return Refusal, ("", self.rule, "")
 
 
+_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?LostPartError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 _IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?(?:Refusal|InputError): (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
@@ -44,3 +46,9 @@ def refusal_in(error: BaseException) -> Refusal | None:
         chain = chain.__cause__ or chain.__context__
     found = _IN_TRACEBACK.search(str(error))
     return Refusal("", found.group(1)) if found else None
+
+
+def loss_in(error: BaseException) -> LostPartError | None:
+    """The loss of counts that a runner has wrapped into an error of its own, or None."""
+    found = _LOSS.search(f"{type(error).__name__}: {error}")
+    return LostPartError(found.group(1)) if found else None

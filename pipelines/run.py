@@ -13,7 +13,7 @@ from apache_beam.runners.runner import PipelineResult
 
 from private_topk.budget.charging import charge
 from private_topk.pipelines.announce import followed
-from private_topk.pipelines.errors import interruption_in, refusal_in
+from private_topk.pipelines.errors import interruption_in, loss_in, refusal_in
 from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.notes import NoteWindows
 from private_topk.pipelines.outcome import what_is_out
@@ -120,7 +120,7 @@ def run(
         found = refusal_in(error)
         if found is not None:
             raise found from None
-        raise Unfinished(what_is_out(report, launch, job, again)) from error
+        raise Unfinished(what_is_out(report, launch, job, again)) from (loss_in(error) or error)
     return Done(report, job, launch.deferred)
 
 

@@ -107,7 +107,7 @@ class Watch(threading.Thread):
 
     def _has_come_to_the_end(self, job: str) -> bool:
         clocks = self._rest.watermarks(job)
-        return bool(clocks) and min(clocks) >= _END_OF_TIME
+        return clocks is not None and min(clocks) >= _END_OF_TIME
 
     def _look_at_the_end(self, job: str) -> None:
         """Take away the last checkpoint, of which nobody has any use; where it failed, the end is tried again."""

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.utils import thread_pool_executor
 
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.flink_distribution import distribution
 from private_topk.runners.flink_jar import FLINK_VERSION, job_server
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.network import reachable
+from private_topk.runners.worker_pool import ThreadWorkers, serve
 from tests.runners.conftest import Published, Report, published
 from tests.runners.servers import free_port, missing, module_serving, running
+
 
 @pytest.fixture(scope="module")
 def flink_home() -> Path:
@@ -154,37 +158,62 @@ def test_a_cluster_without_slots_is_said_within_a_minute(
     _await(lambda: cluster.overview()["taskmanagers"] == 2)
 
 
-def test_workers_of_two_task_managers_share_a_pool(tmp_path: Path) -> None:
+@contextmanager
+def _pool(kind: str, folder: Path) -> Iterator[str]:
+    if kind == "of processes":
+        with module_serving("worker pool", folder) as address:
+            yield address
+    else:
+        server, port = serve(ThreadWorkers(), "127.0.0.1:0")
+        yield f"127.0.0.1:{port}"
+        server.stop(None)
+
+
+@pytest.mark.parametrize("kind", ["of processes", "of threads"])
+def test_workers_of_two_task_managers_share_a_pool(kind: str, tmp_path: Path) -> None:
     """Task managers number their workers from 1, each on its own: the one's end is not the other's."""
-    with module_serving("worker pool", tmp_path) as pool, socket.create_server(("127.0.0.1", 0)) as control:
-        request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1")
-        request.control_endpoint.url = f"127.0.0.1:{control.getsockname()[1]}"
+    with _pool(kind, tmp_path) as pool, _control() as control:
         channels = [grpc.insecure_channel(pool, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(2)]
         stubs = [beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel) for channel in channels]
-        connected = []
-        for stub in stubs:
+        request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1")
+        request.control_endpoint.url = control.address
+        for number, stub in enumerate(stubs, 1):
             assert not stub.StartWorker(request, timeout=60).error
-            control.settimeout(60)
-            connected.append(control.accept()[0])
-        stubs[0].StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"), timeout=60)
-        assert [_open(connection) for connection in connected] == [False, True]
-        stubs[1].StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"), timeout=60)
-        assert not _open(connected[1])
-        for each in (*connected, *channels):
-            each.close()
+            _await(lambda number=number: len(control.workers) == number)
+        for number, stub in enumerate(stubs):
+            stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"), timeout=60)
+            _await(lambda number=number: control.workers[number].is_set())
+            assert [worker.is_set() for worker in control.workers] == [True, number == 1]
+        for channel in channels:
+            channel.close()
 
 
-def _open(connection: socket.socket) -> bool:
-    """Whether the other side still holds a connection: what it has sent is read to the end, if there is one."""
-    connection.settimeout(2)
-    try:
-        while connection.recv(65536):
+class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
+    """What workers report to: for each in turn, whether it has ended."""
+
+    def __init__(self) -> None:
+        self.workers: list[threading.Event] = []
+        self.address = ""
+
+    def Control(  # noqa: N802 - the name in the protocol
+        self, responses: Iterator[beam_fn_api_pb2.InstructionResponse], context: grpc.ServicerContext
+    ) -> Iterator[beam_fn_api_pb2.InstructionRequest]:
+        ended = threading.Event()
+        context.add_callback(ended.set)
+        self.workers.append(ended)
+        for _ in responses:
             pass
-    except TimeoutError:
-        return True
-    except ConnectionError:
-        pass
-    return False
+        yield from ()
+
+
+@contextmanager
+def _control() -> Iterator[_Control]:
+    control, server = _Control(), grpc.server(thread_pool_executor.shared_unbounded_instance())
+    beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(control, server)
+    control.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield control
+    server.stop(None)
 
 
 def _until_it_runs(job: subprocess.Popen, rest: Rest, log: Path) -> None:

@@ -72,7 +72,7 @@ class Bench:
         for number in (1, 2):
             if self.cluster.processes[f"task-manager-{number}"].poll() is not None:
                 self.cluster.start_task_manager(number)
-        await_(lambda: self.cluster.overview().get("slots-available") == 8, 180, "the slots are not free again")
+        await_(lambda: self.cluster.overview().get("slots-available") == 8, 300, "the slots are not free again")
 
     def wave(self, number: int, jobs: int, server: str) -> list[str]:
         """Some jobs with one kill; what came of each."""

@@ -10,15 +10,15 @@ from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_epsilon
 from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.fields import Asked, require
-from private_topk.pipelines.periods import period_of
-from private_topk.pipelines.sources.domain import read_domain
+from private_topk.pipelines.sources.domain import has_columns, read_domain
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["Question", "ask", "counts_of", "mechanism_of", "question_of", "release_of"]
 
@@ -146,6 +146,10 @@ def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
     if ("domain" in asked) == asked.get("unknown_domain", False):
         raise Refusal("", "give {domain}, a public list of items, or {unknown_domain}: one of the two")
     if "domain" not in asked:
+        if "domain_column" in asked:
+            raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
         return UnknownDomain()
+    if "domain_column" in asked and not has_columns(asked["domain"]):
+        raise Refusal("domain_column", f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
     column = asked.get("domain_column", asked.get("item_column", "item"))
     return read_domain(asked["domain"], column)

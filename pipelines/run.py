@@ -26,7 +26,7 @@ from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.runners import Launch
 from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
 from private_topk.transforms.cut import CutIntoWindows
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.top_k import RankBlocks
 
 __all__ = ["Done", "build", "check", "run"]
@@ -99,8 +99,10 @@ def run(
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
         build(pipeline, report, launch)
+    except Refusal:
+        raise
     except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
-        raise Refusal("", str(error)) from None
+        raise Refusal("", verbatim(error)) from None
     job = None
     GATE.open()
     try:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Release", "ReleaseKey", "release_seed"]
 
@@ -63,8 +63,8 @@ class ReleaseKey:
         kind, _, place = self.source.partition(":")
         secret = _READERS[kind](place).strip()
         if len(secret) < _LEAST_BYTES:
-            raise Refusal("release_key", f"{self.source} must have at least {_LEAST_BYTES} bytes, got {len(secret)}",
-                          "make one with `head -c 32 /dev/urandom | base64`")  # fmt: skip
+            rule = f"{verbatim(self.source)} must have at least {_LEAST_BYTES} bytes, got {len(secret)}"
+            raise Refusal("release_key", rule, "make one with `head -c 32 /dev/urandom | base64`")
         return secret
 
     def derive(self, purpose: str) -> bytes:
@@ -116,13 +116,17 @@ def _from_file(place: str) -> bytes:
     try:
         return Path(place).read_bytes()
     except OSError as error:
-        raise Refusal("release_key", f"file:{place} cannot be read: {error.strerror}") from None
+        raise Refusal("release_key", f"file:{verbatim(place)} cannot be read: {error.strerror}") from None
 
 
 def _from_environment(place: str) -> bytes:
     value = os.environ.get(place)
     if value is None:
-        raise Refusal("release_key", f"env:{place} is not set", f"export {place}, here and where the workers run")
+        raise Refusal(
+            "release_key",
+            f"env:{verbatim(place)} is not set",
+            f"export {verbatim(place)}, here and where the workers run",
+        )
     return os.fsencode(value)  # whatever bytes it has: an error of decoding would show some of them
 
 
@@ -131,8 +135,12 @@ def _from_secret_manager(place: str) -> bytes:
         from google.cloud import secretmanager
     except ImportError:
         raise Refusal("release_key", "gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
-    client = secretmanager.SecretManagerServiceClient()
-    return client.access_secret_version(name=place).payload.data
+    try:
+        return secretmanager.SecretManagerServiceClient().access_secret_version(name=place).payload.data
+    except Exception as error:  # Google's layers raise a dozen kinds
+        raise Refusal("release_key", f"gcp-secret:{verbatim(place)} cannot be read here ({type(error).__name__})",
+                      "`gcloud auth application-default login`, and roles/secretmanager.secretAccessor on the "
+                      "secret") from None  # fmt: skip
 
 
 _READERS = {"file": _from_file, "env": _from_environment, "gcp-secret": _from_secret_manager}

@@ -29,7 +29,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     except UnknownArgument as error:
         raise parser.unknown(error.word, error.known, " or of Beam") from None
     require(asked, "input", "output", "mechanism", "k", "epsilon")
-    reach_files(others)
+    reach_files(others, asked)
     report = report_of(asked, watch=watch)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)

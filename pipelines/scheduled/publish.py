@@ -11,7 +11,6 @@ from typing import cast
 
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.periods import period_of
 from private_topk.pipelines.question import counts_of, mechanism_of
 from private_topk.pipelines.report import report_of, sink_for
 from private_topk.pipelines.run import Done, run
@@ -23,6 +22,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
+from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["ScheduledReport", "now"]
 
@@ -63,7 +63,8 @@ class ScheduledReport:
         runner, words = values.get("runner.name", "direct"), list(values.get("runner.options", ()))
         with self._pointing("runner.options"):
             check_words(runner, words)
-            reach_files(words)
+        with self._pointing():
+            reach_files(words, self.asked(number))
         if self.published(number):
             return None
         with self._pointing():

@@ -13,7 +13,7 @@ from private_topk.pipelines.sources.formats import FORMATS, format_of
 from private_topk.transforms.domain import PublicDomain, check_items, digest_of
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["DomainFile", "read_domain"]
+__all__ = ["DomainFile", "has_columns", "read_domain"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class DomainFile:
     column: str
 
     def __call__(self) -> pa.Array:
-        if not self.path.lower().endswith(tuple(FORMATS)):
+        if not has_columns(self.path):
             return _lines(self.path)
         file = match(self.path)[0]
         # The list is public, and whoever wrote it vouches for all of it: titles may hold line ends.
@@ -41,6 +41,11 @@ class DomainFile:
                     )
                 parts.append(found["item"])
         return pa.concat_arrays(parts) if parts else pa.array([], pa.large_string())
+
+
+def has_columns(path: str) -> bool:
+    """Whether a domain file is a table; any other has an item on every line."""
+    return path.lower().endswith(tuple(FORMATS))
 
 
 def read_domain(path: str, column: str) -> PublicDomain:

@@ -48,7 +48,7 @@ class FlinkJobRunner(FlinkRunner):
         super().__init__()
         self.job_options = job_options
         self.answered = threading.Event()
-        self._rest = rest
+        self.rest = rest
         if settings is not None:
             weakref.finalize(self, shutil.rmtree, settings, ignore_errors=True)
         self._server: StopOnExitJobServer | None = None
@@ -86,9 +86,9 @@ class FlinkJobRunner(FlinkRunner):
         names = options.view_as(GoogleCloudOptions)
         names.job_name = f"{names.job_name or 'private-topk'}-{secrets.token_hex(4)}"
         result = super().run_portable_pipeline(pipeline, options)
-        if self._rest:
+        if self.rest:
             streaming = options.view_as(StandardOptions).streaming
-            Watch(Rest(self._rest), names.job_name, streaming, self.answered).start()
+            Watch(Rest(self.rest), names.job_name, streaming, self.answered).start()
         return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -93,18 +94,31 @@ def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> N
     port = free_port()
     command = [sys.executable, "-m", "private_topk.runners.flink_cluster"]
     place = ["--folder", str(tmp_path), "--port", str(port), "--task-managers", "1"]
-    said = subprocess.run([*command, "up", *place], capture_output=True, text=True, timeout=120)
     try:
+        said = subprocess.run([*command, "up", *place], capture_output=True, text=True, timeout=400)
         assert said.returncode == 0, said.stderr
         assert f"--flink_master localhost:{port} --environment_type EXTERNAL" in said.stdout
-        again = subprocess.run([*command, "up", *place], capture_output=True, text=True, timeout=60)
+        again = subprocess.run([*command, "up", *place], capture_output=True, text=True, timeout=120)
         assert again.returncode == 1 and "up already" in again.stderr
     finally:
-        down = subprocess.run([*command, "down", *place], capture_output=True, text=True, timeout=60)
+        down = subprocess.run([*command, "down", *place], capture_output=True, text=True, timeout=120)
     assert down.returncode == 0, down.stderr
     assert not any(reachable(f"localhost:{port + n}", 1) for n in range(3))
-    nothing = subprocess.run([*command, "down", *place], capture_output=True, text=True, timeout=60)
+    nothing = subprocess.run([*command, "down", *place], capture_output=True, text=True, timeout=120)
     assert nothing.returncode == 1 and "no cluster is up" in nothing.stderr
+
+
+def test_an_up_that_was_killed_is_brought_down(flink_home: Path, tmp_path: Path) -> None:
+    port, state = free_port(), tmp_path / "processes.json"
+    command = [sys.executable, "-m", "private_topk.runners.flink_cluster"]
+    place = ["--folder", str(tmp_path), "--port", str(port)]
+    with running([*command, "up", *place], tmp_path / "log") as process:
+        _await(lambda: state.exists() and "job-manager" in json.loads(state.read_text()), 400)
+        process.kill()
+        process.wait()
+        pids = [pid for pid, _ in json.loads(state.read_text()).values()]
+        subprocess.run([*command, "down", *place], check=True, timeout=120)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids) and not state.exists()
 
 
 def test_the_mini_cluster_publishes_the_same(report: Report, direct: Published, flink_home: Path) -> None:

@@ -5,23 +5,12 @@ from __future__ import annotations
 import re
 
 from private_topk.transforms.guard import LostPartError
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, refused
 
-__all__ = ["InputError", "interruption_in", "loss_in", "refusal_in"]
-
-
-class InputError(Refusal):
-    """A refusal of no one field."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__("", verbatim(sentence))
-
-    def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
-        return Refusal, ("", self.rule, "")
-
+__all__ = ["interruption_in", "loss_in", "refusal_in"]
 
 _LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?LostPartError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
-_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?(?:Refusal|InputError): (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
 def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
@@ -42,10 +31,10 @@ def refusal_in(error: BaseException) -> Refusal | None:
     while chain is not None:
         if isinstance(chain, Refusal):
             said, wrapped, _ = str(chain).partition(" [while running ")
-            return Refusal("", said) if wrapped else chain
+            return refused(said) if wrapped else chain
         chain = chain.__cause__ or chain.__context__
     found = _IN_TRACEBACK.search(str(error))
-    return Refusal("", found.group(1)) if found else None
+    return refused(found.group(1)) if found else None
 
 
 def loss_in(error: BaseException) -> LostPartError | None:

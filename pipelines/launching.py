@@ -13,12 +13,12 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from private_topk.pipelines.fields import Asked
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
 from private_topk.transforms.near import did_you_mean
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = ["check_words", "launch_of", "reach_files"]
 
 _PLACES = ("input", "domain", "output", "snapshot")
-_GOOGLES = ("gs://", "bigquery://", "pubsub://")
+_GOOGLES = ("gs://", "bigquery://")
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 
 
@@ -77,7 +77,7 @@ def _explained() -> Iterator[None]:
     except (Refusal, UnknownArgument):
         raise
     except ValueError as error:
-        raise Refusal("", verbatim(error)) from None
+        raise refused(error) from None
     except SystemExit:
         reason = said.getvalue().strip().rpartition("\n")[2].partition("error: ")[2]
         raise Refusal("", f"Beam's options cannot be read: {reason}") from None

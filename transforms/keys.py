@@ -44,7 +44,7 @@ class ReleaseKey:
     @classmethod
     def parse(cls, text: str) -> ReleaseKey:
         """The key behind a reference. Raises Refusal for any other text, without repeating it."""
-        kind, _, rest = text.partition(":")
+        kind, _, rest = str(text).partition(":")
         if kind not in ("file", "env", "gcp-secret") or not rest:
             raise Refusal("release_key", f"must be given as {_FORMS}", "the key itself never goes on a command line")
         if kind == "gcp-secret" and not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", rest):
@@ -87,8 +87,10 @@ class Release:
     id: str
 
     def __post_init__(self) -> None:
-        if not self.id or len(self.id) > 500 or not self.id.isprintable():
-            raise Refusal("release_id", "must be 1 to 500 printable characters")
+        if not isinstance(self.key, ReleaseKey):
+            raise Refusal("release_key", f"must be a ReleaseKey (ReleaseKey.parse), got {type(self.key).__name__}")
+        if not isinstance(self.id, str) or not self.id.strip() or len(self.id) > 500 or not self.id.isprintable():
+            raise Refusal("release_id", "must be 1 to 500 printable characters, and not all blanks")
 
     @classmethod
     def fresh(cls) -> Release:

@@ -35,7 +35,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     with _windows_told(report, asked) if watch and not launch.deferred else nullcontext():
-        return run(report, launch, again)
+        return run(report, launch, again, bool(arguments.exact_counters))
 
 
 def _windows_told(report: Report, asked: Asked) -> AbstractContextManager[None]:

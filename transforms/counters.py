@@ -1,7 +1,7 @@
 """What an operator sees of rows that were left out: whether they are many, and exact counts only if asked for.
 
-Metrics are shown by a runner's pages to whoever may look at a job, who may be more than may see the data. An exact count
-moves with one user's rows, so by default only the order of magnitude is told.
+Metrics are shown by a runner's pages to whoever may look at a job, who may be more than may see the data. An exact
+count moves with one user's rows, so by default only the order of magnitude is told.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from private_topk.transforms import contributions
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.counts import add_up
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, with_manifest
+from private_topk.transforms.user_shard import UserShard
 
 HOSTILE = [
     "",
@@ -54,7 +54,7 @@ def counted(
         early: pairs are deduplicated and bounded as they come, as in a stream.
     """
     known, layout = DOMAINS[domain], Layout.of(DOMAINS[domain])
-    fn, counter = contributions._ShardDoFn(known, key, shards, layout), Counter(layout, key, limit)
+    fn, counter = contributions._ShardDoFn(known, key, shards, layout), UserShard(layout, key, limit)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
     for block in range(blocks):

@@ -12,6 +12,7 @@ from private_topk.transforms.windows.asked import duration, moment, window_lengt
 __all__ = ["duration", "fraction", "moment", "number", "one_of", "printable_text", "whole", "window_length"]
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
+_RATIO = re.compile(r"[+-]?[0-9]{1,50}/[0-9]{1,50}")
 
 
 def number(text: str) -> Fraction | float:
@@ -29,17 +30,20 @@ def whole(text: str) -> int:
 
 def fraction(text: str) -> Fraction:
     """A number as it is written: 0.6 is 3/5, not the float beside it."""
+    text = text.strip()
     try:
-        if len(text) > 100:
-            raise ValueError
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}") from None
+        if _RATIO.fullmatch(text):
+            return Fraction(text)
+        if _NUMBER.fullmatch(text):
+            return Fraction(decimal(text))
+    except (ZeroDivisionError, OverflowError, ValueError):
+        pass
+    raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}")
 
 
 def printable_text(text: str) -> str:
-    if not text or not text.isprintable():
-        raise ValueError("must be a printable text")
+    if not text.strip() or not text.isprintable():
+        raise ValueError("must be a printable text that is not empty")
     return text
 
 

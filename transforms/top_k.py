@@ -10,7 +10,6 @@ from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
@@ -25,6 +24,7 @@ from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMecha
 from private_topk.transforms.parts import PlacedPart
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
+from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, microseconds
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
@@ -135,7 +135,7 @@ class RankBlocks(beam.PTransform):
         layout = Layout.of(selection.domain, numbered)
         pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout)
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
-        empties = names | "Wake every user shard" >> WakeShards(Counter(layout, key, None).no_pairs(), self._shards)
+        empties = names | "Wake every user shard" >> WakeShards(UserShard(layout, key, None).no_pairs(), self._shards)
         limit, waits = selection.max_items_per_user, self._waits_for_timers
         totals = (
             (pairs, empties)

@@ -16,6 +16,7 @@ __all__ = ["KafkaTopic", "TopicFacts", "patiently"]
 _T = TypeVar("_T")
 
 _ADDRESS = re.compile(r"kafka://([\w.\-\[\]:]+:\d+(?:,[\w.\-\[\]:]+:\d+)*)/([\w.\-]{1,249})")
+_SEVERE = 2
 _OURS = {
     "group.id": "private-topk",  # asked for by the client; positions are kept by Beam, not by the broker
     "enable.auto.commit": False,
@@ -80,7 +81,8 @@ class KafkaTopic:
         return f"kafka://{self.servers}/{self.topic}"
 
     def client(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401
-        return {**dict(self.options), "bootstrap.servers": self.servers, **more}
+        quiet = {"log_level": _SEVERE}  # what went wrong is said once, by us
+        return {**quiet, **dict(self.options), "bootstrap.servers": self.servers, **more}
 
     def consumer(self, **more: Any) -> Any:  # noqa: ANN401 - the client is loaded when it is needed
         """A consumer of what is committed, that is told where a partition ends."""
@@ -141,7 +143,7 @@ class KafkaTopic:
         from confluent_kafka.admin import AdminClient, ConfigResource
 
         resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
-        admin = AdminClient(self.client(log_level=4))
+        admin = AdminClient(self.client())
         try:
             found = admin.describe_configs([resource])[resource].result(_PATIENCE)
         except (KafkaException, TimeoutError):

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, is_gzip, open_content
 from private_topk.pipelines.sources.columns import Columns, Rows, check_types
 from private_topk.pipelines.sources.parquet_facts import Group, Lengths, check_pages, check_rows, groups_of, not_parquet
+from private_topk.transforms.refusal import refused
 
 __all__ = ["check", "pieces", "read"]
 
@@ -27,14 +27,14 @@ _UNZIPPED = threading.Lock()
 
 
 def check(file: FileInfo, columns: Columns) -> None:
-    """Raise InputError unless the file is whole Parquet and has the columns, of types that can be read."""
+    """Raise Refusal unless the file is whole Parquet and has the columns, of types that can be read."""
     with _content(file.path) as source:
         groups, found = _open(source, file.path)
         schema = found.schema_arrow
     check_rows(groups, file.size, file.path)
     for name in columns.names():
         if schema.names.count(name) > 1:
-            raise InputError(f"{file.path} has several columns {name!r}: give each a name of its own")
+            raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
     check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns)
 
 
@@ -64,7 +64,7 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
             for batch in _gathered(batches) if size < _ROWS else batches:
                 yield Rows({name: _without_promise(batch[name]) for name in names})
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
+            raise refused(f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
                              f"({type(error).__name__}). Write or copy it again") from None  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def _content(path: str) -> Iterator[IO[bytes]]:
             return
         unzipped = content.read(_LARGEST_ZIPPED + 1)
         if len(unzipped) > _LARGEST_ZIPPED:
-            raise InputError(f"{path} unzips to more than {_LARGEST_ZIPPED >> 20} MiB: unzip it, Parquet compresses "
+            raise refused(f"{path} unzips to more than {_LARGEST_ZIPPED >> 20} MiB: unzip it, Parquet compresses "
                              "its own pages")  # fmt: skip
         yield io.BytesIO(unzipped)
 

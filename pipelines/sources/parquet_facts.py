@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import IO, Any, NamedTuple
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.thrift import Broken, Short, decode
+from private_topk.transforms.refusal import Refusal, refused
 
 __all__ = ["Chunk", "Group", "Lengths", "check_pages", "check_rows", "groups_of", "not_parquet"]
 
@@ -67,7 +67,7 @@ def groups_of(source: IO[bytes], path: str) -> tuple[Group, ...]:
     """The row groups of a file. Cost: that of decoding its footer, some seconds where that has megabytes.
 
     Raises:
-        InputError: the file is not whole, or its footer is larger or nested deeper than any that is meant well.
+        Refusal: the file is not whole, or its footer is larger or nested deeper than any that is meant well.
     """
     end = source.seek(0, os.SEEK_END)
     source.seek(max(end - 8, 0))
@@ -75,7 +75,7 @@ def groups_of(source: IO[bytes], path: str) -> tuple[Group, ...]:
     if magic != _MAGIC or not 0 < size <= end - 12:
         raise not_parquet(path)
     if size > _LARGEST_FOOTER:
-        raise InputError(f"{path} has a footer of more than {_LARGEST_FOOTER >> 20} MiB: write it with fewer columns "
+        raise refused(f"{path} has a footer of more than {_LARGEST_FOOTER >> 20} MiB: write it with fewer columns "
                          "or row groups")  # fmt: skip
     source.seek(end - 8 - size)
     try:
@@ -84,17 +84,17 @@ def groups_of(source: IO[bytes], path: str) -> tuple[Group, ...]:
         raise not_parquet(path) from None
 
 
-def not_parquet(path: str) -> InputError:
-    return InputError(f"{path} is not a Parquet file, or it is truncated: write or copy it again")
+def not_parquet(path: str) -> Refusal:
+    return refused(f"{path} is not a Parquet file, or it is truncated: write or copy it again")
 
 
 def check_rows(groups: Sequence[Group], stored: int, path: str) -> None:
-    """Raise InputError if a file claims more rows than one of so many bytes is let have.
+    """Raise Refusal if a file claims more rows than one of so many bytes is let have.
 
     Rows without a value take next to none: a file of a megabyte could have more than anybody can wait for.
     """
     if sum(group.rows for group in groups) > _ROWS + _ROWS_A_BYTE * stored:
-        raise InputError(f"{path} claims more rows than {_ROWS:,} and {_ROWS_A_BYTE} for each of its bytes: leave out "
+        raise refused(f"{path} claims more rows than {_ROWS:,} and {_ROWS_A_BYTE} for each of its bytes: leave out "
                          "those without a user or an item, or copy it again")  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def check_pages(source: IO[bytes], path: str, groups: Sequence[Group], names: Se
     """Look at every page of the wanted columns.
 
     Raises:
-        InputError: a page decodes to more than the bound, or a column has not the rows of its group.
+        Refusal: a page decodes to more than the bound, or a column has not the rows of its group.
     """
     longest, dictionaries = 1, []
     for number, group in enumerate(groups):
@@ -112,7 +112,7 @@ def check_pages(source: IO[bytes], path: str, groups: Sequence[Group], names: Se
                 raise damaged(path)
             for page in _pages(source, chunk, path) if chunk.values else ():
                 if page.decoded > LARGEST_PAGE:
-                    raise InputError(f"{path} has a page that decodes to more than {LARGEST_PAGE >> 20} MiB: write "
+                    raise refused(f"{path} has a page that decodes to more than {LARGEST_PAGE >> 20} MiB: write "
                                      "smaller pages")  # fmt: skip
                 rows += page.values or 0
                 if page.values is None:
@@ -126,8 +126,8 @@ def check_pages(source: IO[bytes], path: str, groups: Sequence[Group], names: Se
     return Lengths(longest, dictionaries)
 
 
-def damaged(path: str) -> InputError:
-    return InputError(f"{path} is damaged: a row group has other pages than it says. Write or copy it again")
+def damaged(path: str) -> Refusal:
+    return refused(f"{path} is damaged: a row group has other pages than it says. Write or copy it again")
 
 
 @lru_cache(maxsize=4)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources import Columns, parquet
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.parquet_facts import check_pages, groups_of
 from private_topk.pipelines.sources.thrift import Broken, Short, decode
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.sources import parquet_maker as make
 from tests.pipelines.sources.parquet_maker import I32, I64, Chunk, Page, file_of, nulls, packed, plain
 from tests.pipelines.sources.test_hostile import outcomes
@@ -161,5 +161,5 @@ def test_a_struct_that_is_cut_anywhere_does_not_end() -> None:
 
 def test_random_bytes_are_refused(tmp_path: Path) -> None:
     for size in (0, 3, 8, 11, 12, 500):
-        with pytest.raises(InputError, match="is not a Parquet file"):
+        with pytest.raises(Refusal, match="is not a Parquet file"):
             read(write(tmp_path / "rows.parquet", b"PAR1" + bytes(size) + b"PAR1"))

@@ -60,6 +60,9 @@ class ToFile:
     def files(self, period: Period | None) -> list[str] | None:
         return [self.place]
 
+    def following(self, period: Period, release: Release) -> None:
+        return None
+
     def local_places(self) -> tuple[str, ...]:
         return (self.place,) if is_local(self.place) else ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -40,6 +40,13 @@ class Sink(Protocol):
 
     def files(self, period: Period | None) -> list[str] | None:
         """The ranking files that a period's windows end in; None where rankings do not become files."""
+
+    def following(self, period: Period, release: Release) -> Callable[[], Mapping[str, float]] | None:
+        """Begin to follow what is published of a period; None where the place cannot be read back by whoever writes.
+
+        The answer tells, as often as it is called, when windows were published, in seconds since 1970, by their labels:
+        all that stand there, or those that are new since the last call.
+        """
 
     def local_places(self) -> tuple[str, ...]:
         """Paths on this machine, which workers elsewhere would not see."""

@@ -148,7 +148,7 @@ def _block(others: Sequence[Row], mine: Sequence[Row], labels: Sequence[str], wa
     if way.kind != "sliding":
         strays += [(days[0], last + _MINUTE), (days[-1], last + _CENTURY)]
     dated[1] += [(USER, label, *moments) for moments in strays for label in labels if mine]
-    users, items, times, arrived = _columns(_in_order(*dated, way.order), 4)
+    users, items, times, arrived = _columns(_in_order(dated[0], dated[1], way.order), 4)
     block, _ = make_block(pa.array(users, pa.string()), pa.array(items, pa.string()), pa.array(times, pa.int64()))
     return block if way.kind == "sliding" else block.append_column("arrived", pa.array(arrived, pa.int64()))
 

@@ -117,7 +117,11 @@ WAYS = {"typed": typed, "python": python, "saved": saved, "parsed": parsed, "not
 
 
 def parses(line: str) -> None:
-    """A `python -m benchmarks.NAME ...`: the module is there and takes these arguments."""
+    """A `python -m benchmarks.NAME ...`, or a command of ours: it is there and takes these arguments."""
+    if line.startswith("private-topk "):
+        _, name, *words = shlex.split(line, comments=True)
+        assert not import_module(f"private_topk.pipelines.commands.{name}").parser(words).read(words)[1], line
+        return
 
     python_, dash, module, *words = shlex.split(line)
     assert (python_, dash) == ("python", "-m") and module.startswith("benchmarks."), line
@@ -229,6 +233,13 @@ OWN_MECHANISM = [
 
 def test_own_mechanism(world: World) -> None:
     hold(world, "docs/own-mechanism.md", OWN_MECHANISM)
+
+
+AUDIT = [Held("private-topk audit", "parsed", "takes minutes; tests/pipelines/commands/test_audit.py runs it in small")]
+
+
+def test_audit(world: World) -> None:
+    hold(world, "docs/audit.md", AUDIT)
 
 
 CONTRIBUTING = [picture("a door ")]

@@ -68,7 +68,6 @@ ELSEWHERE = {
     "pipelines/sources/avro_schema.py": "pipelines/sources/test_avro_types.py",
     "pipelines/sources/bigquery.py": "pipelines/test_bigquery.py",
     "pipelines/sources/clock.py": KAFKA,
-    "pipelines/sources/csv_lines.py": f"{ROWS}::csv",
     "pipelines/sources/files.py": CONTRACT,
     "pipelines/sources/folder.py": "pipelines/streaming/test_arrivals.py",
     "pipelines/sources/formats.py": "pipelines/support.py",

@@ -8,7 +8,6 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 
 import apache_beam as beam
-from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.budget.charging import charge
@@ -22,9 +21,10 @@ from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.runners import Launch
-from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
+from private_topk.transforms.counters import exact_counters, read_left_out
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.refusal import Refusal, refused
 from private_topk.transforms.top_k import RankBlocks
@@ -40,10 +40,9 @@ class Done:
     job: PipelineResult
     deferred: bool
 
-    def rows_left_out(self) -> dict[str, int]:
-        """How many rows were left out, by reason. Exact counts of private data: for the operator's eyes only."""
-        found = self.job.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
-        return {counter.key.metric.name.removeprefix(LEFT_OUT): counter.committed for counter in found}
+    def rows_left_out(self) -> dict[str, str]:
+        """How many rows were left out, by reason: roughly, or exactly where that was asked for. For operators."""
+        return read_left_out(self.job.metrics())
 
 
 def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
@@ -72,7 +71,8 @@ def check(report: Report, launch: Launch) -> None:
     report.check_complete()  # before the look at the input, which is a list of its files
     domain = getattr(getattr(question.selection.domain, "load", None), "path", None)
     inputs = [report.source.place, *report.source.local_places(), *([domain] if domain else [])]
-    report.sink.check(question.period, inputs, question.release)
+    with about_the_output(report.sink.place):
+        report.sink.check(question.period, inputs, question.release)
     report.source.check(question.period)
     report.source.check_runner(launch)
     if launch.remote:
@@ -84,12 +84,14 @@ def run(
     launch: Launch,
     again: str = "run the same report again",
     say: Callable[[str], None] | None = None,
+    show_exact_counters: bool = False,
 ) -> Done:
     """Run a report to its end: that of its input, or of its horizon.
 
     Args:
         again: how the same release is run again, as the door says it: told where this run ends early.
         say: takes a line for each window of a stream that is published.
+        show_exact_counters: let the runner show exactly how many rows were left out, which no epsilon covers.
 
     Raises:
         Refusal: before anything was charged or started; or where the input turns out to be bad, as a worker found.
@@ -99,7 +101,8 @@ def run(
     launch = launch.listening() if report.source.live else launch
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
-        build(pipeline, report, launch)
+        with exact_counters(show_exact_counters):
+            build(pipeline, report, launch)
     except Refusal:
         raise
     except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show

@@ -8,8 +8,8 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import make_table, partition
+from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
@@ -47,7 +47,7 @@ class ShardByUser(beam.PTransform):
 class _ShardDoFn(beam.DoFn):
     def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout) -> None:
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
-        self._left_out = left_out("not_in_domain")
+        self._left_out = LeftOutRows("not_in_domain")
 
     def setup(self) -> None:
         self._hash_key = self._key.derive("user hash")

@@ -30,7 +30,7 @@ def hash_labels(labels: pa.Array, key: bytes) -> Words:
     label is keyed BLAKE2b.
 
     Guarantee: two different labels, whoever chose them, have the same hash with probability 2**-64 over uniform
-    multipliers. (Multilinear hashing: Lemire and Kaser 2014, "Strongly universal string hashing is fast".)
+    multipliers. (Multilinear hashing: Lemire & Kaser 2014.)
     Proof: different labels differ in a character, their length or another. Let 2**t be the largest power of two
     that divides all differences; t <= 31. Then the difference D of the two sums is uniform over the multiples of 2**t.
     The sum itself is uniform whatever D is, because of m_0, so the upper halves agree with probability

@@ -57,8 +57,8 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         checks, failed = checks + 1, failed + (not line.holds)
         if failed and stop:
             break
-    print(f"\nconfidence {how.confidence:g} for all bounds together; {how.draws} draws from each neighbour, through Beam "
-          f"{how.beam_draws}")  # fmt: skip
+    print(f"\nconfidence {how.confidence:g} for all bounds together; from each neighbour {how.draws} draws, and "
+          f"{how.beam_draws} through Beam")  # fmt: skip
     if failed:
         raise Unfinished(f"the audit found {failed} of {checks} checks failing: see the lines marked EXCEEDED or WRONG")
     print(f"no bound is above what is declared, in {checks} checks; the counts are right on every way")

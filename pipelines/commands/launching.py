@@ -35,7 +35,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     report = report_of(asked, watch=watch)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
-    return run(report, launch, again, say)
+    return run(report, launch, again, say, bool(arguments.exact_counters))
 
 
 def _unknown(parser: Parser, error: UnknownArgument, watch: bool) -> Refusal:

@@ -69,6 +69,7 @@ class ScheduledReport:
         with self._pointing("runner.options"):
             check_words(runner, words)
         with self._pointing():
+            self._check_known(self.asked(number))
             reach_files(words, self.asked(number))
         if self.published(number):
             return None
@@ -88,19 +89,23 @@ class ScheduledReport:
         """
         asked, name, base = self.asked(number), self.release_id(number), self.release_id(number, None)
         with self._pointing():
-            sink = sink_for(asked, watch=self._watches(asked))
-            standing = standing_at(sink, period_of(asked))
+            self._check_known(asked)
+            standing = standing_at(sink_for(asked, watch=self._watches(asked)), period_of(asked))
             if standing is None:
-                if "ledger" in asked:
-                    return self._noted(asked)
-                raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked "
-                              "at, so a ledger has to know it")  # fmt: skip
+                return self._noted(asked)
             for place in filter(None, standing):
                 if place.release != name and not (self._correction and place.release.startswith(base)):
                     raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
                                   f"{verbatim(name)}", "move it, or change {output}")  # fmt: skip
             complete = all(place is not None and place.release == name and place.windows for place in standing)
             return complete and self._noted(asked)
+
+    def _check_known(self, asked: Asked) -> None:
+        """Raise Refusal unless somebody can tell later what has been published."""
+        sink = sink_for(asked, watch=self._watches(asked))
+        if sink.files(period_of(asked)) is None and "ledger" not in asked:
+            raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked at, "
+                          "so a ledger has to know it")  # fmt: skip
 
     def missed(self, until: datetime) -> list[int]:
         """The numbers of all periods that have ended and are not published. Raises Refusal as `published` does."""

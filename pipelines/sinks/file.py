@@ -12,7 +12,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.pipelines.files import is_local, open_file
+from private_topk.pipelines.files import exists, is_local, open_file
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
@@ -51,6 +51,8 @@ class ToFile:
         keep_apart([self.place], inputs)
         if is_local(self.place):
             check_writable(self.place)
+        else:
+            exists(self.place)  # whether its store can be reached at all
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
         return _WriteFile(self, facts, release.key)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import apache_beam as beam
 
+from private_topk.pipelines.files import why
 from private_topk.transforms.keys import Release
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
-__all__ = ["Sink"]
+__all__ = ["Sink", "about_the_output"]
 
 
 class Sink(Protocol):
@@ -50,3 +53,14 @@ class Sink(Protocol):
 
     def published(self) -> list[dict[str, Any]] | None:
         """The published rows, for people; None where they cannot be read back."""
+
+
+@contextmanager
+def about_the_output(place: str) -> Iterator[None]:
+    """What a store raises inside, each in its own way, is a refusal of the field `output`."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except Exception as error:
+        raise Refusal("output", f"{verbatim(place)} cannot be looked at: {verbatim(why(error))}") from None

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.sources.times import to_microseconds
-from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import as_labels, make_block
+from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = [
@@ -76,7 +76,7 @@ class LeftOut:
     """The operator's counters of rows that were left out, by reason."""
 
     def __init__(self) -> None:
-        self._counters = {reason: left_out(reason) for reason in _REASONS}
+        self._counters = {reason: LeftOutRows(reason) for reason in _REASONS}
 
     def add(self, missing: Mapping[str, int]) -> None:
         """Count what `block_of` has left out. On the worker's own thread: Beam's counters know no other."""

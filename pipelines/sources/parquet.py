@@ -134,8 +134,19 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     some: list[pa.RecordBatch] = []
     for batch in batches:
         some.append(batch)
-        if sum(map(len, some)) >= _ROWS or sum(part.nbytes for part in some) >= _BYTES:
+        if sum(map(len, some)) >= _ROWS or sum(map(_spelt_out, some)) >= _BYTES:
             yield pa.concat_batches(some)
             some = []
     if some:
         yield pa.concat_batches(some)
+
+
+def _spelt_out(batch: pa.RecordBatch) -> int:
+    """Bytes of a batch with every label written where it stands: a dictionary counts as often as rows refer to it."""
+    size = 0
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+            size += pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+        else:
+            size += column.nbytes
+    return size

@@ -1,7 +1,7 @@
 """An audit of what is published: neighbouring inputs, many draws, and the least epsilon that they show.
 
-`private-topk audit` runs it; docs/audit.md says what it can see and what not. It is a test, no proof: a bound of epsilon
-from below, which what is declared must not be under.
+`private-topk audit` runs it; docs/audit.md says what it can see and what not. It is a test and no proof: epsilon is
+bounded from below, and what is declared must not be under that.
 """
 
 from __future__ import annotations

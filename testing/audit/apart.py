@@ -64,7 +64,8 @@ def _noises(drawn: Drawn, sheet: Sheet) -> Noises:
 
 def _choose(seen: Noises, draws: int) -> tuple[tuple[str, Hashable], frozenset[int]]:
     """The answer, of those that are not rare, whose noises differ most from those of all others."""
-    best, chosen = -1.0, (("the first", 0), frozenset[int]())
+    best = -1.0
+    chosen: tuple[tuple[str, Hashable], frozenset[int]] = ("the first", 0), frozenset()
     for answer in sorted({answer for answer, _ in seen}, key=repr):
         with_it, without = _split(seen, answer)
         shares = with_it.total(), without.total()

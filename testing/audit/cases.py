@@ -67,8 +67,10 @@ def _cases(kind: type[Mechanism]) -> Iterator[Case]:
 
 
 def _selection(kind: type[Mechanism], neighbours: str, counted: bool) -> Selection:
-    """Without counts a user is bounded to one item where the mechanism asks for a bound; with them to two."""
-    given: dict[str, Any] = {"epsilon": 0.5 if counted else 1.0, "delta": _DELTA, "neighbours": neighbours,
+    """Without counts one item of a public domain is asked for at a large epsilon, since what few draws can show is then
+    larger. With them it is three, of which one user moves all. A bound is set where the mechanism needs one.
+    """
+    given: dict[str, Any] = {"epsilon": 0.5 if counted else 2.0, "delta": _DELTA, "neighbours": neighbours,
                              "max_items_per_user": 1 + counted, "kbar": _HIDDEN - 2}  # fmt: skip
     own = parameters_of(kind)
     for name, its in own.items():
@@ -82,12 +84,8 @@ def _selection(kind: type[Mechanism], neighbours: str, counted: bool) -> Selecti
     public = kind.about.domain == "public"
     domain = PublicDomain.of(LABELS[:_OPEN]) if public else UnknownDomain()
     limit = given["max_items_per_user"] if bounded else None
-    return make_selection((_OPEN - 1) if counted and public else 2, mechanism, domain, limit, budget)
-
-
-def own_delta(mechanism: Mechanism) -> bool:
-    """Whether the mechanism is paid for with a delta."""
-    return bool(mechanism.parameter("delta", 0))
+    k = (_OPEN - 1 if counted else 1) if public else 2
+    return make_selection(k, mechanism, domain, limit, budget)
 
 
 def threshold_of(selection: Selection) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 __all__ = ["LABELS", "USER", "Row", "Scene", "Sheet", "hidden_scenes", "open_scenes", "repeated_scenes", "rows_of"]
 
 Row = tuple[str, str]
+Items = tuple[int, ...]
 
 LABELS = ("A", "a", "a ", "a\u0301", "é", "日本")
 """Items that are easily taken for each other, in the order of their bytes."""
@@ -117,7 +118,7 @@ def repeated_scenes(unknown: bool, heights: tuple[int, ...], mine: tuple[int, ..
         yield Scene(name, (first, second), (first, replace(second, mine=mine)))
 
 
-def _each(changes: dict[str, tuple[tuple[int, ...], ...]], heights: dict[str, tuple[int, ...]]) -> Iterator[Scene]:
+def _each(changes: Mapping[str, tuple[Items, Items]], heights: Mapping[str, Items]) -> Iterator[Scene]:
     for place, levels in heights.items():
         for change, (before, after) in changes.items():
             yield Scene(f"{change}, {place}", (Sheet(levels, before),), (Sheet(levels, after),))

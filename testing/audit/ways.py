@@ -15,12 +15,12 @@ import pyarrow as pa
 from private_topk.testing.audit.scenes import USER, Row, Sheet, rows_of
 from private_topk.transforms import contributions, counts, cut, draw
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, Part, PlacedPart, with_manifest
+from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows
 
 __all__ = ["WAYS", "Counting", "Totals", "Way", "totals_of"]
@@ -105,7 +105,7 @@ def totals_of(counting: Counting, sheet: Sheet, way: Way) -> Totals:
 
 def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout, way: Way) -> Totals:
     domain, limit, key, keep = counting
-    counter = Counter(layout, key, limit)
+    counter = UserShard(layout, key, limit)
     pairs: dict[int, list[pa.RecordBatch]] = {shard: [counter.no_pairs()] for shard in range(way.shards)}
     for block in blocks:
         for shard, table in _run(contributions._ShardDoFn(domain, key, way.shards, layout), block):
@@ -148,7 +148,7 @@ def _block(others: Sequence[Row], mine: Sequence[Row], labels: Sequence[str], wa
     if way.kind != "sliding":
         strays += [(days[0], last + _MINUTE), (days[-1], last + _CENTURY)]
     dated[1] += [(USER, label, *moments) for moments in strays for label in labels if mine]
-    users, items, times, arrived = _columns(_in_order(*dated, way.order), 4)
+    users, items, times, arrived = _columns(_in_order(dated[0], dated[1], way.order), 4)
     block, _ = make_block(pa.array(users, pa.string()), pa.array(items, pa.string()), pa.array(times, pa.int64()))
     return block if way.kind == "sliding" else block.append_column("arrived", pa.array(arrived, pa.int64()))
 

@@ -248,6 +248,7 @@ def weeks_of_plays(world: World, url: str) -> None:
     (reports / "weekly.yaml").write_text(shown.text.replace(LEDGER, url))
     for start in ("2026-08-24", "2026-08-31"):
         small_plays(reports, f"plays/{start}/day.avro", start)
+        (reports / "plays" / start / "_SUCCESS").touch()
     (reports / "catalogue.csv").write_text("title\n" + "".join(f"Track {n}\n" for n in range(30)))
     [(status, said)] = world.type([Command(f"private-topk budget create --ledger '{url}' --dataset plays --epsilon 4 "
                                            "--delta 1e-5 --privacy-unit user")])  # fmt: skip

@@ -35,7 +35,7 @@ SAME = {
     "kafka_option": "how a broker is reached; its address is the topic's",
     "expansion_service": "where Java runs",
     "ledger": "which ledger is asked is no question to it",
-    "quiet": "the terminal", "show_left_out": "the terminal", "help": "the terminal",
+    "quiet": "the terminal", "show_left_out": "the terminal", "exact_counters": "the metrics", "help": "the terminal",
     "release_id": "a request's own name", "release_key": "a ledger knows the key by its id", "dataset": "its own name",
 }  # fmt: skip
 """Arguments that change neither the rows that count nor what is drawn, and why."""

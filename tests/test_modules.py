@@ -82,7 +82,6 @@ ELSEWHERE = {
     "pipelines/sources/source.py": "pipelines/sources/contract.py",
     "pipelines/sources/text.py": ROWS,
     "pipelines/sources/thrift.py": "pipelines/sources/test_parquet_facts.py",
-    "pipelines/notes.py": "pipelines/test_announce.py::take_notes",
     "pipelines/sources/times.py": ROWS,
     "pipelines/unfinished.py": "pipelines/commands/test_status.py",
     "runners/cache.py": FLINK,

@@ -99,8 +99,6 @@ ELSEWHERE = {
     "runners/network.py": "runners/servers.py",
     "runners/prism.py": "runners/test_portable.py",
     "runners/worker_pool.py": "runners/servers.py",
-    **{f"testing/audit/{name}.py": "pipelines/commands/test_audit.py::audit" for name in (
-        "apart", "audit", "bounds", "cases", "counting", "events", "sampler", "scenes", "ways")},
     "transforms/cut.py": "transforms/test_window_kinds.py",
     "transforms/draw.py": "transforms/test_release.py",
     "transforms/heartbeats.py": "transforms/test_guard.py",

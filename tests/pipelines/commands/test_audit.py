@@ -1,7 +1,7 @@
 """The audit says so where the path has a defect: each is planted in the product itself, at the seam where it would be.
 
-With the seeds used here every defect is found. Over twelve other seeds each was found twelve times (docs/audit.md has
-the figures); a right path fails an audit at the default confidence for one seed in a thousand at most.
+With the seed used here every defect is found; a right path fails an audit at the default confidence for one seed in a
+thousand at most.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from private_topk.pipelines import auditing
 from private_topk.testing.audit import cases_of
-from private_topk.transforms import counter, cut, draw, selection
+from private_topk.transforms import cut, draw, selection, user_shard
 from private_topk.transforms.mechanisms import RandomBits
 from tests.pipelines.support import command
 
@@ -66,12 +66,12 @@ def repeated_rows_count(patch: pytest.MonkeyPatch) -> None:
         fresh = np.append(True, users[1:] != users[:-1])[: len(users)]
         return np.cumsum(fresh) - 1, codes, users[fresh]
 
-    patch.setattr(counter, "sorted_pairs", all_of_them)
+    patch.setattr(user_shard, "sorted_pairs", all_of_them)
 
 
 def one_item_too_many(patch: pytest.MonkeyPatch) -> None:
-    real = counter.kept_pairs
-    patch.setattr(counter, "kept_pairs", lambda *given: real(*given[:4], given[4] + 1))
+    real = user_shard.kept_pairs
+    patch.setattr(user_shard, "kept_pairs", lambda *given: real(*given[:4], given[4] + 1))
 
 
 def lateness_by_the_latest_of_all_rows(patch: pytest.MonkeyPatch) -> None:

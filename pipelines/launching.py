@@ -18,7 +18,6 @@ from private_topk.transforms.refusal import Refusal, refused, verbatim
 __all__ = ["check_words", "launch_of", "reach_files"]
 
 _PLACES = ("input", "domain", "output", "snapshot")
-_GOOGLES = ("gs://", "bigquery://")
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 
 
@@ -33,7 +32,7 @@ def reach_files(words: Sequence[str], asked: Asked) -> None:
         anonymous = bool(options.view_as(GoogleCloudOptions).no_auth)
     for field in _PLACES:
         place = str(asked.get(field, ""))
-        if place.startswith(_GOOGLES) and not (anonymous or os.environ.get(_EMULATOR) or _credentials()):
+        if place.startswith("gs://") and not (anonymous or os.environ.get(_EMULATOR) or _credentials()):
             raise Refusal(field, f"{verbatim(place)} needs Google credentials, and there are none here", "`gcloud auth "
                           "application-default login`, or --no_auth for a public bucket")  # fmt: skip
 

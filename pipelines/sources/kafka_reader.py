@@ -28,6 +28,7 @@ class GroupReader:
         self._consumer, self._observer = topic.consumer(), topic.observer()
         self._places: tuple[int, ...] = ()
         self._ends: dict[int, int] = {}
+        self._troubled: float | None = None
 
     def close(self) -> None:
         self._consumer.close()
@@ -38,7 +39,7 @@ class GroupReader:
 
         Raises:
             Refusal: messages before the offsets are gone.
-            KafkaException: the broker cannot be reached, so that the turn is tried again.
+            KafkaException: nothing came for half a minute but errors, so that the runner tries the turn again.
         """
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -50,14 +51,22 @@ class GroupReader:
         for message in self._consumer.consume(_BATCH, _WAIT):
             if not message.error():
                 found[message.partition()].append(message)
+                self._troubled = None
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 self._ends[message.partition()] = message.offset()
+                self._troubled = None
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 raise Refusal("", f"{self._topic.place} has lost messages before they were read, by its retention or "
                               "by a broker that took over with less", _GONE)  # fmt: skip
-            else:
+            elif self._gives_up():
                 raise KafkaException(message.error())
         return dict(found)
+
+    def _gives_up(self) -> bool:
+        """Whether errors have gone on for too long: a partition is without a leader while another takes over."""
+        now = time.monotonic()
+        self._troubled = now if self._troubled is None else self._troubled
+        return now - self._troubled > _PATIENCE
 
     def moved(self, offsets: tuple[int, ...]) -> None:
         """The messages before these offsets were taken."""

@@ -88,7 +88,7 @@ def test_dataflow(world: World, project: Cloud) -> None:
         Held("$ IMAGE=", after=files_of_the_template_are_there),
         Held("$ gcloud workflows deploy", after=the_workflow_is_given_what_it_asks_for),
         Held("$ private-topk run --input bigquery://", before=without_credentials, status=2,
-             says="private-topk: --input bigquery://my-project:shop.plays needs Google credentials"),
+             says=f"private-topk: --domain gs://{BUCKET}/catalogue.txt needs Google credentials"),
     ])  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class World:
         path = os.pathsep.join([str(stubs), str(BIN), os.environ["PATH"]])
         self.environment = {**plain, "PATH": path, **(environment or {})}
 
-    def type(self, commands: list[Command], timeout: float = 180) -> list[tuple[int, str]]:
+    def type(self, commands: list[Command], timeout: float = 600) -> list[tuple[int, str]]:
         """Type commands one after the other into one shell; the exit status of each, and what it printed."""
         script = "".join(f"{{ {command.typed}\n}} 2>&1\nprintf '\\n\\036%d\\036\\n' $?\n" for command in commands)
         done = subprocess.run(["bash", "-c", script], cwd=self.folder, env=self.environment, capture_output=True,

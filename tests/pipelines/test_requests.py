@@ -51,7 +51,7 @@ HIDDEN = {**BASE, "domain": None, "unknown_domain": True, "mechanism": "limit-do
 CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "input": (False, BASE, {"input": "more.csv"}),
     "user_column": (False, BASE, {"user_column": "who"}),
-    "item_column": (False, BASE, {"item_column": "who", "domain_column": "item"}),
+    "item_column": (False, BASE, {"item_column": "who"}),
     "time_column": (False, BASE, {"time_column": "at"}),
     "time_unit": (False, BASE, {"time_unit": "ms"}),
     "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),

@@ -56,7 +56,7 @@ def moment(text: str) -> datetime:
         fraction = (found["fraction"] or "").ljust(6, "0")
         return datetime.fromisoformat(f"{found['day']}T{hour}:{minute}:{second}.{fraction}{zone}")
     except ValueError:
-        rule = "must be a date or time such as 2026-01-05 or 2026-01-05T10:30:00Z"
+        rule = "must be a date or time such as 2026-01-05"
         raise ValueError(f"{rule}, got {text!r}") from None
 
 

@@ -1,0 +1,186 @@
+"""Leaders that change, lag and disagree about the time: a broker of recorded answers, in a time of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, TopicPartition
+
+from private_topk.pipelines.sources import kafka_partitions, kafka_reader, kafka_topic
+from private_topk.pipelines.sources.clock import Clock
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.kafka_partitions import Log, ReadPartitionsDoFn
+from private_topk.pipelines.sources.kafka_reader import GroupReader, first_offset
+from private_topk.pipelines.sources.payloads import JsonPayload
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.streaming import turns
+from tests.pipelines.streaming.turns import Reading, short_windows
+
+START, SKEW, LAG = 1_800_000_000.0, 2.0, 1.5
+NO_LEADER = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
+
+
+class Broker:
+    """Partitions whose leader may change at any time: its clock is off by up to SKEW, and it shows a message when its
+    replicas have it, up to LAG later. Both ask for the topic's consumers and are them.
+    """
+
+    place, topic = "kafka://recorded/topic", "topic"
+
+    def __init__(self, seed: int, partitions: int) -> None:
+        self.dice, self.now = random.Random(seed), START
+        self.logs: list[list[tuple[int, float, bytes]]] = [[] for _ in range(partitions)]
+        self.skews = [0.0] * partitions
+        self.at: dict[int, int] = {}
+        self.silent = 0.0
+
+    def consumer(self) -> Broker:
+        return self
+
+    observer = consumer
+
+    def close(self) -> None:
+        pass
+
+    def produce(self, user: str, late: float = 0.0) -> None:
+        part = self.dice.randrange(len(self.logs))
+        if self.dice.random() < 0.05:
+            self.skews[part] = self.dice.uniform(-SKEW, SKEW)
+        row = json.dumps({"user": user, "item": "x", "time": int((self.now - late) * 1000)}).encode()
+        shown = max(self.now + self.dice.uniform(0, LAG), self.logs[part][-1][1] if self.logs[part] else 0)
+        self.logs[part].append((int((self.now + self.skews[part]) * 1000), shown, row))
+
+    def end(self, part: int) -> int:
+        return sum(shown <= self.now for _, shown, _ in self.logs[part])
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        self.at = {place.partition: place.offset for place in places}
+
+    def consume(self, most: int, wait: float) -> Iterator[Any]:
+        for part, offset in list(self.at.items()):
+            if self.dice.random() < self.silent:
+                yield SimpleNamespace(error=lambda: NO_LEADER)
+                continue
+            end = min(self.end(part), offset + self.dice.randint(1, 30))
+            for place in range(offset, end):
+                yield self._message(part, place)
+            self.at[part] = end
+            if end == self.end(part):
+                eof = KafkaError(KafkaError._PARTITION_EOF)
+                yield SimpleNamespace(error=lambda e=eof: e, partition=lambda p=part: p, offset=lambda e=end: e)
+        self.now += self.dice.uniform(0, wait)
+
+    def _message(self, part: int, place: int) -> Any:  # noqa: ANN401
+        stamp, _, row = self.logs[part][place]
+        return SimpleNamespace(error=lambda: None, partition=lambda: part, offset=lambda: place, value=lambda: row,
+                               timestamp=lambda: (TIMESTAMP_LOG_APPEND_TIME, stamp))  # fmt: skip
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
+        if self.dice.random() < self.silent:
+            raise KafkaException(NO_LEADER)
+        return 0, self.end(place.partition)
+
+    def list_topics(self, topic: str, timeout: float) -> Any:  # noqa: ANN401
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=self.logs)})
+
+
+def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float) -> Reading:
+    def pause(seconds: float) -> None:
+        broker.now += seconds
+
+    clock = SimpleNamespace(time=lambda: broker.now, monotonic=lambda: broker.now, sleep=pause)
+    for module in (kafka_partitions, kafka_reader, turns):
+        monkeypatch.setattr(module, "time", clock)
+    group = tuple(range(len(broker.logs)))
+    log = Log(broker, None, len(group), behind)  # type: ignore[arg-type]
+    period = short_windows(START + 5, 3, 10)
+    return Reading(
+        ReadPartitionsDoFn(log, Columns(time="time", time_unit="ms"), JsonPayload(), Clock("log", period)), group
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_live_equals_replayed_whoever_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the skew and the lag that are waited for no report fails, and none counts other rows when repeated."""
+    broker = Broker(seed, partitions=1 + seed % 3)
+    live = reading(broker, monkeypatch, SKEW + LAG + 0.1)
+    broker.silent = [0.0, 0.2, 0.6][seed % 3]
+    number = 0
+    while not live.over:
+        for _ in range(broker.dice.choice([0, 0, 1, 5])):
+            number += 1
+            if broker.now < START + 36:
+                broker.produce(f"u{number}", broker.dice.choice([0, 0, 1, 4, 9]))
+        live.turn()
+        if broker.dice.random() < 0.1:
+            live._fn.teardown()  # as a worker that is lost
+        broker.now += broker.dice.choice([0, 0.01, 0.3, 1.0])
+    counted = live.counted()
+    broker.now, broker.silent = broker.now + 1000, 0.0
+    again = reading(broker, monkeypatch, SKEW + LAG + 0.1)
+    assert counted == again.to_the_end(100_000)
+    assert len({window for window, _ in counted}) >= 5
+
+
+def test_beyond_what_is_waited_for_the_report_fails_or_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for a tenth of the skew: 40 logs, of which some are refused, and none gives another answer.
+
+    But for the last window: when it has closed nobody reads on, so what comes late for it is not met.
+    """
+    refused = 0
+    for seed in range(40):
+        broker = Broker(seed, partitions=1)
+        live = reading(broker, monkeypatch, 0.2)
+        try:
+            while not live.over:
+                if broker.now < START + 36 and broker.dice.random() < 0.5:
+                    broker.produce(f"u{broker.now}", broker.dice.choice([0, 1, 4]))
+                live.turn()
+        except Refusal as error:
+            assert "stamped before a window had closed" in str(error)
+            refused += 1
+            continue
+        counted = live.counted()
+        broker.now += 1000
+        again = reading(broker, monkeypatch, 0.2).to_the_end(100_000)
+        assert all(counted[row] == again[row] for row in counted | again if row[0] < 9)
+    assert 5 < refused < 40
+
+
+def test_errors_are_waited_out_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(1, partitions=1)
+    live = reading(broker, monkeypatch, 1.0)
+    broker.silent = 1.0
+    with pytest.raises(KafkaException):
+        live.until(lambda: live.over, 1000)
+    assert 30 < broker.now - START < 60 and live.clock < live._fn._clock.period.closing[0]
+
+
+def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error beside an offset is none: taken for "nothing since then", all that is there would be passed over."""
+    broker = Broker(1, partitions=1)
+    broker.produce("u1")
+    broker.now += LAG
+    answers = [SimpleNamespace(error=NO_LEADER, offset=-1001), SimpleNamespace(error=None, offset=0)]
+    broker.offsets_for_times = lambda places, timeout: [answers.pop(0)]  # type: ignore[attr-defined]
+    monkeypatch.setattr(kafka_topic, "_PAUSE", 0.0)
+    assert first_offset(broker, broker, 0, int(START * 1000), int(START * 1000)) == 0 and not answers  # type: ignore[arg-type]
+    monkeypatch.setattr(kafka_topic, "_SETTLED", 0.01)
+    broker.silent = 1.0
+    with pytest.raises(Refusal, match="kafka://recorded/topic does not answer: ") as refusal:
+        first_offset(broker, broker, 0, None, 0)  # type: ignore[arg-type]
+    assert refusal.value.field == "input"
+
+
+def test_a_log_that_was_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(1, partitions=1)
+    reader = GroupReader(broker, (0,), 1)  # type: ignore[arg-type]
+    lost = KafkaError(KafkaError._AUTO_OFFSET_RESET)
+    monkeypatch.setattr(broker, "consume", lambda most, wait: [SimpleNamespace(error=lambda: lost)])
+    with pytest.raises(Refusal, match="by a broker that took over with less"):
+        reader.read((7,))

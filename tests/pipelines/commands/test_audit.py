@@ -1,7 +1,7 @@
 """The audit says so where the path has a defect: each is planted in the product itself, at the seam where it would be.
 
-With the seeds used here every defect is found. Over twelve other seeds each was found twelve times (docs/audit.md has
-the figures); a right path fails an audit at the default confidence for one seed in a thousand at most.
+With the seed used here every defect is found; a right path fails an audit at the default confidence for one seed in a
+thousand at most.
 """
 
 from __future__ import annotations

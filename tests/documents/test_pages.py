@@ -185,11 +185,6 @@ def rows_of_drinks(world: World) -> None:
 API = [Held("from datetime import", "python", before=rows_of_drinks, after=ranked("ranking.csv", 4 * 3))]
 
 
-def test_audit(world: World) -> None:
-    reason = "it takes minutes: tests/pipelines/commands/test_audit.py runs smaller ones"
-    hold(world, "docs/audit.md", [Held("private-topk audit", "not run", reason)])
-
-
 def test_api(world: World) -> None:
     hold(world, "docs/api.md", API)
 

@@ -123,7 +123,7 @@ def large() -> None:
     for name in ("joint", "peeling", "pnf-peeling", "canonical"):
         seconds = ours(make(name, 1.0), counts, 100, 3)
         beside = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
-        print(f"{name}, k = 100, d = {d:,}: {seconds:.2f} s CPU a draw, {seconds / one_pass:.2f} times one np.bincount; "
+        print(f"{name}, k = 100, d = {d:,}: {seconds:.2f} s CPU a draw, {seconds / one_pass:.2f} times np.bincount; "
               f"{beside:.0f} MiB beside the counts")  # fmt: skip
 
 

@@ -205,7 +205,8 @@ class _Finder:
             # Most counts are too small to have been drawn, and comparing is cheaper than looking up.
             some = np.flatnonzero(high)
             code = self._codes.take(part[some], mode="clip")
-            hits, kinds = some[code > 0], code[code > 0]
+            found = np.flatnonzero(code)
+            hits, kinds = some[found], code[found]
         else:
             code = self._codes.take(part, mode="clip")
             hits = np.flatnonzero(code)

@@ -18,7 +18,6 @@ weight of the largest among them.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import count
@@ -58,34 +57,41 @@ class FlipRounds:
 
     def __init__(self, histogram: Histogram, rate: Fraction, draw: Draw) -> None:
         self._histogram, self._rate, self._draw = histogram, rate, draw
-        self._left: list[int] = histogram.sizes.tolist()
+        self._taken: dict[int, int] = {}
         self._float_rate = float_rate(rate)
         self._first = 0  # the place of the largest count left
         self._uniforms = _words(draw)
         self._moved: dict[tuple[int, int], int] = {}
-        self._starts = (histogram.ends - histogram.sizes).tolist()
-        self._values: list[int] = histogram.values.tolist()
-        self._rising: list[int] = (-histogram.values).tolist()
+        self._falling = -histogram.values
         self._weigh()
 
     def next(self) -> int:
         """The rank of the winner of another round, which is taken out. Cost: some steps for each doubling of D."""
         place = self._winner()
-        left = self._left[place]
+        left = self._left(place)
         number = self._draw.below(left)
-        rank = self._starts[place] + self._moved.get((place, number), number)
+        rank = self._start(place) + self._moved.get((place, number), number)
         self._moved[place, number] = self._moved.get((place, left - 1), left - 1)
-        self._left[place] = left - 1
+        self._taken[place] = self._taken.get(place, 0) + 1
         if place < self._end:
             self._add(place - self._base, -self._weights[place - self._base])
         if left == 1 and place == self._first:
             self._next_largest()
         return rank
 
+    def _left(self, place: int) -> int:
+        return int(self._histogram.sizes[place]) - self._taken.get(place, 0)
+
+    def _start(self, place: int) -> int:
+        return int(self._histogram.ends[place] - self._histogram.sizes[place])
+
+    def _value(self, place: int) -> int:
+        return int(self._histogram.values[place])
+
     def _winner(self) -> int:
-        top = self._values[self._first]
+        top = self._value(self._first)
         # The weights are in units of the largest count when they were made.
-        raised = self._float_rate * (self._values[self._base] - top)
+        raised = self._float_rate * (self._value(self._base) - top)
         unit = math.exp(raised) / self._unit
         total, waits, elapsed = self._total + self._rest, [], 0.0
         while True:
@@ -96,7 +102,7 @@ class FlipRounds:
             if place is None:
                 continue
             weight = self._weights[place - self._base] if place < self._end else self._far_weight
-            p = math.exp(self._float_rate * (self._values[place] - top))
+            p = math.exp(self._float_rate * (self._value(place) - top))
             chance = p / (weight * unit * (p + (1 - p) * math.exp(min(elapsed, 700.0))))
             drawn = flip * 2.0**-64
             if abs(drawn - chance) > _ERROR * chance + 2.0**-60:
@@ -107,12 +113,12 @@ class FlipRounds:
 
     def _chance(self, place: int, weight: int, total: int, waits: list[int]) -> Real:
         """The probability with which a proposal is kept, as an exact real."""
-        top, base = self._values[self._first], self._values[self._base]
+        top, base = self._value(self._first), self._value(self._base)
         waiting = [uniform(self._draw, _LANE, 2 * index) for index in waits]
 
         def value() -> arb:
             unit = (ball(self._rate) * (base - top)).exp() / self._unit
-            p = (ball(self._rate) * (self._values[place] - top)).exp()
+            p = (ball(self._rate) * (self._value(place) - top)).exp()
             elapsed = -sum((u().log() for u in waiting), arb(0)) / (total * unit)
             return p / (weight * unit * (p + (1 - p) * elapsed.exp()))
 
@@ -125,14 +131,16 @@ class FlipRounds:
             return self._base + self._descend(ticket)
         number = self._histogram.items - self._far_items + (ticket - self._total) // self._far_weight
         place = int(self._histogram.places(np.array([number]))[0])
-        return place if number - self._starts[place] < self._left[place] else None
+        return place if number - self._start(place) < self._left(place) else None
 
     def _next_largest(self) -> None:
-        while self._first < len(self._left) and not self._left[self._first]:
+        last = len(self._histogram.values)
+        while self._first < last and not self._left(self._first):
+            self._taken.pop(self._first, None)  # so that making weights anew costs no more for every item ever taken
             self._first += 1
-        if self._first == len(self._left):
+        if self._first == last:
             return
-        fall = self._values[self._base] - self._values[self._first]
+        fall = self._value(self._base) - self._value(self._first)
         if self._first >= self._end or fall > self._most_fall:
             self._weigh()
 
@@ -141,29 +149,36 @@ class FlipRounds:
         self._base, values, items = self._first, self._histogram.values, self._histogram.items
         # Coarse weights first: how fine the others may be for all items together to stay within 62 bits.
         self._end = self._within(Fraction(_COARSE))
-        left = np.array(self._left[self._base : self._end], np.int64)
-        gaps = self._values[self._base] - values[self._base : self._end]
+        left = self._numbers_left()
+        gaps = self._value(self._base) - values[self._base : self._end]
         coarse = _powers(gaps, self._rate, _COARSE) @ left
         beyond = items - int(self._histogram.ends[self._end - 1])  # each weighs less than 2 in coarse units
         digits = _DIGITS - 1 - max(0, (int(coarse) + 2 * beyond).bit_length() - _COARSE)
         reach = Fraction(7, 10) * (digits - _SPARE)
         if reach > _COARSE:
             self._end = self._within(reach)
-            left = np.array(self._left[self._base : self._end], np.int64)
-            gaps = self._values[self._base] - values[self._base : self._end]
+            left = self._numbers_left()
+            gaps = self._value(self._base) - values[self._base : self._end]
         self._far_items = items - int(self._histogram.ends[self._end - 1])
         # All far items together weigh at most one of the largest count, until the weights are made anew.
         self._most_fall = max(reach - Fraction(7, 10) * (self._far_items.bit_length() + 1), Fraction(4)) / self._rate
         self._plant(_powers(gaps, self._rate, digits), left)
         self._unit, self._far_weight = 1 << digits, 0
         if self._far_items:
-            far = self._values[self._base] - values[self._end : self._end + 1]
+            far = self._value(self._base) - values[self._end : self._end + 1]
             self._far_weight = int(_powers(far, self._rate, digits)[0])
 
     def _within(self, reach: Fraction) -> int:
         """The end of the values that lie within so many units of the rate below the largest one."""
-        least = self._values[self._base] - int(min(reach / self._rate, Fraction(2**62)))
-        return bisect_right(self._rising, -least, self._base)
+        least = self._value(self._base) - int(min(reach / self._rate, Fraction(2**62)))
+        return int(np.searchsorted(self._falling, -least, "right"))
+
+    def _numbers_left(self) -> Indices:
+        left = self._histogram.sizes[self._base : self._end].copy()
+        for place, taken in self._taken.items():
+            if self._base <= place < self._end:
+                left[place - self._base] -= taken
+        return left
 
     def _plant(self, weights: Indices, left: Indices) -> None:
         sums = np.cumsum(weights * left)

@@ -2,10 +2,12 @@
 
     python -m benchmarks.streaming --minutes 15 --rate 20000
     python -m benchmarks.streaming --backlog 3000000        # how fast a topic that is already full is read
+    python -m benchmarks.streaming --minutes 30 --cluster   # on a standalone Flink cluster of two task managers
 
 A Kafka broker on loopback, a producer that sends so many rows a second with the present as their event time, and
 `private-topk stream` on Prism with windows of a minute. Lag: from the close of a window (its end and the slack) until
-its file is there. Memory: of the job's processes and of Prism, every ten seconds.
+its file is there. Memory: of the job's processes and of Prism or the cluster, every ten seconds; with --cluster also
+the size of the last checkpoint.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -27,6 +30,9 @@ import numpy as np
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.processes import Meter
+from private_topk.runners.flink_cluster import Cluster
+from private_topk.runners.flink_rest import Rest
 from private_topk.runners.kafka_broker import Broker
 
 USERS, ITEMS, PARTITIONS, WINDOW, SLACK = 50_000, 2_000, 4, 60, 10
@@ -39,23 +45,31 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, help="instead: send so many rows first, then read them")
     parser.add_argument("--port", type=int, default=29092)
     parser.add_argument("--runner", default="prism")
+    parser.add_argument("--cluster", action="store_true", help="start a standalone Flink cluster and run on it")
     arguments, beam_arguments = parser.parse_known_args()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
         broker = Broker(Path(name) / "kafka", arguments.port)
+        servers.callback(broker.stop)
         broker.start()
-        try:
-            (backlog if arguments.backlog else run)(Path(name), broker.address, arguments, beam_arguments)
-        finally:
-            broker.stop()
+        if arguments.cluster:
+            arguments.runner = "flink"
+            arguments.cluster = Cluster(Path(name) / "cluster", arguments.port + 10)
+            servers.callback(arguments.cluster.stop)
+            arguments.cluster.start(2)
+            pool = arguments.cluster.start_worker_pool(arguments.port + 12)
+            beam_arguments += ["--flink_master", arguments.cluster.address, "--environment_type", "EXTERNAL",
+                               "--environment_config", pool]  # fmt: skip
+        (backlog if arguments.backlog else run)(Path(name), broker.address, arguments, beam_arguments)
 
 
 def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> list[str]:
     """Make the topic and the domain; the command that reads them."""
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic("load", PARTITIONS, 1, config={"retention.bytes": "1000000000"})])["load"].result(30)
+    settings = {"retention.bytes": "1000000000", "message.timestamp.type": "LogAppendTime"}
+    admin.create_topics([NewTopic("load", PARTITIONS, 1, config=settings)])["load"].result(30)
     (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(ITEMS)))
     return [
-        sys.executable, "-m", "private_topk.pipelines.cli", "stream", "--input", f"kafka://{address}/load",
+        sys.executable, "-m", "private_topk", "stream", "--input", f"kafka://{address}/load",
         "--domain", f"{folder}/items.txt", "--mechanism", "joint", "--k", "10", "--epsilon", "1",
         "--window", f"{WINDOW}s", "--from", _iso(start), "--to", _iso(end),
         "--output", f"{folder}/rankings", "--runner", runner,
@@ -87,11 +101,13 @@ def run(folder: Path, address: str, arguments: argparse.Namespace, beam_argument
     sent: list[int] = []
     sender = threading.Thread(target=send, args=(address, arguments.rate, end, sent), daemon=True)
     sender.start()
-    memory = watch(job, end + SLACK + 120)
+    memory, state = watch(job, end + SLACK + 120, arguments.cluster or None)
     print(f"{arguments.runner}, {arguments.minutes} min, {USERS:,} users, {ITEMS:,} items, {PARTITIONS} partitions")
     print(f"sent:   {sum(sent):,} rows, {sum(sent) / max(len(sent), 1):,.0f} a second")
     report_lag(folder / "rankings", start, end)
     print("memory, MiB, by minute: " + " ".join(f"{max(part):.0f}" for part in by_minute(memory) if part))
+    if state:
+        print("last checkpoint, MiB, by minute: " + " ".join(f"{part[-1]:.1f}" for part in by_minute(state) if part))
     print(f"exit status of the job: {job.returncode}")
 
 
@@ -119,19 +135,30 @@ def send_second(producer: Producer, at: float, rate: int, seed: int) -> None:
     producer.poll(0)
 
 
-def watch(job: subprocess.Popen, deadline: float) -> list[tuple[float, float]]:
-    """(time, MiB) of the job's session, until it ends by itself or is ended at the deadline."""
-    memory, began = [], time.time()
+Series = list[tuple[float, float]]
+"""(seconds, MiB)"""
+
+
+def watch(job: subprocess.Popen, deadline: float, cluster: Cluster | None) -> tuple[Series, Series]:
+    """Memory and the last checkpoint's size, until the job ends by itself or is ended at the deadline."""
+    memory, state, began = [], [], time.time()
+    servers = [process.pid for process in cluster.processes.values()] if cluster else []
+    meter = Meter(lambda: [job.pid, *servers])
+    rest = Rest(cluster.address) if cluster else None
     try:
         while job.poll() is None and time.time() < deadline:
-            found = subprocess.run(["ps", "-o", "rss=", "--sid", str(job.pid)], capture_output=True, text=True).stdout
-            memory.append((time.time() - began, sum(map(int, found.split())) / 1024))
+            at = time.time() - began
+            memory.append((at, meter.memory()))
+            for running in rest.jobs() if rest else []:
+                latest = ((rest.get(f"jobs/{running['jid']}/checkpoints") or {}).get("latest") or {}).get("completed")
+                if latest:
+                    state.append((at, latest["state_size"] / 2**20))
             time.sleep(10)
     finally:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)  # its own session, started above
         job.wait()
-    return memory
+    return memory, state
 
 
 def report_lag(rankings: Path, start: int, end: int) -> None:
@@ -146,7 +173,7 @@ def report_lag(rankings: Path, start: int, end: int) -> None:
               + " ".join(f"{lag:.1f}" for lag in lags))  # fmt: skip
 
 
-def by_minute(memory: list[tuple[float, float]]) -> list[list[float]]:
+def by_minute(memory: Series) -> list[list[float]]:
     last = int(memory[-1][0] // 60) if memory else 0
     return [[size for at, size in memory if at // 60 == minute] for minute in range(last + 1)]
 

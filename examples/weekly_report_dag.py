@@ -22,8 +22,8 @@ with DAG(
 ) as dag:
     BeamRunPythonPipelineOperator(
         task_id="publish_ranking",
-        py_options=["-m"],
-        py_file="private_topk.pipelines.batch",
+        py_options=["-m", "private_topk"],
+        py_file="run",
         py_requirements=["private-topk[gcp]"],
         py_system_site_packages=False,
         runner="DataflowRunner",

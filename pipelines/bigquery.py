@@ -1,38 +1,53 @@
-"""Rows from a BigQuery table and rankings into one, by way of files on a bucket.
+"""BigQuery's side of a report: rows out of a table, as files that are exported once; rankings into one, loaded once.
 
-    python -m private_topk.pipelines.bigquery export --table P.D.PLAYS --folder gs://B/plays/2026-01-12 \\
-        --time-column time --from 2026-01-05 --to 2026-01-12
-    python -m private_topk.pipelines.bigquery load --ranking gs://B/rankings/2026-01-12.avro --table P.D.RANKINGS
-
-The files are a snapshot: a report that is repeated reads the same rows, whatever has become of the table.
+A job's id comes from what it does, and BigQuery takes an id once: so whatever repeats a job finds the one there was.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
+import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
-
-from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import exists, open_file
-from private_topk.pipelines.options import Parser, moment
-from private_topk.pipelines.sinks.rows import FIELDS
+from private_topk.pipelines.files import exists, match_any, open_file
+from private_topk.transforms.refusal import Refusal, verbatim
 
 if TYPE_CHECKING:
-    from google.cloud.bigquery import Client, SchemaField
+    from google.cloud.bigquery import Client
 
-__all__ = ["export", "export_query", "load", "main", "table_schema"]
+__all__ = ["client_of", "export_query", "exported", "load", "table_of"]
 
-_FORMATS = {".avro": "AVRO", ".parquet": "PARQUET"}
-_KINDS = {pa.string(): "STRING", pa.int64(): "INTEGER"}
+_PLACE = re.compile(r"bigquery://([a-z][-a-z0-9.:]*)[:.](\w+)\.([-\w]+)")
+_FOLDER = re.compile(r"gs://[-\w.]+(/[-\w.=]+)*")
+_COLUMN = re.compile(r"[A-Za-z_]\w*")
+_COMPLETE = "complete"
+
+
+def table_of(place: str, field: str) -> str:
+    """PROJECT.DATASET.TABLE of an address. Raises Refusal of the field."""
+    found = _PLACE.fullmatch(place)
+    if not found:
+        raise Refusal(field, f"must be like bigquery://PROJECT:DATASET.TABLE, got {verbatim(place)}")
+    return ".".join(found.groups())
+
+
+def client_of(table: str, field: str) -> Client:
+    """A client that works for the table's project. Raises Refusal of the field without libraries or credentials."""
+    try:
+        from google.auth.exceptions import DefaultCredentialsError
+        from google.cloud.bigquery import Client
+    except ImportError:
+        raise Refusal(field, "bigquery:// needs Google's clients: pip install 'private-topk[gcp]'") from None
+    try:
+        return Client(project=table.rpartition(".")[0].rpartition(".")[0])
+    except DefaultCredentialsError:
+        raise Refusal(field, "needs Google credentials: `gcloud auth application-default login`, or run as a service "
+                      "account") from None  # fmt: skip
 
 
 def export_query(table: str, folder: str, columns: Sequence[str], within: tuple[str, datetime, datetime] | None) -> str:
@@ -41,127 +56,89 @@ def export_query(table: str, folder: str, columns: Sequence[str], within: tuple[
     Args:
         within: a TIMESTAMP column and the period [from, to) that is exported; None for all rows.
 
-    Raises InputError for a name that is no plain name: nothing given is ever read as SQL.
+    Raises Refusal for a name that is no plain name: nothing given is ever read as SQL.
     """
-    names = ", ".join(f"`{_column(name)}`" for name in columns)
-    where = ""
+    for column in columns:
+        if not _COLUMN.fullmatch(column):
+            rule = f"columns must be plain names of letters, digits and underscores, got {verbatim(repr(column))}"
+            raise Refusal("input", rule)
+    if not _FOLDER.fullmatch(folder):
+        raise Refusal("snapshot", f"must be gs://BUCKET/FOLDER, got {verbatim(folder)}")
+    names, where = ", ".join(f"`{column}`" for column in columns), ""
     if within is not None:
         column, start, end = within
-        where = (f"\nWHERE `{_column(column)}` >= TIMESTAMP '{start.isoformat()}'"
-                 f" AND `{_column(column)}` < TIMESTAMP '{end.isoformat()}'")  # fmt: skip
-    place = f"{_folder(folder)}/rows-*.parquet"
-    return (
-        f"EXPORT DATA OPTIONS (uri = '{place}', format = 'PARQUET') AS\nSELECT {names}\nFROM `{_table(table)}`{where}"
-    )
+        where = (f"\nWHERE `{column}` >= TIMESTAMP '{start.isoformat()}'"
+                 f" AND `{column}` < TIMESTAMP '{end.isoformat()}'")  # fmt: skip
+    place = f"{folder}/rows-*.parquet"
+    return f"EXPORT DATA OPTIONS (uri = '{place}', format = 'PARQUET') AS\nSELECT {names}\nFROM `{table}`{where}"
 
 
-def export(client: Client, statement: str, folder: str) -> str:
-    """Run an export and give the glob of its files. Files that are there already are kept: they are the snapshot."""
-    found = f"{_folder(folder)}/rows-*.parquet"
-    if not FileSystems.match([found])[0].metadata_list:
-        client.query(statement).result()
-    return found
+def exported(table: str, snapshot: str, columns: Sequence[str], within: tuple[str, datetime, datetime] | None) -> str:
+    """The glob of the files that hold a table's rows, exported unless they are there.
+
+    Each question to a table has a folder of its own below the snapshot's, and each attempt one below that, so what an
+    export that failed has left is never read.
+    """
+    root = snapshot.rstrip("/")
+    folder = f"{root}/{hashlib.sha256(export_query(table, root, columns, within).encode()).hexdigest()[:24]}"
+    if exists(f"{folder}/{_COMPLETE}"):
+        with open_file(f"{folder}/{_COMPLETE}") as source:
+            return f"{folder}/{source.read().decode().strip()}/rows-*.parquet"
+    client = client_of(table, "input")
+
+    def start(job: str, attempt: int) -> Any:  # noqa: ANN401 - a job
+        return client.query(export_query(table, f"{folder}/{attempt}", columns, within), job_id=job, job_retry=None)
+
+    digest = hashlib.sha256(folder.encode()).hexdigest()
+    attempt = _once(client, digest, start, lambda found: bool(match_any(f"{folder}/{found}/rows-*.parquet")))
+    _note(f"{folder}/{_COMPLETE}", b"%d\n" % attempt)
+    return f"{folder}/{attempt}/rows-*.parquet"
 
 
-def load(client: Client, ranking: str, table: str) -> str:
-    """Append a published ranking file on a bucket to a table, made if need be; once, however often it is called.
+def load(table: str, rows: bytes, schema: Sequence[dict[str, Any]]) -> None:
+    """Append an Avro file to a table, made if need be; once, however often it is called."""
+    from google.cloud.bigquery import LoadJobConfig, SchemaField
 
-    The job's id comes from the content and the table, and BigQuery refuses an id that it has seen. An id whose job
-    failed is followed by the next.
+    client = client_of(table, "output")
+    # Nothing is required: a Parquet or Avro file need not say that a column has no nulls.
+    fields = [SchemaField(found["name"], found["type"], description=found["description"]) for found in schema]
+    config = LoadJobConfig(source_format="AVRO", schema=fields, write_disposition="WRITE_APPEND",
+                           create_disposition="CREATE_IF_NEEDED", use_avro_logical_types=True)  # fmt: skip
+
+    def start(job: str, attempt: int) -> Any:  # noqa: ANN401
+        return client.load_table_from_file(io.BytesIO(rows), table, size=len(rows), job_id=job, job_config=config)
+
+    _once(client, hashlib.sha256(table.encode() + b"\0" + rows).hexdigest(), start, lambda attempt: True)
+
+
+def _once(client: Client, digest: str, start: Callable[[str, int], Any], is_there: Callable[[int], bool]) -> int:
+    """Run a job unless it has run, and give the number of the attempt that did it.
+
+    An id whose job failed is followed by the next, and so is one whose work is no longer there.
     """
     from google.api_core.exceptions import Conflict
-    from google.cloud.bigquery import LoadJobConfig
 
-    kind = next((kind for ending, kind in _FORMATS.items() if ranking.endswith(ending)), None)
-    if kind is None or not ranking.startswith("gs://"):
-        raise InputError(f"--ranking must be an .avro or .parquet file on a bucket, gs://BUCKET/..., got {ranking}")
-    if not exists(ranking):
-        raise InputError(f"--ranking {ranking} does not exist: publish it first")
-    with open_file(ranking) as content:
-        digest = hashlib.sha256(_table(table).encode() + b"\0" + content.read())
-    config = LoadJobConfig(source_format=kind, schema=table_schema(), write_disposition="WRITE_APPEND",
-                           create_disposition="CREATE_IF_NEEDED", use_avro_logical_types=True)  # fmt: skip
     for attempt in count(1):
-        job = f"private_topk_{digest.hexdigest()[:40]}_{attempt}"
+        job = f"private_topk_{digest[:40]}_{attempt}"
         try:
-            client.load_table_from_uri(ranking, _table(table), job_id=job, job_config=config).result()
-            return job
+            start(job, attempt).result()
+            return attempt
         except Conflict:
             earlier = client.get_job(job)
             if earlier.state != "DONE":
                 earlier.result()
-            if not earlier.error_result:
-                return job
+            if not earlier.error_result and is_there(attempt):
+                return attempt
     raise AssertionError("there is always a next attempt")
 
 
-def table_schema() -> list[SchemaField]:
-    """The columns of a table of rankings."""
-    from google.cloud.bigquery import SchemaField
+def _note(place: str, content: bytes) -> None:
+    from apache_beam.io.filesystems import FileSystems
 
-    # Nothing is required: a Parquet file does not say that a column has no nulls.
-    return [SchemaField(name, _KINDS.get(kind, "TIMESTAMP"), description=text) for name, (kind, text) in FIELDS.items()]
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Export or load, as the arguments say. Raises InputError where they are wrong or Google's libraries missing."""
-    parser = Parser(prog="python -m private_topk.pipelines.bigquery", description=__doc__, allow_abbrev=False)
-    commands = parser.add_subparsers(dest="command", required=True)
-    rows = commands.add_parser("export", help="a table's rows into files, which --input then reads")
-    rows.add_argument("--table", required=True, metavar="PROJECT.DATASET.TABLE")
-    rows.add_argument("--folder", required=True, metavar="gs://BUCKET/FOLDER")
-    rows.add_argument("--user-column", default="user", metavar="NAME")
-    rows.add_argument("--item-column", default="item", metavar="NAME")
-    rows.add_argument("--time-column", metavar="NAME", help="of type TIMESTAMP; with --from and --to")
-    rows.add_argument("--from", type=moment, dest="start", metavar="TIME")
-    rows.add_argument("--to", type=moment, dest="end", metavar="TIME")
-    ranking = commands.add_parser("load", help="a published ranking into a table")
-    ranking.add_argument("--ranking", required=True, metavar="gs://BUCKET/FILE")
-    ranking.add_argument("--table", required=True, metavar="PROJECT.DATASET.TABLE")
-    arguments = parser.parse_args(argv)
-    client = _client(_table(arguments.table).partition(".")[0])
-    if arguments.command == "load":
-        load(client, arguments.ranking, arguments.table)
-    else:
-        print(export(client, _statement(arguments), arguments.folder))
-
-
-def _statement(arguments: argparse.Namespace) -> str:
-    limits = (arguments.time_column, arguments.start, arguments.end)
-    if any(limits) and not all(limits):
-        raise InputError("--time-column, --from and --to go together: give all three or none")
-    names = [arguments.user_column, arguments.item_column, arguments.time_column]
-    columns = list(dict.fromkeys(name for name in names if name))
-    return export_query(arguments.table, arguments.folder, columns, limits if all(limits) else None)
-
-
-def _client(project: str) -> Client:
-    try:
-        from google.cloud.bigquery import Client
-    except ImportError:
-        raise InputError("BigQuery needs Google's libraries: `pip install 'private-topk[gcp]'`") from None
-    return Client(project=project)
-
-
-def _checked(pattern: str, text: str, what: str) -> str:
-    if not re.fullmatch(pattern, text):
-        raise InputError(f"{what}, got {text!r}")
-    return text
-
-
-def _table(name: str) -> str:
-    return _checked(r"[a-z][-a-z0-9:.]*\.\w+\.[-\w]+", name, "--table must be PROJECT.DATASET.TABLE")
-
-
-def _column(name: str) -> str:
-    return _checked(r"[A-Za-z_]\w*", name, "a column must be a plain name of letters, digits and underscores")
-
-
-def _folder(name: str) -> str:
-    return _checked(r"gs://[-\w.]+(/[-\w.=]+)*", name.rstrip("/"), "--folder must be gs://BUCKET/FOLDER")
+    with FileSystems.create(place) as sink:
+        sink.write(content)
 
 
 if __name__ == "__main__":
-    from private_topk.pipelines.cli import guarded
-
-    sys.exit(guarded(main))
+    sys.exit("private-topk: tables are read and written by `private-topk run` now: --input bigquery://P:D.T --snapshot "
+             "gs://BUCKET/FOLDER, and --output bigquery://P:D.T")  # fmt: skip

@@ -1,25 +1,34 @@
-"""What goes wrong because of what was asked or given: exit status 2, one sentence, no traceback."""
+"""What goes wrong on a worker because of what was given: found again in what a runner makes of it."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["InputError", "input_error_in"]
+from private_topk.transforms.refusal import Refusal, verbatim
+
+__all__ = ["InputError", "refusal_in"]
 
 
-class InputError(ValueError):
-    """Bad input: the message names the argument or file, the rule and the remedy, and shows no data."""
+class InputError(Refusal):
+    """A refusal of no one field."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("", verbatim(sentence))
+
+    def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
+        return Refusal, ("", self.rule, "")
 
 
-_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?InputError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?(?:Refusal|InputError): (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
-def input_error_in(error: BaseException) -> InputError | None:
-    """The `InputError` that a runner has wrapped into an error of its own, or None. Runners pass on text only."""
+def refusal_in(error: BaseException) -> Refusal | None:
+    """The refusal that a runner has wrapped into an error of its own, or None. Runners pass on text only."""
     chain: BaseException | None = error
     while chain is not None:
-        if isinstance(chain, InputError):
-            return InputError(str(chain).partition(" [while running ")[0])
+        if isinstance(chain, Refusal):
+            said, wrapped, _ = str(chain).partition(" [while running ")
+            return Refusal("", said) if wrapped else chain
         chain = chain.__cause__ or chain.__context__
     found = _IN_TRACEBACK.search(str(error))
-    return InputError(found.group(1)) if found else None
+    return Refusal("", found.group(1)) if found else None

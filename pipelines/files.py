@@ -5,37 +5,111 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import IO, NamedTuple, cast
+from urllib.parse import unquote
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.errors import InputError
+from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["FileInfo", "exists", "is_gzip", "match", "open_content", "open_file", "publish"]
+__all__ = [
+    "FileInfo",
+    "as_path",
+    "exists",
+    "is_gzip",
+    "is_local",
+    "match",
+    "match_any",
+    "names_in",
+    "open_content",
+    "open_file",
+]
 
 
 class FileInfo(NamedTuple):
+    """A file, its bytes, and when it was last written: microseconds since 1970 UTC, 0 where a store keeps no times."""
+
     path: str
     size: int
+    written: int = 0
 
 
 def match(pattern: str) -> list[FileInfo]:
-    """The files of a glob, sorted by path. Raises InputError if there are none."""
-    if os.path.isfile(pattern):  # a name may hold brackets of its own
-        return [FileInfo(pattern, os.path.getsize(pattern))]
+    """The files of a path or a glob, sorted by path. Raises InputError if there are none."""
     try:
-        found = FileSystems.match([pattern])[0].metadata_list
+        files = match_any(pattern)
     except Exception as error:  # every file system raises its own kind
-        raise InputError(f"--input {pattern} cannot be read: {error}") from None
-    files = sorted(FileInfo(entry.path, entry.size_in_bytes) for entry in found if not entry.path.endswith("/"))
-    files = [file for file in files if "://" in file.path or os.path.isfile(file.path)]
+        raise InputError(f"{pattern} cannot be read: {error}") from None
     if not files:
-        raise InputError(f"--input {pattern} matches no file: check the path, and quote a glob so that the shell "
+        raise InputError(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
                          "leaves it alone")  # fmt: skip
     return files
+
+
+def match_any(pattern: str) -> list[FileInfo]:
+    """The files of a path or a glob, sorted by path; there may be none. Raises what a file system raises."""
+    if is_local(pattern):
+        paths = [pattern] if os.path.isfile(pattern) else _below(*_literal(pattern))
+        return sorted(found for found in map(_look, dict.fromkeys(paths)) if found is not None)
+    found = FileSystems.match([pattern])[0].metadata_list
+    return sorted(FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
+                  for entry in found if not entry.path.endswith("/"))  # fmt: skip
+
+
+def names_in(folder: str) -> set[str]:
+    """The names in a folder; none where there is no such folder. Raises what a file system raises."""
+    if is_local(folder):
+        return set(os.listdir(folder)) if os.path.isdir(folder) else set()
+    found = FileSystems.match([f"{folder.rstrip('/')}/*"])[0].metadata_list
+    return {entry.path.rpartition("/")[2] for entry in found}
+
+
+def as_path(place: str, field: str) -> str:
+    """A place as it is opened: file:///a%20b is /a b, and everything else is itself. Raises Refusal of the field."""
+    if not place.startswith("file://"):
+        return place
+    host, slash, path = place.removeprefix("file://").partition("/")
+    if host not in ("", "localhost") or not path:
+        raise Refusal(field, f"must be a path or file:///PATH, got {verbatim(place)}")
+    return slash + unquote(path)
+
+
+def _look(path: str) -> FileInfo | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:  # gone since it was listed
+        return None
+    return FileInfo(path, found.st_size, found.st_mtime_ns // 1000)
+
+
+def _literal(pattern: str) -> tuple[str, list[str]]:
+    """The folder that a pattern names as it stands, and what is to be matched below: names may hold brackets."""
+    folder, parts = "", pattern.split("/")
+    while len(parts) > 1 and (parts[0] in ("", ".", "..") or os.path.isdir(folder + parts[0])):
+        folder, parts = f"{folder}{parts[0]}/", parts[1:]
+    return folder, parts
+
+
+def _below(folder: str, parts: list[str]) -> Iterator[str]:
+    name, rest = parts[0], parts[1:]
+    if not name or not os.path.isdir(folder or "."):
+        return
+    if name == "**":
+        yield from _below(folder, rest or ["*"])
+    for entry in sorted(os.listdir(folder or ".")):
+        path = folder + entry
+        if name == "**" and os.path.isdir(path) and not os.path.islink(path):
+            yield from _below(f"{path}/", parts)
+        elif fnmatchcase(entry, name):
+            if rest:
+                yield from _below(f"{path}/", rest)
+            elif os.path.isfile(path):
+                yield path
 
 
 def open_file(path: str) -> IO[bytes]:
@@ -46,6 +120,11 @@ def open_file(path: str) -> IO[bytes]:
         return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is of this machine."""
+    return "://" not in path
 
 
 def is_gzip(path: str) -> bool:
@@ -67,33 +146,5 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
 
 
 def exists(path: str) -> bool:
-    return FileSystems.exists(path)
-
-
-def publish(contents: Iterable[tuple[str, bytes]]) -> None:
-    """Write several files, complete or not at all: all under temporary names first, then each renamed into place.
-
-    Repeating the call with the same contents ends in the same files. If a rename fails, those already renamed go.
-    """
-    contents = list(contents)
-    temporary = [f"{path}.incomplete" for path, _ in contents]
-    published: list[str] = []
-    try:
-        for name, (_, content) in zip(temporary, contents, strict=True):
-            with FileSystems.create(name, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
-                sink.write(content)
-        for name, (path, _) in zip(temporary, contents, strict=True):
-            _replace(name, path)
-            published.append(path)
-    except BaseException:
-        FileSystems.delete([name for name in temporary + published if FileSystems.exists(name)])
-        raise
-
-
-def _replace(source: str, target: str) -> None:
-    if "://" not in target:
-        os.replace(source, target)
-        return
-    if FileSystems.exists(target):
-        FileSystems.delete([target])
-    FileSystems.rename([source], [target])
+    """Whether something stands at a path, be it a link that leads nowhere."""
+    return os.path.lexists(path) if is_local(path) else FileSystems.exists(path)

@@ -1,47 +1,40 @@
-"""The declared period and its windows, from the arguments."""
+"""The declared period and its windows, from what was asked for."""
 
 from __future__ import annotations
 
-import argparse
 from datetime import datetime, timedelta
 
-from private_topk.pipelines.errors import InputError
-from private_topk.transforms.calendar import CalendarWindows, time_zone
-from private_topk.transforms.windows import Period, SlidingWindows
+from private_topk.pipelines.fields import Asked
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows import CalendarWindows, Cut, Period, SlidingWindows
+from private_topk.transforms.windows.calendar import time_zone
 
-__all__ = ["make_period"]
+__all__ = ["period_of"]
 
 
-def make_period(arguments: argparse.Namespace, slack: timedelta = timedelta(0)) -> Period | None:
-    """The declared period, or None where all rows are ranked together. Raises InputError for half of one."""
-    start, end = arguments.period_from, arguments.period_to
+def period_of(asked: Asked) -> Period | None:
+    """The declared period, or None where all rows are ranked together. Raises Refusal for half of one."""
+    start, end, zone = asked.get("period_from"), asked.get("period_to"), asked.get("time_zone", "UTC")
     if start is None and end is None:
-        if arguments.window is not None:
-            raise InputError("--window needs --from and --to: windows that are inferred from the data would tell of a "
-                             "user who is alone in one, so the period must be public")  # fmt: skip
+        if "window" in asked:
+            raise Refusal("window", "needs {period_from} and {period_to}", "windows that are inferred from the data "
+                          "would tell of a user who is alone in one, so the period must be public")  # fmt: skip
         return None
     if start is None or end is None:
-        raise InputError("--from and --to go together: give both, so that the period is public")
-    zone = arguments.time_zone or "UTC"
-    try:
-        return Period(_in_zone(start, zone), _in_zone(end, zone), _cut(arguments, zone), slack)
-    except InputError:
-        raise
-    except ValueError as error:
-        more = "".join(f", --{name}" for name in ("every", "time-zone") if getattr(arguments, name.replace("-", "_")))
-        raise InputError(f"--from, --to, --window{more}: {error}") from None
+        raise Refusal("period_from", "and {period_to} go together", "give both, so that the period is public")
+    return Period(_in_zone(start, zone), _in_zone(end, zone), _cut(asked, zone), asked.get("slack", timedelta(0)))
 
 
-def _cut(arguments: argparse.Namespace, zone: str) -> timedelta | SlidingWindows | CalendarWindows | None:
-    window, every = arguments.window, arguments.every
+def _cut(asked: Asked, zone: str) -> Cut | timedelta | None:
+    window, every = asked.get("window"), asked.get("every")
     if isinstance(window, str):
         if every is not None:
-            raise InputError(f"--every goes with a --window of a length such as 7d, not with {window}")
+            raise Refusal("every", f"goes with a {{window}} of a length such as 7d, not with {window}")
         return CalendarWindows(window, zone)
     if every is None:
         return window
     if window is None:
-        raise InputError("--every needs --window: how long the windows are that start every so often")
+        raise Refusal("every", "needs {window}: how long the windows are that start every so often")
     return SlidingWindows(window, every)
 
 

@@ -1,129 +1,149 @@
-"""Where a stream comes from and where its rankings go: addresses to transforms."""
+"""Addresses to sources and sinks: by their scheme, and only with the options that apply to them."""
 
 from __future__ import annotations
 
-import argparse
-import re
+import os
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
-import apache_beam as beam
-
-from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.sinks.messages import WriteBigQuery, WriteKafka, WritePubSub
-from private_topk.pipelines.sinks.windows import WriteWindows, window_path
-from private_topk.pipelines.sources import format_of
-from private_topk.pipelines.sources.clock import Clock
+from private_topk.pipelines.files import as_path, is_local
+from private_topk.pipelines.sinks.bigquery import ToBigQuery
+from private_topk.pipelines.sinks.file import ToFile
+from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.formats import FORMATS
+from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
+from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sources.bigquery import BigQuery
+from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.folder import WatchFolder, arrived
-from private_topk.pipelines.sources.kafka import KafkaTopic, ReadKafka
-from private_topk.pipelines.sources.kafka_java import ReadKafkaByBeam
-from private_topk.pipelines.sources.payloads import make_payload
-from private_topk.pipelines.sources.pubsub import ReadPubSub
-from private_topk.transforms.keys import Release
-from private_topk.transforms.windows import Period
+from private_topk.pipelines.sources.files import Files
+from private_topk.pipelines.sources.folder import Folder
+from private_topk.pipelines.sources.kafka import Kafka
+from private_topk.pipelines.sources.kafka_java import KafkaByBeam
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic
+from private_topk.pipelines.sources.payloads import JsonPayload, Payload
+from private_topk.pipelines.sources.pubsub import PubSub
+from private_topk.pipelines.sources.source import Source
+from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["make_sink", "make_source"]
+__all__ = ["sink_of", "source_of"]
 
-_SERVERS = re.compile(r"kafka://([\w.\-\[\]:]+:\d+(?:,[\w.\-\[\]:]+:\d+)*)/([\w.\-]{1,249})")
-
-
-def make_source(arguments: argparse.Namespace, columns: Columns, period: Period) -> beam.PTransform:
-    """The transform that gives blocks with times. Raises InputError if the place is not there."""
-    place, clock = arguments.input, Clock.of(arguments.clock, period)
-    if place.startswith("kafka://"):
-        topic, payload = (
-            _topic("--input", arguments),
-            make_payload(arguments.payload, arguments.payload_schema, columns),
-        )
-        if arguments.kafka_reader == "native":
-            _check_readers(arguments)
-            return ReadKafka(topic, columns, payload, clock, arguments.kafka_start, arguments.kafka_readers)
-        if clock.by_rows:
-            raise InputError("--kafka-reader beam knows the log's clock only: give --clock log, or the native reader")
-        return ReadKafkaByBeam(topic, columns, payload, arguments.kafka_start, arguments.expansion_service)
-    if place.startswith("pubsub://"):
-        if clock.by_rows:
-            raise InputError("--clock event does not apply to pubsub://: its clock is that of publication")
-        subscription = _resource("--input", place, r"projects/[^/]+/subscriptions/[^/]+")
-        return ReadPubSub(subscription, columns, make_payload(arguments.payload, arguments.payload_schema, columns))
-    format_of(place)
-    for file, _ in arrived(place):
-        format_of(file.path).check(file, columns)
-    return WatchFolder(place, columns, clock, arguments.poll.total_seconds())
+_READERS = ("native", "beam")
+_CLOCKS = ("log", "event")
 
 
-def make_sink(
-    arguments: argparse.Namespace, period: Period, release: Release, facts: dict[str, Any]
-) -> beam.PTransform:
-    """The transform that publishes rankings. Raises InputError if the place cannot take them."""
-    place = arguments.output
-    if place.startswith("kafka://"):
-        topic = _topic("--output", arguments)
-        topic.partitions()
-        return WriteKafka(topic, release.id)
-    if place.startswith("pubsub://"):
-        _needs_google(place)
-        return WritePubSub(_resource("--output", place, r"projects/[^/]+/topics/[^/]+"), release.id)
-    if place.startswith("bigquery://"):
-        _needs_google(place)
-        return WriteBigQuery(_resource("--output", place, r"[^:./]+[:.][^:./]+\.[^:./]+"), release.id)
-    ending = f".{arguments.output_format}"
-    _check_folder(place, ending, period, arguments.overwrite)
-    return WriteWindows(place, ending, facts, release.key)
+def source_of(
+    place: str,
+    columns: Columns,
+    watch: bool = False,
+    *,
+    payload: Payload | None = None,
+    clock: str | None = None,
+    poll: timedelta | None = None,
+    kafka_reader: str | None = None,
+    kafka_readers: int | None = None,
+    kafka_start: str | None = None,
+    kafka_option: Sequence[tuple[str, str]] = (),
+    expansion_service: str | None = None,
+    snapshot: str | None = None,
+) -> Source:
+    """The source at an address. Looks at nothing: `Source.check` does.
+
+    Args:
+        watch: rows that are still to come are wanted, window by window, instead of those that are there.
+
+    None leaves an option to the source. Raises Refusal of `input`, or of an option that is wrong or does not apply.
+    """
+    given = {
+        "payload": payload, "clock": clock, "poll": poll, "kafka_reader": kafka_reader, "kafka_readers": kafka_readers,
+        "kafka_start": kafka_start, "kafka_option": tuple(kafka_option) or None, "expansion_service": expansion_service,
+        "snapshot": snapshot,
+    }  # fmt: skip
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    scheme = place.partition("://")[0] if "://" in place else ""
+    for name, known in (("clock", _CLOCKS), ("kafka_reader", _READERS)):
+        if name in options and options[name] not in known:
+            raise Refusal(name, f"must be one of {', '.join(known)}, got {verbatim(options[name])}")
+    if scheme in ("kafka", "pubsub"):
+        if not watch:
+            raise Refusal("input", f"{verbatim(place)} is a stream, which does not end by itself",
+                          "`private-topk stream` takes it with the same arguments")  # fmt: skip
+        return _kafka(place, columns, options) if scheme == "kafka" else _pubsub(place, columns, options)
+    if scheme == "bigquery":
+        return _bigquery(place, columns, watch, options)
+    if not watch:
+        _only(options, place)
+        return Files(as_path(place, "input"), columns)
+    _only(options, place, "clock", "poll")
+    return Folder(as_path(place, "input"), columns, **options)
 
 
-def _check_readers(arguments: argparse.Namespace) -> None:
-    if arguments.kafka_readers < 1:
-        raise InputError(f"--kafka-readers must be at least 1, got {arguments.kafka_readers}")
-    if arguments.kafka_readers > 1 and arguments.runner.lower().startswith("prism"):
-        raise InputError("--kafka-readers must be 1 on Prism, which follows the clock of whichever reader reported "
-                         "last instead of the slowest, and would close windows too early")  # fmt: skip
+def sink_of(
+    place: str,
+    format: str | None = None,
+    overwrite: bool = False,
+    batch: bool = True,
+    *,
+    kafka_option: Sequence[tuple[str, str]] = (),
+) -> Sink:
+    """The sink at an address. Looks at nothing but whether a path is a folder: `Sink.check` does.
+
+    Args:
+        format: of the files in a folder; None for avro.
+        batch: a path that ends like a file is one file; otherwise every path is a folder.
+
+    Raises Refusal of `output` or of an option that does not apply.
+    """
+    scheme = place.partition("://")[0] if "://" in place else ""
+    if scheme in ("kafka", "pubsub", "bigquery"):
+        _only({"output_format": format} if format else {}, place)
+        if scheme == "kafka":
+            return ToKafka(KafkaTopic.of(place, kafka_option, "output"))
+        return ToPubSub(place) if scheme == "pubsub" else ToBigQuery(place)
+    place = as_path(place, "output")
+    if batch and place.lower().endswith(tuple(FORMATS)) and not (is_local(place) and os.path.isdir(place)):
+        _only({"output_format": format} if format else {}, place)
+        return ToFile(place, overwrite)
+    if batch and not (place.endswith("/") or (is_local(place) and os.path.isdir(place))):
+        raise Refusal("output", f"{verbatim(place)} must end with one of {', '.join(FORMATS)}; or with / for a "
+                      "folder, where every window gets a file of its own")  # fmt: skip
+    return ToFolder(place, format or "avro", overwrite)
 
 
-def _topic(name: str, arguments: argparse.Namespace) -> KafkaTopic:
-    place = arguments.input if name == "--input" else arguments.output
-    found = _SERVERS.fullmatch(place)
-    if not found:
-        raise InputError(f"{name} {place} must be kafka://HOST:PORT/TOPIC, with more servers after commas")
-    options = []
-    for option in arguments.kafka_option:
-        key, equals, value = option.partition("=")
-        if not key or not equals:
-            raise InputError("--kafka-option must be NAME=VALUE, such as security.protocol=SASL_SSL")
-        options.append((key, value))
-    return KafkaTopic(found[1], found[2], tuple(options))
+def _kafka(place: str, columns: Columns, options: dict[str, Any]) -> Source:
+    reader = options.pop("kafka_reader", "native")
+    topic = KafkaTopic.of(place, options.pop("kafka_option", ()), "input")
+    payload, start = options.pop("payload", JsonPayload()), options.pop("kafka_start", "earliest")
+    start = this_moment() if start == "latest" else start
+    if reader == "native":
+        _only(options, f"the native reader of {place}", "clock", "kafka_readers")
+        return Kafka(topic, columns, payload, options.get("clock", "log"), start, options.get("kafka_readers", 1))
+    if options.pop("clock", "log") == "event":
+        raise Refusal("kafka_reader", "beam knows the log's clock only: give {clock} log, or the native reader")
+    _only(options, f"Beam's reader of {place}", "expansion_service")
+    return KafkaByBeam(topic, columns, payload, start, options.get("expansion_service"))
 
 
-def _resource(name: str, place: str, form: str) -> str:
-    resource = place.partition("://")[2]
-    if not re.fullmatch(form, resource):
-        examples = {
-            "p": "pubsub://projects/P/subscriptions/S or pubsub://projects/P/topics/T",
-            "b": "bigquery://PROJECT:DATASET.TABLE",
-        }
-        raise InputError(f"{name} {place} must be like {examples[place[0]]}")
-    return resource
+def _pubsub(place: str, columns: Columns, options: dict[str, Any]) -> Source:
+    if options.pop("clock", "log") == "event":
+        raise Refusal("clock", "event does not apply to pubsub://: its clock is that of publication")
+    _only(options, place, "payload")
+    return PubSub(place, columns, options.get("payload", JsonPayload()))
 
 
-def _needs_google(place: str) -> None:
-    try:
-        import google.cloud.pubsub_v1  # noqa: F401
-    except ImportError:
-        raise InputError(
-            f"{place.partition('://')[0]}:// needs Google's clients: pip install 'private-topk[gcp]'"
-        ) from None
+def _bigquery(place: str, columns: Columns, watch: bool, options: dict[str, Any]) -> Source:
+    if watch:
+        raise Refusal("input", f"{verbatim(place)} is a table, which is all there", "`private-topk run` takes it with "
+                      "the same arguments")  # fmt: skip
+    _only(options, place, "snapshot")
+    if "snapshot" not in options:
+        raise Refusal("snapshot", "must be given with bigquery://: a folder gs://BUCKET/FOLDER for the table's rows, "
+                      "so that a repeated report reads the same")  # fmt: skip
+    return BigQuery(place, options["snapshot"], columns)
 
 
-def _check_folder(folder: str, ending: str, period: Period, overwrite: bool) -> None:
-    from apache_beam.io.filesystems import FileSystems
-
-    try:
-        there = {
-            entry.path.rpartition("/")[2] for entry in FileSystems.match([f"{folder.rstrip('/')}/*"])[0].metadata_list
-        }
-    except Exception as error:  # every file system raises its own kind
-        raise InputError(f"--output {folder} cannot be read: {type(error).__name__}") from None
-    for window in [] if overwrite or not there else period.windows():
-        path = window_path(folder, ending, window)
-        if path.rpartition("/")[2] in there:
-            raise InputError(f"--output: {path} exists and is kept: give another folder, or --overwrite")
+def _only(options: dict[str, Any], place: str, *names: str) -> None:
+    for name in options:
+        if name not in names:
+            raise Refusal(name, f"does not apply to {verbatim(place)}: leave it out")

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import fastavro
 import numpy as np
 
-from private_topk.pipelines.errors import InputError
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["EVENTS", "START", "WEEKS", "write_sample"]
 
@@ -66,7 +66,7 @@ def write_sample(folder: str) -> None:
             records = ({"user": f"listener-{u:05d}", "item": catalogue[t], "time": at} for u, t, at in rows)
             fastavro.writer(sink, _SCHEMA, records, codec="deflate", sync_marker=b"sample of plays.")
     except OSError as error:
-        raise InputError(f"--folder {folder} cannot be written: {error.strerror}") from None
+        raise Refusal("folder", f"{verbatim(folder)} cannot be written: {error.strerror}") from None
     print(f"{folder}/plays.avro: {EVENTS:,} plays from {START:%Y-%m-%d} on, {WEEKS} weeks\n"
           f"{folder}/catalogue.txt: {len(catalogue):,} tracks, the public domain")  # fmt: skip
 

@@ -2,78 +2,78 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import hashlib
 import re
-import sys
 from typing import NamedTuple
 
 import numpy as np
 
-from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.options import make_mechanism, require
-from private_topk.pipelines.printable import printable
+from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.question import mechanism_of
 from private_topk.transforms.keys import Release, ReleaseKey, release_seed
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.mechanism import check_counts
+from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["select"]
+__all__ = ["Counts", "Drawn", "read_counts", "select"]
 
 
 class Counts(NamedTuple):
     values: np.ndarray
     items: list[str] | None
+    path: str
 
 
-def select(arguments: argparse.Namespace) -> None:
-    """Print rank, index and, where the file has them, item of one draw, separated by tabs."""
-    require(arguments, "counts", "mechanism", "k", "epsilon")
-    mechanism = make_mechanism(arguments)
-    if arguments.max_items_per_user is not None and mechanism.parameter("max_items_per_user") is None:
-        raise InputError(f"--max-items-per-user does not apply to {arguments.mechanism} here, where users are counted "
-                         "already: leave it out")  # fmt: skip
-    counts = read_counts(arguments.counts)
+class Drawn(NamedTuple):
+    """Indices into the counts, in order of rank if they are ranked."""
+
+    indices: list[int]
+    ranked: bool
+
+
+def select(counts: Counts, asked: Asked) -> Drawn:
+    """One draw of the mechanism that was asked for. Raises Refusal."""
+    mechanism, spare_delta = mechanism_of(asked)
+    name, k = mechanism.about.name, asked["k"]
+    if spare_delta is not None:
+        raise Refusal("delta", f"does not apply to {name}", "leave it out")
+    if "max_items_per_user" in asked and mechanism.parameter("max_items_per_user") is None:
+        raise Refusal("max_items_per_user", f"does not apply to {name} here, where users are counted already",
+                      "leave it out")  # fmt: skip
     try:
-        check_counts(counts.values)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"--counts {arguments.counts}: {error}") from None
-    parameters = {"mechanism": mechanism.about.name, **mechanism.parameters(), "k": arguments.k}
-    bits = _bits(arguments, parameters, counts.values)
-    try:
-        chosen = mechanism(counts.values, arguments.k, bits)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"--counts {arguments.counts}, --k {arguments.k}: {error}") from None
-    ranked = mechanism.answer == "sequence"
-    print("\t".join(["rank", "index"] + (["item"] if counts.items else [])))
-    for place, index in enumerate(chosen.tolist(), 1):
-        row = [str(place) if ranked else "-", str(index)] + ([printable(counts.items[index])] if counts.items else [])
-        print("\t".join(row))
-    if len(chosen) < arguments.k:
-        print(f"{len(chosen)} of {arguments.k}, as the guarantee of an unknown domain allows", file=sys.stderr)
+        values = check_counts(counts.values, mechanism.about.domain)
+        bits = _bits(asked, {"mechanism": name, **mechanism.parameters(), "k": k}, values)
+        return Drawn(mechanism(values, k, bits).tolist(), mechanism.answer == "sequence")
+    except TypeError as error:
+        raise Refusal("counts", verbatim(f"{counts.path}: {error}")) from None
+    except Refusal as error:
+        if error.field != "counts":
+            raise
+        raise Refusal("counts", verbatim(f"{counts.path}: {error}")) from None
 
 
 def read_counts(path: str) -> Counts:
     """The counts of a .npy or .csv file, and their items where a CSV names them."""
     if not path.lower().endswith((".npy", ".csv")):
-        raise InputError(f"--counts {path} must be a .npy or a .csv file")
+        raise Refusal("counts", f"{verbatim(path)} must be a .npy or a .csv file")
     try:
         return _from_npy(path) if path.lower().endswith(".npy") else _from_csv(path)
     except OSError as error:
-        raise InputError(f"--counts {path} cannot be read: {error.strerror or 'not a readable file'}") from None
+        raise Refusal("counts", f"{verbatim(path)} cannot be read: {error.strerror or 'not a readable file'}") from None
     except (UnicodeDecodeError, csv.Error):
-        raise InputError(f"--counts {path} is not a CSV file that can be read, in UTF-8") from None
+        raise Refusal("counts", f"{verbatim(path)} is not a CSV file that can be read, in UTF-8") from None
 
 
 def _from_npy(path: str) -> Counts:
     try:
         values = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, SyntaxError, MemoryError):
-        raise InputError(f"--counts {path} is not a whole .npy file of numbers") from None
+        raise Refusal("counts", f"{verbatim(path)} is not a whole .npy file of numbers") from None
     if not isinstance(values, np.ndarray):
         values.close()
-        raise InputError(f"--counts {path} must hold one array: save it with numpy.save")
-    return Counts(values, None)
+        raise Refusal("counts", f"{verbatim(path)} must hold one array: save it with numpy.save")
+    return Counts(values, None, path)
 
 
 def _from_csv(path: str) -> Counts:
@@ -81,38 +81,36 @@ def _from_csv(path: str) -> Counts:
     with open(path, newline="", encoding="utf-8-sig") as source:
         rows = [row for row in csv.reader(source) if row]
     if not rows:
-        raise InputError(f"--counts {path} is empty")
+        raise Refusal("counts", f"{verbatim(path)} is empty")
     header = None if len(rows[0]) == 1 and _is_whole(rows[0][0]) else rows[0]
     if header is not None and (header.count("count") != 1 or header.count("item") > 1):
         # What stands there may be data, so it is not shown.
-        raise InputError(f"--counts {path} must have a column named count, and perhaps one named item, in its first "
-                         "line, each once")  # fmt: skip
+        raise Refusal("counts", f"{verbatim(path)} must have a column named count, and perhaps one named item, in its "
+                      "first line, each once")  # fmt: skip
     at = header.index("count") if header else 0
     body = rows[1:] if header else rows
     if any(len(row) != len(rows[0]) or not _is_whole(row[at]) for row in body):
-        raise InputError(f"--counts {path}: every line must have {len(rows[0])} values and a whole number as its count")
+        rule = f"every line must have {len(rows[0])} values and a whole number as its count"
+        raise Refusal("counts", f"{verbatim(path)}: {rule}")
     try:
         values = np.array([int(row[at]) for row in body], dtype=np.int64)
     except OverflowError:
-        raise InputError(f"--counts {path}: counts must be below 2**63") from None
+        raise Refusal("counts", f"{verbatim(path)}: counts must be below 2**63") from None
     items = [row[header.index("item")] for row in body] if header and "item" in header else None
-    return Counts(values, items)
+    return Counts(values, items, path)
 
 
 def _is_whole(text: str) -> bool:
     return re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", text) is not None
 
 
-def _bits(arguments: argparse.Namespace, parameters: dict[str, object], values: np.ndarray) -> RandomBits:
-    if arguments.release_key is None:
-        if arguments.release_id is not None:
-            raise InputError("--release-id needs --release-key: an id repeats a draw only under the same key")
+def _bits(asked: Asked, parameters: dict[str, object], values: np.ndarray) -> RandomBits:
+    if "release_key" not in asked:
+        if "release_id" in asked:
+            raise Refusal("release_id", "needs {release_key}", "an id repeats a draw only under the same key")
         return RandomBits.fresh()
-    if arguments.release_id is None:
-        raise InputError("--release-key needs --release-id: the name of the draw that is repeated")
-    try:
-        release = Release(ReleaseKey.parse(arguments.release_key), arguments.release_id)
-        digest = hashlib.sha256(np.asarray(values).astype("<i8").tobytes()).digest()
-        return RandomBits.keyed(release_seed(release, "select", parameters, digest))
-    except ValueError as error:
-        raise InputError(f"--release-key, --release-id: {error}") from None
+    if "release_id" not in asked:
+        raise Refusal("release_key", "needs {release_id}: the name of the draw that is repeated")
+    release = Release(ReleaseKey.parse(asked["release_key"]), asked["release_id"])
+    digest = hashlib.sha256(np.asarray(values).astype("<i8").tobytes()).digest()
+    return RandomBits.keyed(release_seed(release, "select", parameters, digest))

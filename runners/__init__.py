@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
-__all__ = ["RUNNERS", "Launch", "cache_folder", "prepare", "refuse_unknown"]
+__all__ = [
+    "RUNNERS",
+    "Launch",
+    "UnknownArgument",
+    "check_arguments",
+    "prepare",
+    "refuse_unknown",
+    "short_name",
+    "unknown_words",
+]
 
 RUNNERS = {
     "direct": "private_topk.runners.direct",
@@ -36,6 +46,10 @@ class Launch:
     Args:
         remote: the workers are machines that see no local file and no environment variable of this one.
         deferred: running only writes a template, which somebody else runs later.
+        waits_for_timers: the watermark waits for timers that a transform has set.
+        follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
+        draw_hints: Beam's resource hints for the one stage that holds all counts of a window.
+        listener: the runner for a source that has to be listened to, where that is another one.
     """
 
     name: str
@@ -43,6 +57,49 @@ class Launch:
     options: PipelineOptions
     remote: bool = False
     deferred: bool = False
+    waits_for_timers: bool = True
+    follows_slowest_reader: bool = True
+    draw_hints: Mapping[str, str] | None = None
+    listener: PipelineRunner | None = None
+
+    def listening(self) -> Launch:
+        """The same launch on a runner that receives what is sent while it runs."""
+        if self.listener is None:
+            return self
+        # The one such runner there is, Beam's in-process one, lets the watermark pass timers.
+        return replace(self, runner=self.listener, waits_for_timers=False, listener=None)
+
+
+class UnknownArgument(ValueError):
+    """A word that is no argument of Beam or of the runner.
+
+    Args:
+        word: what was given. `known`: what there is, each with its dashes.
+    """
+
+    def __init__(self, word: str, known: Sequence[str] = ()) -> None:
+        super().__init__(f"{word.partition('=')[0]} is no argument of Beam")
+        self.word, self.known = word, tuple(known)
+
+
+def short_name(name: str) -> str:
+    """A runner's name here, from Beam's for it: `DirectRunner` is direct."""
+    return name.lower().removesuffix("runner")
+
+
+def check_arguments(name: str, arguments: Sequence[str]) -> None:
+    """Raise UnknownArgument for a word that a runner would not know. Makes nothing ready yet.
+
+    A runner may add options of its own, or know only once its server is up: `ASKS_ITS_SERVER`.
+    """
+    if not getattr(_module(name), "ASKS_ITS_SERVER", False):
+        refuse_unknown(arguments)
+
+
+def _module(name: str) -> ModuleType:
+    if short_name(name) not in RUNNERS:
+        raise ValueError(f"runner must be one of {', '.join(RUNNERS)}, got {name}")
+    return import_module(RUNNERS[short_name(name)])
 
 
 def prepare(name: str, arguments: Sequence[str]) -> Launch:
@@ -54,10 +111,7 @@ def prepare(name: str, arguments: Sequence[str]) -> Launch:
     Raises:
         ValueError: the runner is unknown or lacks something, with what is missing and how to get it.
     """
-    short = name.lower().removesuffix("runner")
-    if short not in RUNNERS:
-        raise ValueError(f"--runner must be one of {', '.join(RUNNERS)}, got {name}")
-    launch = import_module(RUNNERS[short]).prepare(list(arguments))
+    launch = _module(name).prepare(list(arguments))
     if not any(word.startswith(("--job_server_timeout", "--job-server-timeout")) for word in arguments):
         _wait_without_end(launch)
     return launch
@@ -73,19 +127,22 @@ def _wait_without_end(launch: Launch) -> None:
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
-    """Raise ValueError for an argument that no Beam options class knows: Beam itself would drop it without a word."""
+    """Raise UnknownArgument for one that no Beam options class knows: Beam itself would drop it without a word."""
+    parser = _beams_parser()
+    unknown = parser.parse_known_args(list(arguments))[1]
+    if unknown:
+        raise UnknownArgument(unknown[0], list(parser._option_string_actions))
+
+
+def unknown_words(arguments: Sequence[str]) -> list[str]:
+    """The words of a command line that no Beam options class takes."""
+    return _beams_parser().parse_known_args(list(arguments))[1]
+
+
+def _beams_parser() -> ArgumentParser:
     from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
     parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
-    _, unknown = parser.parse_known_args(list(arguments))
-    if unknown:
-        raise ValueError(f"{unknown[0].partition('=')[0]} is no argument of private-topk or of Beam: see "
-                         "`private-topk run --help`")  # fmt: skip
-
-
-def cache_folder() -> Path:
-    """Where fetched and built parts of other projects are kept: job servers, Prism, Flink."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "private-topk"
+    return parser

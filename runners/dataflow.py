@@ -19,29 +19,22 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     WorkerOptions,
 )
-from apache_beam.pipeline import AppliedPTransform, Pipeline, PipelineVisitor
+from apache_beam.pipeline import Pipeline
 from apache_beam.runners.dataflow import dataflow_runner
-from apache_beam.transforms.resources import parse_resource_hints
 
 from private_topk.runners import Launch, refuse_unknown
 
 __all__ = ["DataflowRunner", "prepare"]
 
-_SINGLETON = "Draw the ranking"
-_SINGLETON_HINTS = {"min_ram": "16GB"}
+_DRAW_HINTS = {"min_ram": "16GB"}
 _MOST_WORKERS = 20
 _LEAST_SETUPTOOLS = 77
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
-    """Beam's own, which also asks for a large machine for the one stage that holds all counts of a window.
-
-    Beam tells its service runner by the name of this class.
-    """
+    """Beam's own, which also says where the job is. Beam tells its service runner by the name of this class."""
 
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, *rest: Any, **named: Any) -> Any:  # noqa: ANN401
-        if pipeline is not None:
-            pipeline.visit(_HintAtMachines())
         result = super().run_pipeline(pipeline, options, *rest, **named)
         if getattr(result, "has_job", False):
             google = options.view_as(GoogleCloudOptions)
@@ -50,12 +43,6 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
             print(f"Created job with id: [{result.job_id()}]\nhttps://console.cloud.google.com/dataflow/jobs/{place}",
                   file=sys.__stderr__, flush=True)  # fmt: skip
         return result
-
-
-class _HintAtMachines(PipelineVisitor):
-    def visit_transform(self, transform_node: AppliedPTransform) -> None:
-        if transform_node.full_label.rpartition("/")[2] == _SINGLETON:
-            transform_node.resource_hints.update(parse_resource_hints(_SINGLETON_HINTS))
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
@@ -77,7 +64,8 @@ def prepare(arguments: Sequence[str]) -> Launch:
         _check_credentials()
     _check_bucket(google.temp_location, options)
     _settle(options)
-    return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=bool(google.template_location))
+    template = bool(google.template_location)
+    return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=template, draw_hints=_DRAW_HINTS)
 
 
 def _googles_libraries() -> bool:

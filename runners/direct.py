@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
@@ -14,7 +13,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.runners import Launch, refuse_unknown
 
-__all__ = ["live", "prepare"]
+__all__ = ["prepare"]
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
@@ -28,9 +27,5 @@ def prepare(arguments: Sequence[str]) -> Launch:
     direct = options.view_as(DirectOptions)
     if direct.direct_num_workers != 1 and not any(word.startswith("--direct_running_mode") for word in arguments):
         direct.direct_running_mode = "multi_threading"
-    return Launch("direct", FnApiRunner(), options)
-
-
-def live(launch: Launch) -> Launch:
-    """The same launch on Beam's in-process streaming runner, the only local one that receives from Pub/Sub."""
-    return replace(launch, runner=BundleBasedDirectRunner())
+    # The only local runner that receives from Pub/Sub listens.
+    return Launch("direct", FnApiRunner(), options, listener=BundleBasedDirectRunner())

@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
-import json
 import re
+import socket
 import subprocess
 from collections.abc import Sequence
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     JobServerOptions,
     PipelineOptions,
     PortableOptions,
+    StandardOptions,
 )
 from apache_beam.runners.portability.flink_runner import FlinkRunner
+from apache_beam.runners.portability.job_server import ExternalJobServer
 
-from private_topk.runners import Launch, refuse_unknown
-from private_topk.runners.flink_jar import job_server_jar
+from private_topk.runners import Launch, unknown_words
+from private_topk.runners.console import say
+from private_topk.runners.flink_jar import FLINK_VERSION, job_server
+from private_topk.runners.flink_options import DEFAULTS, ON_A_CLUSTER, job_options, take_options
+from private_topk.runners.flink_rest import Rest
+from private_topk.runners.flink_runner import FlinkJobRunner, write_settings
 from private_topk.runners.network import reachable
 from private_topk.runners.portable import check_environment
 
-__all__ = ["FlinkJobOptions", "prepare"]
+__all__ = ["RESTARTS", "prepare"]
 
 _LEAST_JAVA = 11
 _EMBEDDED = ("[local]", "[auto]")
 
+RESTARTS = {
+    "restart-strategy.type": "exponential-delay",
+    "restart-strategy.exponential-delay.initial-backoff": "1 s",
+    "restart-strategy.exponential-delay.backoff-multiplier": "2.0",
+    "restart-strategy.exponential-delay.max-backoff": "30 s",
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff": "8",
+    "restart-strategy.exponential-delay.reset-backoff-threshold": "10 min",
+}
+"""A job may fail eight times in a row, over two minutes, and again after ten minutes of peace. A fixed number of
+restarts would run out in any stream that is long enough."""
 
-class FlinkJobOptions(PipelineOptions):
-    """Options of Flink's job server, which Beam's Python knows only once that server is up."""
-
-    @classmethod
-    def _add_argparse_args(cls, parser: Any) -> None:  # noqa: ANN401 - Beam's own parser
-        parser.add_argument("--checkpointing_interval", type=int, help="milliseconds between checkpoints; -1 for none")
-        parser.add_argument("--checkpointing_mode", choices=("EXACTLY_ONCE", "AT_LEAST_ONCE"))
-        parser.add_argument("--number_of_execution_retries", type=int, help="restarts before a job fails")
-        parser.add_argument("--execution_retry_delay", type=int, help="milliseconds before a restart")
-        parser.add_argument("--state_backend", help="where state is kept, such as rocksdb")
-        parser.add_argument("--state_backend_storage_path", help="where checkpoints are written")
-        parser.add_argument("--savepoint_path", help="savepoint to start from")
-        parser.add_argument("--execution_mode_for_batch", choices=("PIPELINED", "BATCH_FORCED"))
+ASKS_ITS_SERVER = True
+"""Which options Flink's job server knows, it says when it is up."""
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
@@ -50,40 +53,83 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
     The job is handed over by the job server, so the release key of a fresh release passes through the cluster.
     """
-    refuse_unknown(arguments)
+    more = unknown_words(arguments)
     options = PipelineOptions(list(arguments))
     flink = options.view_as(FlinkRunnerOptions)
     portable = options.view_as(PortableOptions)
     if portable.job_endpoint:
-        return _on_a_running_job_server(options, portable)
+        return _on_a_running_job_server(options, portable, more)
+    chosen = any(word.startswith("--flink_version") for word in arguments)
     if flink.flink_master in _EMBEDDED:
         flink.flink_master = "[local]"
+        flink.flink_version = flink.flink_version if chosen else FLINK_VERSION
         check_environment(options, default="LOOPBACK")
+        rest, settings = _mini_cluster(options)
     else:
-        _match_cluster(flink, chosen=any(word.startswith("--flink_version") for word in arguments))
+        _match_cluster(flink, chosen)
+        rest, settings = flink.flink_master, dict(RESTARTS)
         here = _is_here(flink.flink_master)
         check_environment(options, default=None, here=here)
         if portable.environment_type == "LOOPBACK" and not here:
             raise ValueError("--environment_type LOOPBACK runs the workers in this process, which the task managers "
                              "of another machine cannot reach: use EXTERNAL, PROCESS or DOCKER")  # fmt: skip
+    return _with_a_job_server(options, more, rest, settings)
+
+
+def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, settings: dict[str, Any]) -> Launch:
+    """Start the job server only if it must be asked what the words mean: it takes seconds."""
     _check_java(options.view_as(JobServerOptions).job_server_java_launcher)
-    flink.flink_job_server_jar = job_server_jar(flink.flink_version, flink.flink_job_server_jar)
-    _keep_checkpoints(options.view_as(FlinkJobOptions))
-    return Launch("flink", FlinkRunner(), options)
+    flink = options.view_as(FlinkRunnerOptions)
+    found = job_server(flink.flink_version, flink.flink_job_server_jar)
+    flink.flink_job_server_jar = found.jar
+    embedded = flink.flink_master in _EMBEDDED
+    folder = write_settings(settings, keeps_state=embedded)
+    chosen = {**DEFAULTS, **({} if embedded else ON_A_CLUSTER), "flink_conf_dir": str(folder)}
+    if flink.flink_submit_uber_jar:  # then the cluster itself translates the job, and sees no folder of this machine
+        del chosen["flink_conf_dir"]
+    runner = FlinkJobRunner(chosen, rest, folder)
+    if more:
+        runner.job_options = {**chosen, **take_options(more, job_options(runner.job_server(options).start()))}
+    say(f"Flink: {found}")
+    return Launch("flink", runner, options)
 
 
-def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions) -> Launch:
+def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions, more: list[str]) -> Launch:
     if not reachable(portable.job_endpoint):
         raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start Flink's job server")
     check_environment(options, default=None, here=_is_here(f"//{portable.job_endpoint}"))
-    _keep_checkpoints(options.view_as(FlinkJobOptions))
-    return Launch("flink", FlinkRunner(), options)
+    chosen = {**DEFAULTS, **ON_A_CLUSTER}
+    if more:
+        chosen |= take_options(more, job_options(ExternalJobServer(portable.job_endpoint, 60).start()))
+    master = options.view_as(FlinkRunnerOptions).flink_master
+    rest = "" if master in _EMBEDDED else FlinkRunner.add_http_scheme(master)
+    return Launch("flink", FlinkJobRunner(chosen, rest), options)
+
+
+def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:
+    """The address and the settings of a mini cluster."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {
+        "rest.address": "localhost",
+        "rest.bind-address": "127.0.0.1",
+        "rest.port": port,
+        "rest.bind-port": port,
+        "metrics.fetcher.update-interval": 1000,
+    }
+    if options.view_as(StandardOptions).streaming:
+        settings |= RESTARTS
+    return f"http://localhost:{port}", settings
 
 
 def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
     """Take version and parallelism from the cluster itself."""
     master = FlinkRunner.add_http_scheme(flink.flink_master).rstrip("/")
-    overview = _overview(master)
+    overview = Rest(master).overview()
+    if not overview:
+        raise ValueError(f"--flink_master {master}: no Flink job manager answers there: give HOST:PORT of its REST "
+                         "interface, or start one with `make flink-up`")  # fmt: skip
     version = ".".join(str(overview["flink-version"]).split(".")[:2])
     if version not in flink.PUBLISHED_FLINK_VERSIONS:
         raise ValueError(f"--flink_master {flink.flink_master} runs Flink {version}, and the installed Beam runs on "
@@ -98,18 +144,6 @@ def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
         flink.parallelism = overview["slots-total"]
 
 
-def _overview(master: str) -> dict[str, Any]:
-    try:
-        with urlopen(f"{master}/overview", timeout=10) as answer:
-            found = json.load(answer)
-    except (URLError, OSError, ValueError):
-        found = None
-    if not isinstance(found, dict) or "flink-version" not in found:
-        raise ValueError(f"--flink_master {master}: no Flink job manager answers there: give HOST:PORT of its REST "
-                         "interface, or start one with `make flink-up`")  # fmt: skip
-    return found
-
-
 def _check_java(launcher: str) -> None:
     found = None
     try:
@@ -121,14 +155,6 @@ def _check_java(launcher: str) -> None:
         has = f"{launcher} is Java {found[1]}" if found else f"there is no {launcher}"
         raise ValueError(f"--runner flink needs Java {_LEAST_JAVA} or later and {has}: install one (on Debian "
                          "`apt install default-jre-headless`), or give --job_server_java_launcher PATH")  # fmt: skip
-
-
-def _keep_checkpoints(job: FlinkJobOptions) -> None:
-    """Checkpoints every ten seconds and a few restarts, unless said otherwise: a lost task manager costs time only."""
-    if job.checkpointing_interval is None:
-        job.checkpointing_interval = 10_000
-    if job.number_of_execution_retries is None:
-        job.number_of_execution_retries, job.execution_retry_delay = 5, 1_000
 
 
 def _is_here(master: str) -> bool:

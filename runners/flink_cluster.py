@@ -20,12 +20,13 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from private_topk.runners.flink import RESTARTS
 from private_topk.runners.flink_distribution import distribution
 from private_topk.runners.network import reachable
 
 __all__ = ["Cluster", "down", "main", "up"]
 
-_PATIENCE = 90.0
+_PATIENCE = 180.0
 
 
 class Cluster:
@@ -34,9 +35,18 @@ class Cluster:
     Args:
         port: of the REST interface. The job manager's RPC takes the next one.
         task_memory: all memory of a task manager's process, as Flink writes it.
+        high_availability: a job manager that is lost may be started anew and takes its jobs up again. What it must know
+            for that is kept in the folder and by a ZooKeeper, at `port` + 3, which comes with Flink.
     """
 
-    def __init__(self, folder: Path, port: int = 8081, slots: int = 2, task_memory: str = "1536m") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int = 8081,
+        slots: int = 2,
+        task_memory: str = "1536m",
+        high_availability: bool = False,
+    ) -> None:
         self.folder, self.port = folder.resolve(), port
         self.processes: dict[str, subprocess.Popen] = {}
         self._home = distribution()
@@ -49,13 +59,24 @@ class Cluster:
             "taskmanager.numberOfTaskSlots": slots,
             "taskmanager.memory.process.size": task_memory,
             "execution.checkpointing.interval": "10s",
-            "execution.checkpointing.dir": f"{self.folder.as_uri()}/checkpoints",
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 5,
-            "restart-strategy.fixed-delay.delay": "1s",
+            "state.checkpoints.dir": f"{self.folder.as_uri()}/checkpoints",
+            # A stream that has lost a task manager goes on with the slots that are left, and takes new ones into use.
+            "jobmanager.scheduler": "adaptive",
+            "jobmanager.adaptive-scheduler.resource-wait-timeout": "10min",
+            "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
+            **RESTARTS,
+            "metrics.fetcher.update-interval": 1000,
             "heartbeat.interval": 1000,
             "heartbeat.timeout": 10000,
         }
+        self._zookeeper = port + 3 if high_availability else None
+        if high_availability:
+            self._settings |= {
+                "high-availability.type": "zookeeper",
+                "high-availability.zookeeper.quorum": f"localhost:{self._zookeeper}",
+                "high-availability.storageDir": f"{self.folder.as_uri()}/jobs",
+                "high-availability.jobmanager.port": port + 1,
+            }
 
     @property
     def address(self) -> str:
@@ -63,10 +84,16 @@ class Cluster:
 
     def start(self, task_managers: int = 1) -> None:
         """Start all processes and wait until every task manager has joined. Raises RuntimeError if they do not."""
-        self._run("job-manager", "jobmanager.sh")
+        if self._zookeeper:
+            self._start_zookeeper(self._zookeeper)
+        self.start_job_manager()
         for number in range(1, task_managers + 1):
             self.start_task_manager(number)
         self._await(lambda: self.overview().get("taskmanagers") == task_managers)
+
+    def start_job_manager(self) -> None:
+        """Start it, or one in the place of one that has ended."""
+        self._run("job-manager", "jobmanager.sh")
 
     def start_task_manager(self, number: int) -> None:
         """Start one more, or one anew that has ended."""
@@ -97,6 +124,16 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def _start_zookeeper(self, port: int) -> None:
+        place = self.folder / "zookeeper"
+        place.mkdir(parents=True, exist_ok=True)
+        settings = {"dataDir": place, "clientPort": port, "clientPortAddress": "127.0.0.1", "tickTime": 2000,
+                    "admin.enableServer": "false"}  # fmt: skip
+        (place / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        server = "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.server.ZooKeeperServerMain"
+        self._start("zookeeper", ["java", "-Xmx128m", "-cp", f"{self._home}/lib/*", server, str(place / "zoo.cfg")])
+        self._await(lambda: reachable(f"localhost:{port}"))
 
     def _run(self, name: str, script: str) -> None:
         settings = [word for key, value in self._settings.items() for word in ("-D", f"{key}={value}")]

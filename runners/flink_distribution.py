@@ -6,37 +6,34 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from pathlib import Path
 
-from private_topk.runners import cache_folder
+from private_topk.runners.cache import cache_folder, made_once
+from private_topk.runners.console import say
+from private_topk.runners.flink_jar import FLINK_VERSION
 
-__all__ = ["DEFAULT_VERSION", "distribution"]
+__all__ = ["RELEASE", "distribution"]
 
-DEFAULT_VERSION = "1.20.5"
+RELEASE = {"1.19": "1.19.3"}[FLINK_VERSION]
+"""The release of Flink that fits the job server."""
 
-_LIBRARIES = ["--no-binary", ":all:", f"apache-flink-libraries=={DEFAULT_VERSION}"]
+_LIBRARIES = ["--no-binary", ":all:", f"apache-flink-libraries=={RELEASE}"]
 # Only the scripts are taken from the wheel, so any platform's will do.
 _SCRIPTS = ["--only-binary", ":all:", "--python-version", "311", "--platform", "manylinux2014_x86_64",
-            f"apache-flink=={DEFAULT_VERSION}"]  # fmt: skip
+            f"apache-flink=={RELEASE}"]  # fmt: skip
 
 
 def distribution() -> Path:
-    """The folder of Flink's default version, fetched with pip (some 250 MB) unless it stands already.
+    """The folder of Flink, fetched with pip (some 230 MB) unless it stands already.
 
     Raises ValueError if pip cannot get it.
     """
-    home = cache_folder() / f"flink-{DEFAULT_VERSION}"
-    if not home.exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home.parent) as folder:
-            _assemble(Path(folder)).rename(home)
-    return home
+    return made_once(cache_folder() / f"flink-{RELEASE}", _assemble)
 
 
 def _assemble(folder: Path) -> Path:
-    print(f"fetching Flink {DEFAULT_VERSION} (250 MB, once)", file=sys.stderr)
+    say(f"fetching Flink {RELEASE} (230 MB, once)")
     for wanted in (_LIBRARIES, _SCRIPTS):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *wanted]
         if subprocess.run(command).returncode:
@@ -44,7 +41,7 @@ def _assemble(folder: Path) -> Path:
     home = folder / "home"
     with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
         archive.extractall(folder, filter="data")
-    shutil.move(next(folder.glob("apache_flink_libraries-*/deps")), home)
+    shutil.move(next(folder.glob("apache[-_]flink[-_]libraries-*/deps")), home)  # spelled as the release likes it
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         for name in wheel.namelist():
             room, _, file = name.removeprefix("pyflink/").partition("/")

@@ -14,12 +14,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from private_topk.runners import cache_folder
+from private_topk.runners.cache import cache_folder, made_once
+from private_topk.runners.console import say
 from private_topk.runners.network import reachable
 
 __all__ = ["VERSION", "Broker", "jars", "main"]
@@ -105,20 +105,16 @@ def jars() -> Path:
     for program in ("java",) if home.exists() else ("java", "mvn"):
         if shutil.which(program) is None:
             raise ValueError(f"a Kafka broker needs {program}: on Debian `apt install default-jre-headless maven`")
-    if not home.exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home.parent) as folder:
-            _fetch(Path(folder))
-            (Path(folder) / "jars").rename(home)
-    return home
+    return made_once(home, _fetch)
 
 
-def _fetch(folder: Path) -> None:
-    print(f"fetching Kafka {VERSION} (60 MB, once)", file=sys.stderr)
+def _fetch(folder: Path) -> Path:
+    say(f"fetching Kafka {VERSION} (60 MB, once)")
     (folder / "pom.xml").write_text(_PROJECT)
     command = ["mvn", "--quiet", "--batch-mode", _COPY, f"-DoutputDirectory={folder}/jars"]
     if subprocess.run(command, cwd=folder, capture_output=True).returncode:
         raise ValueError(f"Maven could not fetch org.apache.kafka:kafka_2.13:{VERSION}")
+    return folder / "jars"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

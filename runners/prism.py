@@ -11,7 +11,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.version import __version__ as beam_version
 
-from private_topk.runners import Launch, cache_folder, refuse_unknown
+from private_topk.runners import Launch, refuse_unknown
+from private_topk.runners.cache import cache_folder, made_once
 from private_topk.runners.portable import check_environment
 
 __all__ = ["MODULE", "build", "built_binary", "prepare"]
@@ -34,7 +35,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
         prism.prism_log_level = "error"
     if not options.view_as(PortableOptions).job_endpoint:
         check_environment(options, default="LOOPBACK")
-    return Launch("prism", PrismRunner(), options)
+    return Launch("prism", PrismRunner(), options, follows_slowest_reader=False)
 
 
 def built_binary() -> Path:
@@ -44,9 +45,10 @@ def built_binary() -> Path:
 
 def build() -> Path:
     """Build the binary with Go's client, unless it stands already. Takes minutes. Raises OSError without Go."""
-    binary = built_binary()
-    if not binary.exists():
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "GOBIN": str(binary.parent)}
-        subprocess.run(["go", "install", f"{MODULE}@v{beam_version}"], env=environment, check=True)
-    return binary
+    return made_once(built_binary(), _install)
+
+
+def _install(folder: Path) -> Path:
+    environment = {**os.environ, "GOBIN": str(folder)}
+    subprocess.run(["go", "install", f"{MODULE}@v{beam_version}"], env=environment, check=True)
+    return folder / "prism"

@@ -1,24 +1,85 @@
 """A pool of Python workers for EXTERNAL environments: `python -m private_topk.runners.worker_pool --port 50000`.
 
-Beam's own pool listens on every interface and starts the first `python` on PATH; this one listens where it is told and
-starts the Python that it runs under, with this package in it.
+Beam's own pool listens on every interface, starts the first `python` on PATH, and knows workers by an id that every
+task manager counts from 1: where two share a pool, the one stops the other's workers in the middle of their work. This
+one listens where it is told, starts the Python it runs under, with this package in it, and tells the callers apart.
+Its workers are copies of a process that has Beam loaded, which saves each the second or two that loading takes.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import multiprocessing
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from multiprocessing.context import ForkServerProcess
 
 import grpc
-from apache_beam.portability.api import beam_fn_api_pb2_grpc
-from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer, kill_process_gracefully
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.utils import thread_pool_executor
 
-__all__ = ["main"]
+__all__ = ["Workers", "main", "work"]
+
+# Loaded before copying: no polars and no gRPC server, whose threads would not be copied.
+_LOADED = ["apache_beam.runners.worker.sdk_worker"]
+_GRACE = 5.0
+
+
+def work(control: str, worker: str) -> None:
+    """Serve one runner until it closes the channel."""
+    from apache_beam.runners.worker.sdk_worker import SdkHarness
+
+    SdkHarness(control, worker_id=worker).run()
+
+
+class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """The processes of a pool, by who asked for them and under which id."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(_LOADED)
+        self._processes: dict[tuple[str, str], ForkServerProcess] = {}
+        self._lock = threading.Lock()
+
+    def StartWorker(  # noqa: N802 - the name in the protocol
+        self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StartWorkerResponse:
+        try:
+            with self._lock:
+                worker = self._context.Process(target=work, args=(request.control_endpoint.url, request.worker_id))
+                worker.start()
+                self._processes = {key: each for key, each in self._processes.items() if each.is_alive()}
+                self._processes[context.peer(), request.worker_id] = worker
+        except OSError as error:
+            return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(  # noqa: N802 - the name in the protocol
+        self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StopWorkerResponse:
+        """Stop the worker that the same connection started. A worker that is not found ends with its task manager."""
+        with self._lock:
+            worker = self._processes.pop((context.peer(), request.worker_id), None)
+        if worker is not None:
+            _end(worker)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def stop(self) -> None:
+        """End every worker."""
+        for worker in self._processes.values():
+            worker.terminate()
+        for worker in self._processes.values():
+            _end(worker)
+
+
+def _end(worker: ForkServerProcess) -> None:
+    worker.terminate()
+    worker.join(_GRACE)
+    if worker.is_alive():
+        worker.kill()
+        worker.join()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -27,20 +88,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: this machine only)")
     parser.add_argument("--port", type=int, required=True)
     arguments = parser.parse_args(argv)
-    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    pool = BeamFnExternalWorkerPoolServicer(use_process=True)
+    workers = Workers()
     server = grpc.server(thread_pool_executor.shared_unbounded_instance())
-    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
     if not server.add_insecure_port(f"{arguments.host}:{arguments.port}"):
         sys.exit(f"port {arguments.port} of {arguments.host} is taken: give another --port")
     server.start()
     stop.wait()
     server.stop(1)
-    for worker in pool._worker_processes.values():
-        kill_process_gracefully(worker)
+    workers.stop()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.databases import postgres, url
+
+__all__ = ["postgres", "pytest_collection_modifyitems", "url"]
+
 SERVERS = {
-    "broker", "cloud", "cluster", "flink_home", "jar", "job_service", "postgres", "prism_binary", "prism_runner", "workers",
+    "broker", "cloud", "cluster", "flink", "flink_home", "job_service", "postgres", "prism_binary", "prism_runner",
+    "workers",
 }  # fmt: skip
 """Fixtures that start a server, or fetch or build one."""
 

@@ -50,16 +50,33 @@ def test_mechanisms_know_numbers_only() -> None:
         assert {name.split(".")[0] for name in names} <= allowed, path
         ours = {name for name in names if name.startswith("private_topk")}
         room = "private_topk.transforms.mechanisms" + (".exact" if path.parent.name == "exact" else "")
-        assert all(name.startswith((room, "private_topk.transforms.refusal")) for name in ours), path
+        words = ("private_topk.transforms.refusal", "private_topk.transforms.near")
+        assert all(name.startswith((room, *words)) for name in ours), path
 
 
 def test_no_circle_between_the_files_of_mechanisms() -> None:
-    """Nor between any others of transforms: a file can be read after those that it names."""
-    files = {_module(path): path for room in ("transforms", "testing") for path in (ROOT / room).rglob("*.py")}
-    graph = {name: {i for i in imports(path) if i in files and i != name} for name, path in files.items()}
+    """Nor between any others: a file can be read after those that it names."""
+    files = {_module(path): path for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    graph = {name: {i for i in _named(path, files) if i in files and i != name} for name, path in files.items()}
     while leaves := [name for name, needed in graph.items() if not needed & graph.keys()]:
         graph = {name: needed for name, needed in graph.items() if name not in leaves}
     assert not graph, f"these name each other in a circle: {sorted(graph)}"
+
+
+def _named(path: Path, files: dict[str, Path]) -> Iterator[str]:
+    """What a file imports when it is loaded or later; of a package its module, where that is what is named."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for_types = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(
+        node.test) for inner in ast.walk(node)}  # fmt: skip
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in files else node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
 
 
 def _module(path: Path) -> str:
@@ -87,6 +104,57 @@ def test_transforms_know_neither_the_command_line_nor_files() -> None:
         names = set(imports(path))
         assert not {name for name in names if name.startswith(("private_topk.pipelines", "private_topk.runners"))}, path
         assert not {"argparse", "fastavro"} & names, path
+
+
+def test_budgets_are_arithmetic_and_a_database() -> None:
+    allowed = {"numpy", "flint", "sqlalchemy", "dp_accounting", "matplotlib", "private_topk"} | set(
+        sys.stdlib_module_names
+    )
+    for path in (ROOT / "budget").rglob("*.py"):
+        names = set(imports(path))
+        assert {name.split(".")[0] for name in names} <= allowed - {"argparse"}, path
+        ours = {name for name in names if name.startswith("private_topk")}
+        assert all(name.startswith(("private_topk.budget", "private_topk.transforms")) for name in ours), path
+
+
+def test_budgets_load_without_beam_and_without_a_database() -> None:
+    code = (
+        "import sys; from private_topk.budget import charge, plan, share_out, Account, Windows, Cost; "
+        "print([name for name in ('apache_beam', 'sqlalchemy', 'matplotlib', 'dp_accounting') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_nobody_asks_which_way_of_cutting_a_period_has() -> None:
+    """Whoever asks forgets the next one; what differs between them is a method of theirs."""
+    kinds = r"isinstance\([^)]*(Whole|FixedWindows|SlidingWindows|CalendarWindows)\b"
+    for path in PRODUCT:
+        beams_own = path.name in ("top_k.py", "cut.py") and path.parent.name == "transforms"
+        assert beams_own or not re.search(kinds, path.read_text("utf-8")), path
+
+
+def test_words_are_read_at_the_doors_alone() -> None:
+    """The command line in its room, YAML in its own."""
+    for path in (
+        path for room in ("pipelines", "budget", "transforms", "testing") for path in (ROOT / room).rglob("*.py")
+    ):
+        names, place = set(imports(path)), path.relative_to(ROOT).as_posix()
+        assert "argparse" not in names or place.startswith("pipelines/commands/"), place
+        assert "yaml" not in names or place.startswith("pipelines/scheduled/"), place
+
+
+def test_arrows_point_one_way() -> None:
+    """transforms <- budget <- pipelines; runners know transforms at most; nobody names the commands."""
+    rooms = {"transforms": {"transforms"}, "budget": {"transforms", "budget"}, "testing": {"transforms", "testing"},
+             "runners": {"runners", "transforms"}}  # fmt: skip
+    for room, may in rooms.items():
+        for path in (ROOT / room).rglob("*.py"):
+            named = {name.split(".")[1] for name in imports(path) if name.startswith("private_topk.")}
+            assert named <= may, (path, named - may)
+    for path in (ROOT / "pipelines").rglob("*.py"):
+        if "commands" not in path.parts and path.name != "cli.py":
+            assert not [name for name in imports(path) if name.startswith("private_topk.pipelines.commands")], path
 
 
 def test_every_room_is_a_package() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = tuple(sorted(path.name for path in (ROOT / "src" / "private_topk").iterdir() if path.is_symlink()))
-MODULES = ["private_topk"] + sorted(
+MODULES = ["private_topk", "private_topk.__main__"] + sorted(
     "private_topk." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for room in ROOMS
     for path in (ROOT / room).rglob("*.py")
@@ -61,7 +61,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     code = {name for name in names if name.endswith(".py")}
     assert {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in code} == set(MODULES)
-    assert names - code == {"private_topk/py.typed"}
+    assert names - code == {"private_topk/py.typed", "private_topk/runners/flink_job_server/pom.xml"}
 
 
 def test_installed_elsewhere_every_module_imports_and_the_command_runs(wheel: Path, tmp_path: Path) -> None:

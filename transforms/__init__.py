@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from private_topk.transforms.domain import PublicDomain, UnknownDomain
     from private_topk.transforms.keys import Release, ReleaseKey
-    from private_topk.transforms.release import CountBudget, Ranking
+    from private_topk.transforms.release import Ranking
+    from private_topk.transforms.selection import CountBudget
     from private_topk.transforms.top_k import PrivateTopK
     from private_topk.transforms.windows import Period, WindowBounds
 
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CountBudget": "release",
+    "CountBudget": "selection",
     "Period": "windows",
     "PrivateTopK": "top_k",
     "PublicDomain": "domain",

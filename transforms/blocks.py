@@ -10,11 +10,12 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.coders import registry
 from apache_beam.metrics import Metrics
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.columnar import make_block, to_ipc
+from private_topk.transforms.columnar import make_block
 
-__all__ = ["BlockCoder", "MakeBlocks", "left_out"]
+__all__ = ["BlockCoder", "MakeBlocks", "late_moment", "left_out"]
 
 NAMESPACE, LEFT_OUT = "private_topk", "operator_only_rows_left_out_"
 
@@ -30,7 +31,10 @@ class BlockCoder(beam.coders.Coder):
     """Blocks between workers: Arrow IPC, no pickle."""
 
     def encode(self, value: pa.RecordBatch) -> bytes:
-        return to_ipc(**{name: value.column(name) for name in value.schema.names})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema) as writer:
+            writer.write_batch(value)
+        return sink.getvalue().to_pybytes()
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         return pa.ipc.open_stream(encoded).read_next_batch()
@@ -86,8 +90,17 @@ class _GatherDoFn(beam.DoFn):
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window, rows in self._rows.items():
-            yield WindowedValue(_block(rows), window.max_timestamp(), (window,))
+            yield WindowedValue(_block(rows), late_moment(window), (window,))
         self._rows.clear()
+
+
+def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
+    """A moment late in a window, but a millisecond before its last: a timer of that one may fire while elements with
+    the same timestamp are still to come.
+    """
+    return max(
+        window.max_timestamp() - Duration(micros=1000), window.start if hasattr(window, "start") else MIN_TIMESTAMP
+    )
 
 
 def _labels(pair: tuple[Any, Any]) -> tuple[str, str] | None:

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 __all__ = [
     "as_labels",
     "count_pairs",
-    "from_ipc",
     "hash_labels",
+    "joined",
     "keep_at_most",
     "kept_pairs",
     "make_block",
+    "make_table",
     "mix",
     "partition",
     "sorted_pairs",
-    "to_ipc",
 ]
 
 Words = NDArray[np.uint64]
@@ -197,18 +197,17 @@ def count_pairs(codes: Codes, size: int) -> tuple[Codes, Codes]:
     return present, counts[present]
 
 
-def to_ipc(**columns: pa.Array | NDArray) -> bytes:
-    """Columns as one Arrow IPC stream."""
-    batch = pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+def make_table(**columns: pa.Array | NDArray) -> pa.RecordBatch:
+    """Columns of one length as one piece of a table."""
+    return pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()})
 
 
-def from_ipc(streams: Iterable[bytes]) -> pa.Table:
-    """All streams of one schema as one table; at least one."""
-    return pa.concat_tables([pa.ipc.open_stream(stream).read_all() for stream in streams])
+def joined(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """All tables of one schema as one; at least one."""
+    table = pa.Table.from_batches(tables)
+    columns = {name: table[name] for name in table.schema.names}
+    # A single chunk as it is: combining would copy it.
+    return make_table(**{name: c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for name, c in columns.items()})
 
 
 def _is_string(kind: pa.DataType) -> bool:

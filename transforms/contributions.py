@@ -9,16 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.blocks import left_out
-from private_topk.transforms.columnar import hash_labels, partition, to_ipc
+from private_topk.transforms.columnar import hash_labels, make_table, partition
 from private_topk.transforms.counter import Counter
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.layout import Layout
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
+from private_topk.transforms.parts import PlacedPart, with_manifest
 
-__all__ = ["CountContributions", "ShardByUser"]
+__all__ = ["CountContributions", "ShardByUser", "ShardedPairs"]
 
-
-_WITHOUT_HOLDS = ("BundleBasedDirectRunner", "SwitchingDirectRunner")
+ShardedPairs = tuple[int, pa.RecordBatch]
 
 
 class ShardByUser(beam.PTransform):
@@ -31,18 +32,20 @@ class ShardByUser(beam.PTransform):
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
     """
 
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int) -> None:
+    def __init__(
+        self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout | None = None
+    ) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(domain, key, shards)
+        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain))
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        # block  ->  (user shard, IPC of {user: uint64, item: code or string})
-        return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(tuple[int, bytes])
+        # block  ->  (user shard, {user: uint64, item: code or string, and the columns that tell the windows})
+        return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(ShardedPairs)
 
 
 class _ShardDoFn(beam.DoFn):
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int) -> None:
-        self._domain, self._key, self._shards = domain, key, shards
+    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout) -> None:
+        self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
         self._left_out = left_out("not_in_domain")
 
     def setup(self) -> None:
@@ -50,51 +53,54 @@ class _ShardDoFn(beam.DoFn):
         self._index = None
         if isinstance(self._domain, PublicDomain):
             self._index = self._domain.index()
-            self._code_type = np.min_scalar_type(self._domain.size - 1)  # what is shuffled should be narrow
 
-    def process(self, block: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        users, items = block["user"], block["item"]
+    def process(self, block: pa.RecordBatch) -> Iterator[ShardedPairs]:
         if self._index is not None:
-            codes = self._index.encode(items)
+            codes = self._index.encode(block["item"])
             known = codes >= 0
             if not known.all():
                 self._left_out.inc(int(len(known) - known.sum()))
-                users, codes = users.filter(pa.array(known)), codes[known]
-            values: np.ndarray | pa.Array = codes.astype(self._code_type)
+                block, codes = block.filter(pa.array(known)), codes[known]
+            values: np.ndarray | pa.Array = codes.astype(self._layout.code_type)
         else:
-            values = items.cast(pa.string())
-        words = hash_labels(users, self._seed)
+            values = block["item"].cast(pa.string())
+        words = hash_labels(block["user"], self._seed)
+        spans = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
         for shard, rows in partition(shards, self._shards):
-            yield shard, to_ipc(user=words[rows], item=values.take(rows) if self._index is None else values[rows])
+            items = values.take(rows) if self._index is None else values[rows]
+            yield shard, make_table(user=words[rows], item=items, **{name: span[rows] for name, span in spans.items()})
 
 
 class CountContributions(beam.PTransform):
-    """(user shard, pairs) to partial counts by item shard, each user bounded to distinct items and at most `limit`.
+    """(user shard, pairs) to partial counts by place, each user bounded to distinct items and at most `limit`.
 
     One user changes every count by at most 1, all in one direction, and at most `limit` counts where one is set.
 
-    Memory: of a bounded input, all rows of a shard and window; of an unbounded one, about twice its distinct pairs.
-    Beam's in-process streaming runner does not make the watermark wait for timers: it gathers all rows as well.
+    Memory: of a bounded input, all rows of a shard; of an unbounded one, about twice its distinct pairs
+    where the runner's watermark waits for timers, and else all rows of a window.
+
+    Args:
+        waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
     """
 
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, limit: int | None) -> None:
+    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False) -> None:
         super().__init__()
-        self._counter = Counter(domain, key, limit)
+        self._counter, self._waits_for_timers = Counter(layout, key, limit), waits_for_timers
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        # (user shard, IPC of pairs)  ->  (item shard, IPC of {item: code or string, count: int64})
-        if pairs.is_bounded or type(pairs.pipeline.runner).__name__ in _WITHOUT_HOLDS:
+        # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window
+        if pairs.is_bounded or not self._waits_for_timers:
             shards = pairs | "Gather each user's pairs" >> beam.GroupByKey()
             count = beam.ParDo(_CountDoFn(self._counter))
         else:
             shards, count = pairs, beam.ParDo(CountOnTheFlyDoFn(self._counter))
-        return shards | "Bound and count" >> count.with_output_types(tuple[int, bytes])
+        return shards | "Bound and count" >> count.with_output_types(PlacedPart)
 
 
 class _CountDoFn(beam.DoFn):
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
 
-    def process(self, shard: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
-        yield from self._counter.counts(shard[1])
+    def process(self, shard: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[PlacedPart]:
+        yield from with_manifest(shard[0], self._counter.counts(shard[1]))

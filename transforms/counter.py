@@ -12,93 +12,132 @@ from private_topk.transforms.columnar import (
     Codes,
     Words,
     count_pairs,
-    from_ipc,
     hash_labels,
+    joined,
     kept_pairs,
+    make_table,
     mix,
     partition,
     sorted_pairs,
-    to_ipc,
 )
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.layout import ITEM_SHARD_BITS, UNKNOWN_ITEM_SHARDS, Layout
 
-__all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Counter"]
+__all__ = ["Counter"]
 
-ITEM_SHARD_BITS = 20
-"""Public domain: an item shard is a range of 2**20 codes, 8 MiB of counts."""
-
-UNKNOWN_ITEM_SHARDS = 16
-"""Unknown domain: an item shard is a residue of the item's hash."""
+_NO_LABELS = pa.array([], pa.string())
+_MOST_ROWS = 1 << 22
 
 
-class _Bounded(NamedTuple):
-    """What is left of a shard's pairs: (n,) ranks of users and codes of items; the user words by rank; in an unknown
-    domain also the labels and their words by code.
+class _Pairs(NamedTuple):
+    """(n,) user words and codes of items. A code has the window above the item: window << bits | item. In an unknown
+    domain also the labels and their words by item.
     """
 
-    ranks: Codes
-    codes: Codes
     users: Words
+    codes: Codes
+    bits: int
     labels: pa.Array | None
     words: Words | None
 
+    def window(self, codes: Codes) -> Codes:
+        return codes >> self.bits
+
+    def item(self, codes: Codes) -> Codes:
+        return codes & ((1 << self.bits) - 1)
+
 
 class Counter:
-    """Bounds and counts the pairs of one user shard and window.
+    """Bounds and counts the pairs of one user shard.
 
-    Pairs come and go as Arrow IPC of {user: uint64, item: code or string}.
+    Pairs come and go as tables of {user: uint64, item: code or string} and, where they hold several windows, `first`
+    (and `after`, where these overlap): the number of the first window that a row is in (and of the one after its last).
 
     Args:
-        limit: at most so many items of every user; None for all.
+        limit: at most so many items of every user and window; None for all.
     """
 
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, limit: int | None) -> None:
-        self._size = domain.size if isinstance(domain, PublicDomain) else 0
-        self._key, self._limit = key, limit
+    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None) -> None:
+        self._layout, self._key, self._limit = layout, key, limit
 
-    def distinct(self, streams: Iterable[bytes]) -> tuple[bytes, int]:
-        """The bounded distinct pairs as one stream, and how many they are. Done early or late, often or once, it makes
-        no difference to `counts`.
+    def no_pairs(self) -> pa.RecordBatch:
+        """What a user shard holds that nobody is in."""
+        items = np.empty(0, self._layout.code_type) if self._layout.size else _NO_LABELS
+        spans = {name: np.empty(0, kind) for name, kind in self._layout.window_columns.items()}
+        return make_table(user=np.empty(0, np.uint64), item=items, **spans)
+
+    def distinct(self, pairs: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+        """The bounded distinct pairs of one window as one table. Done early or late, often or once, it makes no
+        difference to `counts`.
         """
-        ranks, codes, users, labels, _ = self._bound(streams)
-        narrow = codes.astype(np.min_scalar_type(self._size - 1)) if labels is None else None
-        return to_ipc(user=users[ranks], item=narrow if labels is None else labels.take(pa.array(codes))), len(codes)
+        found = self._pairs(pairs)
+        ranks, codes, users = self._bound(found)
+        items = codes.astype(self._layout.code_type) if found.labels is None else found.labels.take(pa.array(codes))
+        return make_table(user=users[ranks], item=items)
 
-    def counts(self, streams: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """(item shard, IPC of {item: code or string, count: int64}), the item's users of this shard."""
-        _, codes, _, labels, words = self._bound(streams)
-        if labels is None or words is None:
-            yield from _by_range(*count_pairs(codes, self._size))
-        else:
-            present, counts = count_pairs(codes, len(labels))
-            yield from _by_hash(labels.take(pa.array(present)), words[present], counts)
+    def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(place, {item: code or string, count: int64}), the item's users of this shard, by window where there are
+        several: a column more.
+        """
+        table = joined([self.no_pairs(), *pairs])
+        for part in self._parts(table):
+            found = self._pairs([part])
+            _, codes, _ = self._bound(found)
+            present, counts = count_pairs(codes, self._layout.windows << found.bits)
+            yield from self._by_place(found, present, counts)
 
-    def _bound(self, streams: Iterable[bytes]) -> _Bounded:
-        table = from_ipc(streams)
-        users, labels, words = table["user"].to_numpy(), None, None
-        if self._size:
-            codes = table["item"].to_numpy().astype(np.int64)
+    def _parts(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Overlapping windows a few groups at a time, so that no more than about four million rows of them are held."""
+        if not self._layout.overlap:
+            yield table
+            return
+        first, after = (table[name].to_numpy().astype(np.int64) for name in ("first", "after"))
+        groups = self._layout.groups
+        step = max(1, groups * _MOST_ROWS // max(int((after - first).sum()), 1))
+        for group in range(0, groups, step):
+            start, stop = self._layout.group(group).start, self._layout.group(min(group + step, groups) - 1).stop
+            low, high = np.maximum(first, start), np.minimum(after, stop)
+            rows = np.flatnonzero(low < high)
+            lengths = (high - low)[rows]
+            within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            wide = table.select(["user", "item"]).take(pa.array(np.repeat(rows, lengths)))
+            yield make_table(user=wide["user"], item=wide["item"], first=np.repeat(low[rows], lengths) + within)
+
+    def _pairs(self, pairs: Iterable[pa.RecordBatch]) -> _Pairs:
+        table = joined(pairs)
+        labels = words = None
+        if self._layout.size:
+            codes, size = table["item"].to_numpy().astype(np.int64), self._layout.size
         else:
-            dictionary = table["item"].combine_chunks().dictionary_encode()
+            dictionary = table["item"].dictionary_encode()
             codes, labels = dictionary.indices.to_numpy().astype(np.int64), dictionary.dictionary
-            words = hash_labels(labels, int.from_bytes(self._key.derive("item hash")[:8], "big"))
-        ranks, codes, by_rank = sorted_pairs(users, codes)
-        if self._limit is not None:
-            items = mix(np.arange(self._size, dtype=np.uint64)) if words is None else words
-            kept = kept_pairs(ranks, codes, by_rank, items, self._limit)
-            ranks, codes = ranks[kept], codes[kept]
-        return _Bounded(ranks, codes, by_rank, labels, words)
+            words, size = hash_labels(labels, int.from_bytes(self._key.derive("item hash")[:8], "big")), len(labels)
+        bits = max(size - 1, 0).bit_length()
+        if self._layout.windows > 1:
+            codes |= table["first"].to_numpy().astype(np.int64) << bits
+        return _Pairs(table["user"].to_numpy(), codes, bits, labels, words)
 
+    def _bound(self, found: _Pairs) -> tuple[Codes, Codes, Words]:
+        """Distinct pairs, (n,) ranks of (user, window) and codes, and the user words by rank."""
+        ranks, codes, users = sorted_pairs(found.users, found.codes)
+        if self._limit is None:
+            return ranks, codes, users
+        if self._layout.windows > 1:
+            fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(found.window(codes), prepend=-1) != 0)
+            users, ranks = users[ranks[fresh]], np.cumsum(fresh) - 1
+        words = mix(np.arange(self._layout.size, dtype=np.uint64)) if found.words is None else found.words
+        kept = kept_pairs(ranks, found.item(codes), users, words, self._limit)
+        return ranks[kept], codes[kept], users
 
-def _by_range(codes: Codes, counts: Codes) -> Iterator[tuple[int, bytes]]:
-    if len(codes) == 0:
-        return
-    for item_shard, rows in partition(codes >> ITEM_SHARD_BITS, (int(codes[-1]) >> ITEM_SHARD_BITS) + 1):
-        yield item_shard, to_ipc(item=codes[rows].astype(np.uint32), count=counts[rows])
-
-
-def _by_hash(labels: pa.Array, words: Words, counts: Codes) -> Iterator[tuple[int, bytes]]:
-    shards = (words % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64)
-    for item_shard, rows in partition(shards, UNKNOWN_ITEM_SHARDS):
-        yield item_shard, to_ipc(item=labels.take(pa.array(rows)), count=counts[rows])
+    def _by_place(self, found: _Pairs, codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
+        windows, items = found.window(codes), found.item(codes)
+        if found.labels is None or found.words is None:
+            shards = items >> ITEM_SHARD_BITS
+        else:
+            shards = (found.words[items] % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64)
+        places = self._layout.places(windows, shards)
+        for place, rows in partition(places, self._layout.groups * self._layout.item_shards):
+            some = items[rows]
+            labels = some.astype(np.uint32) if found.labels is None else found.labels.take(pa.array(some))
+            column = {"window": windows[rows].astype(np.uint32)} if self._layout.windows > 1 else {}
+            yield place, make_table(**column, item=labels, count=counts[rows])

@@ -1,68 +1,133 @@
-"""Partial counts to totals, an item shard at a time. Integers only: any order of adding gives the same sums."""
+"""Partial counts to totals, a place at a time. Integers only: any order of adding gives the same sums."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import from_ipc, to_ipc
-from private_topk.transforms.counter import ITEM_SHARD_BITS
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.columnar import Codes, joined, make_table
+from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
+from private_topk.transforms.parts import MANIFEST, Part, PlacedPart
 
-__all__ = ["AddUp", "add_up_labels", "add_up_range", "largest"]
+__all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest"]
+
+_MOST_CELLS = 1 << 20
 
 
 class AddUp(beam.PTransform):
-    """(item shard, partial counts) to (item shard, totals).
+    """(place, partial counts) to (place, totals), and all manifests to one.
 
     Args:
-        keep: unknown domain: how many of the largest totals an item shard hands on; None keeps all (public domain).
+        keep: unknown domain: how many of the largest totals a place hands on of every window; None keeps all (public
+            domain).
     """
 
-    def __init__(self, domain: PublicDomain | UnknownDomain, keep: int | None) -> None:
+    def __init__(self, layout: Layout, keep: int | None) -> None:
         super().__init__()
-        self._domain, self._keep = domain, keep
+        self._layout, self._keep = layout, keep
 
     def expand(self, partial: beam.PCollection) -> beam.PCollection:
-        totals = add_up_range if isinstance(self._domain, PublicDomain) else add_up_labels
         return (
             partial
             | "Gather each item's counts" >> beam.GroupByKey()
-            # (item shard, [IPC of partial counts])  ->  (item shard, IPC of totals)
-            | "Add up" >> beam.MapTuple(totals, keep=self._keep).with_output_types(tuple[int, bytes])
+            # (place, [Part])  ->  (place, Part)
+            | "Add up" >> beam.ParDo(_AddUpDoFn(self._layout, self._keep)).with_output_types(PlacedPart)
         )
 
 
-def add_up_range(item_shard: int, streams: Iterable[bytes], keep: int | None = None) -> tuple[int, bytes]:
-    """Totals of one range of codes. Every stream holds a code at most once. Cost: O(rows + codes in the range)."""
-    first = item_shard << ITEM_SHARD_BITS
-    totals = np.zeros(1 << ITEM_SHARD_BITS, np.int64)
-    for stream in streams:
-        part = from_ipc([stream])
-        totals[part["item"].to_numpy().astype(np.int64) - first] += part["count"].to_numpy()
-    present = np.flatnonzero(totals)
-    return item_shard, to_ipc(item=(present + first).astype(np.uint32), count=totals[present])
+class _AddUpDoFn(beam.DoFn):
+    def __init__(self, layout: Layout, keep: int | None) -> None:
+        self._layout, self._keep = layout, keep
+
+    def process(self, gathered: tuple[int, Iterable[Part]]) -> Iterator[PlacedPart]:
+        yield add_up(*gathered, self._layout, self._keep)
 
 
-def add_up_labels(item_shard: int, streams: Iterable[bytes], keep: int | None = None) -> tuple[int, bytes]:
-    """Totals of the items of one hash residue: the `keep` largest, ties by label."""
-    sums = from_ipc(streams).group_by("item").aggregate([("count", "sum")])
-    table = largest(pa.table({"item": sums["item"], "count": sums["count_sum"]}), keep)
-    return item_shard, to_ipc(item=table["item"].combine_chunks(), count=table["count"].combine_chunks())
+def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None = None) -> PlacedPart:
+    """The sum of the parts, which names the user shards of all of them; manifests are put together."""
+    sources: list[Codes] = []
+    tables = _noting(parts, sources)  # one at a time: together they may be large
+    if place == MANIFEST:
+        total = joined(tables)
+    elif layout.size:
+        total = add_up_codes(place, tables, layout)
+    else:
+        total = add_up_labels(tables, keep)
+    return place, Part(np.concatenate(sources), total)
+
+
+def _noting(parts: Iterable[Part], sources: list[Codes]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        sources.append(part.sources)
+        yield part.table
+
+
+def add_up_codes(place: int, tables: Iterable[pa.RecordBatch], layout: Layout) -> pa.RecordBatch:
+    """Totals of one range of codes in a group of windows, by window and code. No table holds a cell of these twice.
+
+    Cost: O(rows + cells) for up to 2**20 cells, above that a sort of the rows.
+    """
+    windows = layout.group(layout.group_of(place))
+    first, width = place % layout.item_shards << ITEM_SHARD_BITS, min(layout.size, 1 << ITEM_SHARD_BITS)
+    cells = (_cells(part, windows.start, first, width) for part in tables)
+    if len(windows) * width <= _MOST_CELLS:
+        totals = np.zeros(len(windows) * width, np.int64)
+        for cell, count in cells:
+            totals[cell] += count
+        present = np.flatnonzero(totals)
+        totals = totals[present]
+    else:
+        present, totals = _sums(*(np.concatenate(column) for column in zip(*cells, strict=True)))
+    column = {"window": (present // width + windows.start).astype(np.uint32)} if layout.windows > 1 else {}
+    return make_table(**column, item=(present % width + first).astype(np.uint32), count=totals)
+
+
+def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> tuple[Codes, Codes]:
+    codes = part["item"].to_numpy().astype(np.int64) - first
+    if "window" in part.schema.names:
+        codes += (part["window"].to_numpy().astype(np.int64) - window) * width
+    return codes, part["count"].to_numpy()
+
+
+def _sums(keys: Codes, counts: Codes) -> tuple[Codes, Codes]:
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    return keys[starts], np.add.reduceat(counts[order], starts)
+
+
+def add_up_labels(tables: Iterable[pa.RecordBatch], keep: int | None = None) -> pa.RecordBatch:
+    """Totals of the items of one hash residue, by window: the `keep` largest, ties by label."""
+    table = pa.Table.from_batches(tables)
+    keys = table.schema.names[:-1]
+    sums = table.group_by(keys).aggregate([("count", "sum")])
+    return joined(largest(sums.rename_columns([*keys, "count"]).select([*keys, "count"]), keep).to_batches())
 
 
 def largest(table: pa.Table, keep: int | None) -> pa.Table:
-    """The `keep` rows of the largest counts, in decreasing order; equal counts by the bytes of the label.
+    """The `keep` rows of the largest counts of every window, in decreasing order; equal counts by the bytes of the
+    label.
 
     The order of the labels is public and fixed, so which of two equal items is kept tells nothing of who came first.
     """
+    if "window" in table.schema.names:
+        return _largest_by_window(table, keep)
     counts = table["count"].to_numpy()
     if keep is not None and len(counts) > keep:
         cut = np.partition(counts, len(counts) - keep)[len(counts) - keep]
         table = table.filter(pc.greater_equal(table["count"], pa.scalar(int(cut))))
     table = table.sort_by([("count", "descending"), ("item", "ascending")])
     return table if keep is None else table.slice(0, keep)
+
+
+def _largest_by_window(table: pa.Table, keep: int | None) -> pa.Table:
+    table = table.sort_by([("window", "ascending"), ("count", "descending"), ("item", "ascending")])
+    if keep is None:
+        return table
+    windows = table["window"].to_numpy()
+    place = np.arange(len(windows)) - np.searchsorted(windows, windows)
+    return table.filter(pa.array(place < keep))

@@ -1,9 +1,12 @@
 """Placing blocks in the declared windows, on any runner.
 
 Portable runners know the windows of Beam's own window functions and no others: windows of a calendar are none of them.
-So every declared window is represented by a *cell*: the piece of a regular grid, Beam's `FixedWindows`, that ends when
-the window closes. A cell fires when the watermark passes its end, and rows are late after that: exactly as the
-declared window would have it. Windows that follow each other without gap are their own cells.
+So every declared window is represented by a *cell*: the piece of a regular grid, Beam's `FixedWindows`, whose last
+millisecond is the one in which the window closes. A cell fires when the watermark has reached that, and rows are late
+after it: exactly as the declared window would have it.
+
+Nothing is stamped with a cell's last moment. A timer set for that moment may fire while elements of the same moment are
+still to come, and these would be lost.
 """
 
 from __future__ import annotations
@@ -15,21 +18,29 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.transforms import trigger
-from apache_beam.transforms.window import FixedWindows, IntervalWindow, TimestampedValue, WindowFn
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, IntervalWindow, TimestampedValue, WindowFn
 from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.blocks import left_out
-from private_topk.transforms.columnar import Codes, partition
+from private_topk.transforms.columnar import Codes, make_table, partition
 from private_topk.transforms.windows import Period, WindowBounds
 
 __all__ = ["CutIntoWindows", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment"]
+
+
+_TICK = 1000
+"""A millisecond, which is as fine as portable runners tell moments apart."""
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(pa.RecordBatch)
 class CutIntoWindows(beam.PTransform):
     """Blocks with times to blocks in their declared windows. Rows outside the period are left out and counted.
+
+    Of a bounded input a window is a number: blocks get the columns `first` and, where windows overlap, `after`, the
+    windows of each row (none where there is only one window). Those of an unbounded input close at different times,
+    so there every window is a cell of Beam's.
 
     Where a block also has a column `arrived`, a row is late for the windows that had closed when it arrived, wherever
     the watermark stands: so which rows are late depends on themselves alone, and not on what other users did.
@@ -40,6 +51,10 @@ class CutIntoWindows(beam.PTransform):
         self._period = period
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        if blocks.is_bounded:
+            # block with the column time  ->  block of users and items and the numbers of their windows
+            everything = blocks | "Out of the windows" >> beam.WindowInto(GlobalWindows())
+            return everything | "Number the windows" >> beam.ParDo(_NumberDoFn(self._period))
         # block with the column time  ->  block of users and items, in the cells of its windows
         return (
             blocks
@@ -47,6 +62,28 @@ class CutIntoWindows(beam.PTransform):
             | "Enter the cells" >> enter_cells(self._period)
             | "Split by window" >> beam.ParDo(_SplitDoFn(self._period))
         )
+
+
+class _NumberDoFn(beam.DoFn):
+    def __init__(self, period: Period) -> None:
+        self._period = period
+        self._outside, self._late = left_out("outside_the_period"), left_out("late")
+
+    def process(self, block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        first, after = self._period.spans(block["time"].to_numpy())
+        _count(self._outside, first == after)
+        if "arrived" in block.schema.names:
+            still_open = np.searchsorted(self._period.closing, block["arrived"].to_numpy(), side="right")
+            _count(self._late, (first < after) & (still_open >= after))
+            first = np.maximum(first, still_open)
+        inside = first < after
+        rows = block.select(["user", "item"])
+        spans = [first, after][: 0 if len(self._period) == 1 else 1 + self._period.overlaps]
+        if not inside.all():
+            rows, spans = rows.filter(pa.array(inside)), [span[inside] for span in spans]
+        if len(rows):
+            columns = dict(zip(("first", "after"), spans, strict=False))
+            yield make_table(user=rows["user"], item=rows["item"], **columns)
 
 
 class _SplitDoFn(beam.DoFn):
@@ -58,6 +95,7 @@ class _SplitDoFn(beam.DoFn):
 
     def setup(self) -> None:
         self._cells = cells(self._period)
+        self._moments = [last_moment(self._period, number) for number in range(len(self._period))]
         self._edges = np.union1d(self._period.starts, self._period.ends)
         before = np.append(self._edges[:1] - 1, self._edges)  # a time of every stretch between two edges
         self._first, self._after = self._period.spans(before)
@@ -73,7 +111,7 @@ class _SplitDoFn(beam.DoFn):
             ):
                 windows = self._cells[first : int(self._after[place])]
                 if windows:
-                    yield WindowedValue(rows.take(pa.array(some)), windows[0].max_timestamp(), tuple(windows))
+                    yield WindowedValue(rows.take(pa.array(some)), self._moments[first], tuple(windows))
 
     def _late_for(self, block: pa.RecordBatch, stretch: Codes) -> Codes | None:
         """The first window that every row is on time for, where that is not the first that it lies in; None if none."""
@@ -96,7 +134,8 @@ def _count(counter: Any, rows: np.ndarray) -> None:  # noqa: ANN401 - a Beam cou
 def cells(period: Period) -> list[IntervalWindow]:
     """The cell of every declared window, in order."""
     size, _ = _grid(period)
-    return [IntervalWindow(Timestamp(micros=end - size), Timestamp(micros=end)) for end in period.closing.tolist()]
+    ends = (period.closing + _TICK).tolist()
+    return [IntervalWindow(Timestamp(micros=end - size), Timestamp(micros=end)) for end in ends]
 
 
 def enter_cells(period: Period) -> beam.WindowInto:
@@ -111,20 +150,21 @@ def fire_once(windowfn: WindowFn) -> beam.WindowInto:
 
 
 def last_moment(period: Period, number: int) -> Timestamp:
-    """An event time in the cell of a window: its last."""
+    """The last moment before a window closes, for whatever is of that window: just before the cell's own last one."""
     return Timestamp(micros=int(period.closing[number]) - 1)
 
 
 def bounds_of_cell(period: Period, cell: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window
     """The declared window of a cell. Raises RuntimeError for a window that was not declared."""
-    number = int(np.searchsorted(period.closing, cell.end.micros))
-    if number == len(period) or period.closing[number] != cell.end.micros:
+    closing = cell.end.micros - _TICK
+    number = int(np.searchsorted(period.closing, closing))
+    if number == len(period) or period.closing[number] != closing:
         raise RuntimeError("a window that was not declared reached the release stage: nothing is released for it")
     return period.window(number)
 
 
 def _grid(period: Period) -> tuple[int, int]:
-    """Size and offset of the coarsest grid on which every window closes at an edge, and no two at the same."""
+    """Size and offset of the coarsest grid on which every window closes in the last tick of a piece, no two in one."""
     closing = period.closing
     size = int(np.gcd.reduce(np.append(np.diff(closing), period.ends[0] - period.starts[0])))
-    return size, int(closing[0]) % size
+    return size, int(closing[0] + _TICK) % size

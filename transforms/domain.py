@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, as_labels, hash_labels
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["DomainIndex", "PublicDomain", "UnknownDomain"]
 
@@ -35,7 +36,7 @@ class PublicDomain:
         digest, size: SHA-256 of the items in their order, and how many there are.
     """
 
-    load: Callable[[], pa.Array] = field(repr=False, compare=False)
+    load: Callable[[], pa.Array] = field(repr=False, compare=False, metadata={"unasked": "the digest names the items"})
     digest: str
     size: int
 
@@ -46,14 +47,14 @@ class PublicDomain:
         return cls(_Embedded(labels), digest_of(labels), len(labels))
 
     def index(self) -> DomainIndex:
-        """The look-up table, made once per process. Raises ValueError if the list changed since the launch."""
+        """The look-up table, made once per process. Raises Refusal if the list changed since the launch."""
         with _LOCK:
             index = _INDEXES.get(self.digest)
             if index is None:
                 index = _INDEXES[self.digest] = DomainIndex(check_items(self.load()))
                 if digest_of(index.labels) != self.digest:
                     del _INDEXES[self.digest]
-                    raise ValueError("domain changed since the launch: keep the file unchanged until the job has ended")
+                    raise Refusal("domain", "changed since the launch: keep the file unchanged until the job has ended")
         return index
 
     def describe(self) -> dict[str, object]:
@@ -105,16 +106,16 @@ def check_items(items: pa.Array) -> pa.Array:
     try:
         labels = as_labels(items)
     except TypeError as error:
-        raise ValueError(f"domain items must be strings or integers: {error}") from None
+        raise Refusal("domain", f"must hold strings or integers: {verbatim(error)}") from None
     if len(labels) == 0:
-        raise ValueError("domain must hold at least one item, got an empty list")
+        raise Refusal("domain", "must hold at least one item, got an empty list")
     if labels.null_count:
-        raise ValueError(f"domain must not hold empty items, got {labels.null_count}: remove them")
+        raise Refusal("domain", f"must not hold empty items, got {labels.null_count}: remove them")
     tally = pc.value_counts(labels)
     repeated = tally.filter(pc.greater(tally.field("counts"), 1))
     if len(repeated):
-        example = repeated[0]["values"].as_py()
-        raise ValueError(f"domain must hold every item once, got {len(repeated)} repeated, such as {example!r}")
+        example = verbatim(repr(repeated[0]["values"].as_py()))
+        raise Refusal("domain", f"must hold every item once, got {len(repeated)} repeated, such as {example}")
     return labels
 
 
@@ -132,7 +133,7 @@ def _column(items: Iterable[str | int]) -> pa.Array:
     kinds = {type(value) for value in values}
     if not kinds <= {str, int}:
         names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))
-        raise ValueError(f"domain items must be strings or integers, got {names}")
+        raise Refusal("domain", f"must hold strings or integers, got {names}")
     return pa.array([str(value) for value in values], pa.large_string())
 
 

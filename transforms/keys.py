@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from private_topk.transforms.refusal import Refusal
+
 __all__ = ["Release", "ReleaseKey", "release_seed"]
 
 _LEAST_BYTES = 16
@@ -41,25 +43,28 @@ class ReleaseKey:
 
     @classmethod
     def parse(cls, text: str) -> ReleaseKey:
-        """The key behind a reference. Raises ValueError for any other text, without repeating it."""
+        """The key behind a reference. Raises Refusal for any other text, without repeating it."""
         kind, _, rest = text.partition(":")
         if kind not in ("file", "env", "gcp-secret") or not rest:
-            raise ValueError(f"release key must be given as {_FORMS}; the key itself never goes on a command line")
+            raise Refusal("release_key", f"must be given as {_FORMS}", "the key itself never goes on a command line")
         if kind == "gcp-secret" and not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", rest):
-            raise ValueError("release key must name a version: gcp-secret:projects/P/secrets/S/versions/V")
+            raise Refusal("release_key", "must name a version: gcp-secret:projects/P/secrets/S/versions/V")
         return cls(text)
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the key is kept where only the workers may read it."""
+        return self.source.startswith("gcp-secret:")
+
     def secret(self) -> bytes:
-        """The key. Raises ValueError if it cannot be read or is shorter than 16 bytes."""
+        """The key. Raises Refusal if it cannot be read or is shorter than 16 bytes."""
         if self._fresh:
             return self._fresh
         kind, _, place = self.source.partition(":")
         secret = _READERS[kind](place).strip()
         if len(secret) < _LEAST_BYTES:
-            raise ValueError(
-                f"release key {self.source} must have at least {_LEAST_BYTES} bytes, got {len(secret)}: "
-                "make one with `head -c 32 /dev/urandom | base64`"
-            )
+            raise Refusal("release_key", f"{self.source} must have at least {_LEAST_BYTES} bytes, got {len(secret)}",
+                          "make one with `head -c 32 /dev/urandom | base64`")  # fmt: skip
         return secret
 
     def derive(self, purpose: str) -> bytes:
@@ -78,12 +83,12 @@ class Release:
     The id must come from public knowledge (report name and period), never from the data: docs/privacy.md says why.
     """
 
-    key: ReleaseKey
+    key: ReleaseKey = field(metadata={"unasked": "a ledger knows a key by its id"})
     id: str
 
     def __post_init__(self) -> None:
         if not self.id or len(self.id) > 500 or not self.id.isprintable():
-            raise ValueError("release id must be 1 to 500 printable characters")
+            raise Refusal("release_id", "must be 1 to 500 printable characters")
 
     @classmethod
     def fresh(cls) -> Release:
@@ -111,13 +116,13 @@ def _from_file(place: str) -> bytes:
     try:
         return Path(place).read_bytes()
     except OSError as error:
-        raise ValueError(f"release key file:{place} cannot be read: {error.strerror}") from None
+        raise Refusal("release_key", f"file:{place} cannot be read: {error.strerror}") from None
 
 
 def _from_environment(place: str) -> bytes:
     value = os.environ.get(place)
     if value is None:
-        raise ValueError(f"release key env:{place} is not set: export {place}, here and where the workers run")
+        raise Refusal("release_key", f"env:{place} is not set", f"export {place}, here and where the workers run")
     return os.fsencode(value)  # whatever bytes it has: an error of decoding would show some of them
 
 
@@ -125,7 +130,7 @@ def _from_secret_manager(place: str) -> bytes:
     try:
         from google.cloud import secretmanager
     except ImportError:
-        raise ValueError("release key gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
+        raise Refusal("release_key", "gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
     client = secretmanager.SecretManagerServiceClient()
     return client.access_secret_version(name=place).payload.data
 

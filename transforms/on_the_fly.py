@@ -7,12 +7,13 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder
+from apache_beam.coders import TupleCoder, VarIntCoder
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec, TimerSpec, on_timer
 
-from private_topk.transforms.blocks import left_out
+from private_topk.transforms.blocks import BlockCoder, left_out
 from private_topk.transforms.counter import Counter
+from private_topk.transforms.parts import PlacedPart, with_manifest
 
 __all__ = ["CountOnTheFlyDoFn"]
 
@@ -21,7 +22,8 @@ _CLOSED = (-1, 0)
 
 
 class CountOnTheFlyDoFn(beam.DoFn):
-    """(user shard, pairs) to partial counts, once per shard and window, when the watermark passes its end.
+    """(user shard, pairs) to partial counts and their manifest, once per shard and window, when the watermark passes
+    its end. An empty table of pairs is enough for that.
 
     State: a bag of pairs. When more rows have been added than it held distinct pairs, the bag is replaced by its
     distinct pairs, bounded per user: so it holds at most twice the distinct pairs (or 20,000 rows more), and a row is
@@ -31,7 +33,7 @@ class CountOnTheFlyDoFn(beam.DoFn):
         least: rows that are always allowed to gather before the bag is compacted.
     """
 
-    _PAIRS = BagStateSpec("pairs", BytesCoder())
+    _PAIRS = BagStateSpec("pairs", BlockCoder())
     _HELD = ReadModifyWriteStateSpec("held", TupleCoder([VarIntCoder(), VarIntCoder()]))
     _END = TimerSpec("end", TimeDomain.WATERMARK)
 
@@ -41,14 +43,14 @@ class CountOnTheFlyDoFn(beam.DoFn):
 
     def process(
         self,
-        element: tuple[int, bytes],
+        element: tuple[int, pa.RecordBatch],
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention, as below
         pairs: Any = beam.DoFn.StateParam(_PAIRS),  # noqa: ANN401, B008
         held: Any = beam.DoFn.StateParam(_HELD),  # noqa: ANN401, B008
         end: Any = beam.DoFn.TimerParam(_END),  # noqa: ANN401, B008
     ) -> None:
-        stream = element[1]
-        rows = pa.ipc.open_stream(stream).read_all().num_rows
+        table = element[1]
+        rows = len(table)
         state = held.read()
         if state == _CLOSED:  # counted once already: a second count would be a second contribution
             self._left_out.inc(rows)
@@ -57,20 +59,21 @@ class CountOnTheFlyDoFn(beam.DoFn):
             end.set(window.max_timestamp())
         distinct, added = state or (0, 0)
         if added + rows > max(distinct, self._least):
-            stream, distinct = self._counter.distinct([*pairs.read(), stream])
+            table = self._counter.distinct([*pairs.read(), table])
             pairs.clear()
-            added = rows = 0
-        pairs.add(stream)
+            distinct, added, rows = len(table), 0, 0
+        if len(table):
+            pairs.add(table)
         held.write((distinct, added + rows))
 
     @on_timer(_END)
     def count(
         self,
+        shard: Any = beam.DoFn.KeyParam,  # noqa: ANN401
         pairs: Any = beam.DoFn.StateParam(_PAIRS),  # noqa: ANN401, B008
         held: Any = beam.DoFn.StateParam(_HELD),  # noqa: ANN401, B008
-    ) -> Iterator[tuple[int, bytes]]:
-        streams = list(pairs.read())
+    ) -> Iterator[PlacedPart]:
+        tables = list(pairs.read())
         pairs.clear()
         held.write(_CLOSED)
-        if streams:
-            yield from self._counter.counts(streams)
+        yield from with_manifest(shard, self._counter.counts(tables))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["Refusal"]
+__all__ = ["Refusal", "verbatim"]
 
-_OTHER = re.compile(r"\{([a-z_]+)\}")
+_OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
 
 class Refusal(ValueError):
@@ -19,6 +19,7 @@ class Refusal(ValueError):
     Args:
         field: the name; empty where no single field is meant.
         rule: goes on from the name: "must be positive, got -1". Names of other fields stand in braces.
+            What was given goes through `verbatim`, since it may hold braces of its own.
         remedy: what to do, where the rule does not say so itself.
     """
 
@@ -28,8 +29,19 @@ class Refusal(ValueError):
 
     def shown(self, name: Callable[[str], str] = str) -> str:
         """The sentence, with every field by the name that a door gives it."""
-        said = _OTHER.sub(lambda found: name(found[1]), ": ".join(part for part in (self.rule, self.remedy) if part))
+        whole = ": ".join(part for part in (self.rule, self.remedy) if part)
+        said = _OTHER.sub(lambda found: name(found[1]) if found[1] else found[0][0], whole)
         return f"{name(self.field)} {said}" if self.field else said
+
+    def fields(self) -> list[str]:
+        """Every field that is meant, the one that breaks the rule first."""
+        others = [found[1] for found in _OTHER.finditer(self.rule + self.remedy) if found[1]]
+        return [self.field, *others] if self.field else others
 
     def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
         return type(self), (self.field, self.rule, self.remedy)
+
+
+def verbatim(text: object) -> str:
+    """Something that was given, such as a path, for the rule of a refusal: shown as it is, braces and all."""
+    return str(text).replace("{", "{{").replace("}", "}}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import apache_beam as beam
 import pyarrow as pa
@@ -11,16 +10,22 @@ from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
+from private_topk.transforms.counter import Counter
 from private_topk.transforms.counts import AddUp
-from private_topk.transforms.cut import CutIntoWindows, last_moment
+from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.draw import HEARTBEAT, ReleaseRanking
+from private_topk.transforms.heartbeats import NameWindows, WakeShards
 from private_topk.transforms.keys import Release
+from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.release import HEARTBEAT, CountBudget, Ranking, ReleaseRanking, Selection
-from private_topk.transforms.windows import Period
+from private_topk.transforms.parts import PlacedPart
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.release import CountBudget, Ranking, Selection
+from private_topk.transforms.windows import Period, microseconds
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
 
@@ -41,6 +46,9 @@ class PrivateTopK(beam.PTransform):
         period: the declared windows of event time: every one is published, empty or not. Without it the windows are
             those of the input, and a window that nobody was active in publishes nothing.
         shards: how many user shards; any power of two gives the same ranking.
+        waits_for_timers: the runner's watermark waits for timers, as Flink's, Dataflow's and Prism's does and that of
+            Beam's in-process streaming runner does not. An unbounded input is then deduplicated as it arrives, in the
+            memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking is the same.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window.
     Rankings of several windows compose.
@@ -48,6 +56,8 @@ class PrivateTopK(beam.PTransform):
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, or the input's windows may
             fire more than once.
+        LostPartError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is published
+            for that window. Without a period, a window of which everything is lost looks like one without rows.
     """
 
     def __init__(
@@ -60,11 +70,12 @@ class PrivateTopK(beam.PTransform):
         release: Release | None = None,
         period: Period | None = None,
         shards: int = DEFAULT_SHARDS,
+        waits_for_timers: bool = False,
     ) -> None:
         super().__init__()
         selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
         self._period = period
-        self._rank = RankBlocks(selection, release or Release.fresh(), period, shards)
+        self._rank = RankBlocks(selection, release or Release.fresh(), period, shards, waits_for_timers)
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)
@@ -77,29 +88,67 @@ class PrivateTopK(beam.PTransform):
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(Ranking)
 class RankBlocks(beam.PTransform):
-    """Blocks of rows, each of one window, to one `Ranking` per window. The road that every runner and source takes."""
+    """Blocks of rows, each of one window, to one `Ranking` per window. The road that every runner and source takes.
 
-    def __init__(self, selection: Selection, release: Release, period: Period | None, shards: int) -> None:
+    Args:
+        period, shards, waits_for_timers: as for `PrivateTopK`.
+    """
+
+    def __init__(
+        self,
+        selection: Selection,
+        release: Release,
+        period: Period | None,
+        shards: int,
+        waits_for_timers: bool = False,
+        hints: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
+        self._waits_for_timers, self._hints = waits_for_timers, hints
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         refuse_second_firings(blocks)
         selection, key = self._selection, self._release.key
+        numbered = self._period if blocks.is_bounded else None
+        layout = Layout.of(selection.domain, numbered)
+        pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout)
+        names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
+        empties = names | "Wake every user shard" >> WakeShards(Counter(layout, key, None).no_pairs(), self._shards)
+        limit, waits = selection.max_items_per_user, self._waits_for_timers
         totals = (
-            blocks
-            | "Shard by user" >> ShardByUser(selection.domain, key, self._shards)
-            | "Bound contributions" >> CountContributions(selection.domain, key, selection.max_items_per_user)
-            | "Count items" >> AddUp(selection.domain, selection.head())
+            (pairs, empties)
+            | "Add empty user shards" >> beam.Flatten()
+            | "Bound contributions" >> CountContributions(layout, key, limit, waits)
+            | "Count items" >> AddUp(layout, selection.head())
         )
-        heartbeats = blocks.pipeline | "Name every window" >> _Heartbeats(self._period, blocks.windowing)
-        return (
+        heartbeats = names | "Beat" >> beam.Map(lambda _: HEARTBEAT).with_output_types(PlacedPart)
+        rankings = (
             (totals, heartbeats)
             | "Add empty windows" >> beam.Flatten()
-            | "Rank" >> ReleaseRanking(selection, self._release, self._period)
+            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period, self._hints)
         )
+        return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
+
+
+@beam.typehints.with_output_types(Ranking)
+class _Stamped(beam.PTransform):
+    """Rankings into the cells of their windows: as they come out of a stream."""
+
+    def __init__(self, period: Period) -> None:
+        super().__init__()
+        self._period = period
+
+    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
+        period, numbers = self._period, {start: number for number, start in enumerate(self._period.starts.tolist())}
+        return rankings | beam.Map(_stamped, period, numbers) | enter_cells(period)
+
+
+def _stamped(ranking: Ranking, period: Period, numbers: dict[int, int]) -> window.TimestampedValue:
+    assert ranking.window.start is not None
+    return window.TimestampedValue(ranking, last_moment(period, numbers[microseconds(ranking.window.start)]))
 
 
 def make_selection(
@@ -109,7 +158,7 @@ def make_selection(
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | None = None,
 ) -> Selection:
-    """A checked `Selection`. Raises ValueError or TypeError naming the argument, the rule and the remedy."""
+    """A checked `Selection`. Raises Refusal or TypeError naming the argument, the rule and the remedy."""
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
     if isinstance(domain, str | bytes):
@@ -118,10 +167,11 @@ def make_selection(
         domain = PublicDomain.of(domain)
     about = mechanism.about
     if isinstance(domain, UnknownDomain) and about.domain == "public":
-        raise ValueError(
+        raise Refusal(
+            "mechanism",
             f"{about.name} needs a public domain: over an unknown one, that an item appears at all would tell that "
             "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
-            "limit-domain with a delta"
+            "limit-domain with a delta",
         )
     size = domain.size if isinstance(domain, PublicDomain) else 0
     k = check_k(k, size, about.domain)
@@ -131,7 +181,7 @@ def make_selection(
     if max_items_per_user is None:
         max_items_per_user = bound
     elif bound is not None and bound != max_items_per_user:
-        raise ValueError(f"max_items_per_user must be the mechanism's own bound, got {max_items_per_user} and {bound}")
+        raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {max_items_per_user} and {bound}")
     limit = check_parameter("max_items_per_user", max_items_per_user)
     return Selection(mechanism, k, domain, limit, publish_counts)
 
@@ -148,27 +198,3 @@ def refuse_second_firings(rows: beam.PCollection) -> None:
                          "who is alone in one: use fixed windows")  # fmt: skip
     if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
         raise ValueError("an unbounded input must be windowed before PrivateTopK: its global window never ends")
-
-
-class _Heartbeats(beam.PTransform):
-    """One empty element for every declared window; for one global window, so that empty input still publishes."""
-
-    def __init__(self, period: Period | None, windowing: beam.Windowing) -> None:
-        super().__init__()
-        self._period, self._windowing = period, windowing
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        everything = isinstance(self._windowing.windowfn, window.GlobalWindows)
-        return (
-            pipeline
-            | beam.Impulse()
-            | "Empty" >> beam.FlatMap(_beats, self._period, everything).with_output_types(tuple[int, bytes])
-            | "Into the same windows" >> beam.WindowInto(self._windowing)
-        )
-
-
-def _beats(_: bytes, period: Period | None, everything: bool) -> Iterator[Any]:
-    if period is None:
-        yield from [HEARTBEAT] * everything
-    else:
-        yield from (window.TimestampedValue(HEARTBEAT, last_moment(period, number)) for number in range(len(period)))

@@ -2,7 +2,6 @@
 
 import sys
 
-from private_topk.pipelines.cli import guarded
-from private_topk.pipelines.flex_template import main
+from private_topk.pipelines.commands.flex_template import start
 
-sys.exit(guarded(lambda: main(sys.argv[1:])))
+sys.exit(start(sys.argv[1:]))

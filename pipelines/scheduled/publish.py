@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import TypeVar
+from typing import cast
 
-from private_topk.pipelines import batch
-from private_topk.pipelines.budget.units import share_out
-from private_topk.pipelines.files import exists, open_file
-from private_topk.pipelines.options import add_run_arguments, make_mechanism
-from private_topk.pipelines.scheduled.schema import FIELDS, Scheduled
-from private_topk.pipelines.show import show_output
-from private_topk.pipelines.sinks.manifest import manifest_path
+from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.launching import check_words, launch_of, reach_files
+from private_topk.pipelines.periods import period_of
+from private_topk.pipelines.question import counts_of, mechanism_of
+from private_topk.pipelines.report import report_of, sink_for
+from private_topk.pipelines.run import Done, run
+from private_topk.pipelines.scheduled.schedule import Schedule
+from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
+from private_topk.pipelines.standing import standing_at
+from private_topk.runners import UnknownArgument
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.near import did_you_mean
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
 
-__all__ = ["ScheduledReport"]
+__all__ = ["ScheduledReport", "now"]
 
-T = TypeVar("T")
+_STREAMS = ("kafka://", "pubsub://")
 
 
 class ScheduledReport:
@@ -35,49 +39,74 @@ class ScheduledReport:
         correction: tells a corrected report from the one it replaces: a release of its own, which costs.
     """
 
-    def __init__(self, file: Scheduled, correction: str | None = None, quiet: bool = False) -> None:
-        self._file, self._correction, self._quiet = file, correction, quiet
+    def __init__(self, file: Scheduled, correction: str | None = None) -> None:
+        self._file, self._correction = file, correction
 
     def check(self) -> None:
-        """Raise InputError where the mechanism or the form of the release key is wrong: no other file is looked at."""
-        self._explained(lambda: make_mechanism(share_out(self._arguments(0), 1)[1]))
-        self._explained(lambda: ReleaseKey.parse(self._file.text("release_key") or ""), "release_key")
+        """Raise Refusal where the budget, the mechanism or the form of the release key is wrong: no other file is
+        looked at.
+        """
+        with self._pointing():
+            asked = self.asked(0)
+            mechanism_of(asked)
+            counts_of(asked)
+            ReleaseKey.parse(asked["release_key"])
 
-    def publish(self, number: int) -> bool:
-        """Publish a period unless that is done. Returns whether there was something to do.
+    def publish(self, number: int) -> Done | None:
+        """Publish a period unless that is done. Returns None where there was nothing to do.
 
         Raises:
-            InputError: with the line of the file where it is one of its fields that is wrong.
+            Refusal: with the line of the file where it is one of its fields that is wrong.
+            Unfinished, Interrupted: the run ended early.
         """
+        values = self._file.values
+        runner, words = values.get("runner.name", "direct"), list(values.get("runner.options", ()))
+        with self._pointing("runner.options"):
+            check_words(runner, words)
+            reach_files(words)
         if self.published(number):
-            return False
-        report = self._explained(lambda: batch.make_report(self._arguments(number)))
-        runner, options = self._file.text("runner.name") or "direct", self._file.texts("runner.options")
-        launch = self._explained(lambda: batch.launch(runner, options), "runner.options")
-        batch.run(report, launch)
-        if not self._quiet:
-            show_output(report.output)
-        return True
+            return None
+        with self._pointing():
+            asked = self.asked(number)
+            report = report_of(asked, watch=self._watches(asked))
+        with self._pointing("runner.options"):
+            launch = launch_of(runner, words, streaming=not report.source.bounded)
+        with self._pointing():
+            return run(report, launch, "call the report again")
 
     def published(self, number: int) -> bool:
         """Whether a period's output is there, complete, and noted in the ledger if there is one.
 
         Raises:
-            InputError: another release is in its place.
+            Refusal: another release is in its place; or nobody can tell.
         """
-        output, name = self.output(number), self.release_id(number)
-        if not exists(output) and not exists(manifest_path(output)):
-            return False
-        found = _release_in(manifest_path(output))
-        base = self.release_id(number, None)
-        if found is None or (found != name and not (self._correction and found.startswith(base))):
-            raise self._file.document.error("sink.output", f"{output} exists and is kept, since it is not {name}: "
-                                            "move it, or change sink.output")  # fmt: skip
-        return found == name and exists(output) and self._noted(name)
+        asked, name, base = self.asked(number), self.release_id(number), self.release_id(number, None)
+        with self._pointing():
+            sink = sink_for(asked, watch=self._watches(asked))
+            standing = standing_at(sink, period_of(asked))
+            if standing is None:
+                if "ledger" in asked:
+                    return self._noted(asked)
+                raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked "
+                              "at, so a ledger has to know it")  # fmt: skip
+            for place in filter(None, standing):
+                if place.release != name and not (self._correction and place.release.startswith(base)):
+                    raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
+                                  f"{verbatim(name)}", "move it, or change {output}")  # fmt: skip
+            complete = all(place is not None and place.release == name and place.windows for place in standing)
+            return complete and self._noted(asked)
 
     def missed(self, until: datetime) -> list[int]:
-        """The numbers of all periods that have ended and are not published."""
+        """The numbers of all periods that have ended and are not published. Raises Refusal as `published` does."""
         return [number for number in range(self._file.schedule.ended(until)) if not self.published(number)]
+
+    @property
+    def name(self) -> str:
+        return self._file.name
+
+    @property
+    def schedule(self) -> Schedule:
+        return self._file.schedule
 
     def words(self, number: int) -> str:
         """A period for people."""
@@ -85,8 +114,9 @@ class ScheduledReport:
         period = schedule.period(number)
         return f"{schedule.words(period.start)} to {schedule.words(period.end)}"
 
-    def output(self, number: int) -> str:
-        return self._place(self._filled(self._file.text("sink.output") or "", number))
+    def place(self, number: int) -> str:
+        """Where a period is published."""
+        return self.asked(number)["output"]
 
     def release_id(self, number: int, correction: str | None = "") -> str:
         """The name of a period's release."""
@@ -95,29 +125,36 @@ class ScheduledReport:
         chosen = self._correction if correction == "" else correction
         return f"{self._file.name}/{label}" + (f"/correction-{chosen}" if chosen else "")
 
-    def _arguments(self, number: int) -> argparse.Namespace:
-        """The arguments of `private-topk run` that stand for this file and period."""
-        period = self._file.schedule.period(number)
-        words = ["--from", period.start.isoformat(), "--to", period.end.isoformat(), "--overwrite"]
-        words += ["--release-id", self.release_id(number)]
-        for name, rule in FIELDS.items():
-            value = self._file.text(name)
-            if not rule.option or value is None:
-                continue
-            value = self._filled(value, number) if "{" in value else value
-            words += [rule.option] if name == "domain.unknown" else [f"{rule.option}={self._resolved(name, value)}"]
-        if self._file.text("budget.privacy_unit") == "user":
-            words.append(f"--horizon={self._file.schedule.horizon}")
-        parser = argparse.ArgumentParser(prog="private-topk report", allow_abbrev=False)
-        add_run_arguments(parser)
-        return parser.parse_args(words)
+    def asked(self, number: int) -> Asked:
+        """What a period asks for, field by field: what the file says, and what its schedule sets."""
+        schedule, given = self._file.schedule, {}
+        parameters = {}
+        for name, value in self._file.values.items():
+            rule = self._file.fields[name]
+            if rule.field in Asked.__annotations__ and rule.field not in OF_SCHEDULE:
+                given[rule.field] = self._placed(name, self._filled(value, number) if rule.template else value)
+            elif rule.parameter:
+                parameters[rule.field] = value
+        period = schedule.period(number)
+        given |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
+        given |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
+        if given.get("privacy_unit") != "user":
+            given.pop("horizon", None)
+        return cast(Asked, given)
 
-    def _resolved(self, name: str, value: str) -> str:
+    def _watches(self, asked: Asked) -> bool:
+        """Whether rows are read as they come; the period is over, so that is as far as its clock goes."""
+        return self._file.values.get("source.watch", False) or asked["input"].startswith(_STREAMS)
+
+    def _placed(self, name: str, value: object) -> object:
+        """A value, with a path in it made to start at the file's own folder."""
+        if not isinstance(value, str):
+            return value
         if name == "release_key" and value.startswith("file:"):
-            return f"file:{self._place(value.removeprefix('file:'))}"
+            return f"file:{self._at_home(value.removeprefix('file:'))}"
         if name == "ledger.url" and (found := re.fullmatch(r"(sqlite(?:\+\w+)?:///)([^/:].*)", value)):
-            return found[1] + os.path.abspath(self._place(found[2]))
-        return self._place(value) if FIELDS[name].path else value
+            return found[1] + os.path.abspath(self._at_home(found[2]))
+        return self._at_home(value) if self._file.fields[name].path else value
 
     def _filled(self, template: str, number: int) -> str:
         schedule = self._file.schedule
@@ -125,42 +162,28 @@ class ScheduledReport:
         bounds = {"start": schedule.words(period.start), "end": schedule.words(period.end)}
         return template.format(report=self._file.name, **bounds)
 
-    def _place(self, path: str) -> str:
+    def _at_home(self, path: str) -> str:
         return path if "://" in path else os.path.join(self._file.folder, path)
 
-    def _noted(self, name: str) -> bool:
+    def _noted(self, asked: Asked) -> bool:
         """Whether the ledger, if there is one, knows this release to be out."""
-        url = self._file.text("ledger.url")
-        if url is None:
+        if "ledger" not in asked:
             return True
-        from private_topk.pipelines.budget.ledger import Ledger
+        from private_topk.budget.ledger import Ledger
 
-        key = self._resolved("release_key", self._file.text("release_key") or "")
-        key_id = self._explained(lambda: ReleaseKey.parse(key).key_id(), "release_key")
-        ledger = Ledger(self._resolved("ledger.url", url))
-        return any(entry.outcome == "released" for entry in ledger.find(name, key_id))
+        key_id = ReleaseKey.parse(asked["release_key"]).key_id()
+        return any(entry.outcome == "released" for entry in Ledger(asked["ledger"]).find(asked["release_id"], key_id))
 
-    def _explained(self, action: Callable[[], T], otherwise: str = "") -> T:
-        """The result of an action; what it finds wrong points at the line of the field that is meant, or another."""
+    @contextmanager
+    def _pointing(self, otherwise: str = "") -> Iterator[None]:
+        """What is refused inside points at the line of the field that is meant, or at another."""
         try:
-            return action()
-        except ValueError as error:
-            text = str(error)
-            meant = [name for name, rule in FIELDS.items() if rule.option and re.search(rf"{rule.option}\b(?!-)", text)]
-            present = [name for name in meant if name in self._file.document.fields]
-            for name in meant:
-                text = re.sub(rf"{FIELDS[name].option}\b(?!-)", name, text)
-            raise self._file.document.error((present or meant or [otherwise])[0], text) from None
-
-
-def _release_in(manifest: str) -> str | None:
-    if not exists(manifest):
-        return None
-    with open_file(manifest) as source:
-        try:
-            return str(json.load(source)["report"])
-        except (ValueError, KeyError, TypeError):
-            return None
+            yield
+        except Refusal as error:
+            raise self._file.refused(error, otherwise) from None
+        except UnknownArgument as error:
+            remedy = did_you_mean(error.word.partition("=")[0], error.known, "see Beam's own list")
+            raise self._file.document.error(otherwise, f"{error}: {remedy}") from None
 
 
 def now() -> datetime:

@@ -1,179 +1,222 @@
-"""What a report file may say, field by field, and the arguments of `private-topk run` that it stands for."""
+"""What a report file may say: every field's name in the file, the field it stands for, and how its text is read."""
 
 from __future__ import annotations
 
-import argparse
 import os
-import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from fractions import Fraction
+from datetime import datetime, timezone
+from functools import partial
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
-from private_topk.pipelines.budget.options import UNITS
-from private_topk.pipelines.options import duration
-from private_topk.pipelines.scheduled.calendar import CALENDAR, Schedule
 from private_topk.pipelines.scheduled.document import Document
-from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.pipelines.scheduled.schedule import Schedule
+from private_topk.pipelines.texts import (
+    duration,
+    fraction,
+    moment,
+    number,
+    one_of,
+    printable_text,
+    whole,
+    window_length,
+)
+from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows.calendar import time_zone
 
-__all__ = ["FIELDS", "Scheduled", "read_report"]
-
-Check = Callable[[str], object]
+__all__ = ["FIELDS", "OF_SCHEDULE", "Rule", "Scheduled", "fields_for", "read_report"]
 
 
-def _text(value: str) -> str:
-    if not value or not value.isprintable():
-        raise ValueError("must be a printable text")
-    return value
+def _count(text: str) -> int:
+    if whole(text) < 1:
+        raise ValueError(f"must be a whole number of at least 1, got {text}")
+    return int(text)
 
 
-def _number(value: str) -> float:
+def _true(text: str) -> bool:
+    if text != "true":
+        raise ValueError(f"must be true, or be left out; got {text!r}")
+    return True
+
+
+def _zone(text: str) -> str:
     try:
-        return float(value)
-    except ValueError:
-        raise ValueError("must be a number such as 1, 0.5 or 1e-6") from None
+        return time_zone(text).key
+    except Refusal as error:
+        raise ValueError(error.rule) from None
 
 
-def _ratio(value: str) -> Fraction:
+def _template(text: str) -> str:
     try:
-        return Fraction(value)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError("must be a number such as 0.5 or 5/9") from None
-
-
-def _whole(value: str) -> int:
-    if not value.isdecimal() or int(value) < 1:
-        raise ValueError("must be a whole number of at least 1")
-    return int(value)
-
-
-def _one_of(*names: str) -> Check:
-    def check(value: str) -> str:
-        if value not in names:
-            raise ValueError(f"must be one of {', '.join(names)}")
-        return value
-
-    return check
-
-
-def _length(value: str) -> timedelta | str:
-    try:
-        return value if value in CALENDAR else duration(value)
-    except argparse.ArgumentTypeError:
-        raise ValueError(f"must be {', '.join(CALENDAR)}, or a number and one of s, m, h, d, w, such as 7d") from None
-
-
-def _zone(value: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(value)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError("must be a time zone such as UTC or Europe/Berlin") from None
-
-
-def _moment(value: str) -> datetime:
-    try:
-        return datetime.fromisoformat(value.replace("Z", "+00:00"))
-    except ValueError:
-        raise ValueError("must be a date or time such as 2026-01-05") from None
-
-
-def _template(value: str) -> str:
-    try:
-        names = {name for _, name, _, _ in string.Formatter().parse(value) if name is not None}
+        names = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
     except ValueError:
         names = {"{"}
     if not names <= {"report", "start", "end"}:
-        raise ValueError("may use {report}, {start} and {end}, and nothing else in braces")
-    return value
+        raise ValueError(f"may use {{report}}, {{start}} and {{end}}, and nothing else in braces; got {text}")
+    return text
 
 
-def _output(value: str) -> str:
-    if not {"{start}", "{end}"} & set(re.findall(r"\{\w+\}", _template(value))):
-        raise ValueError("must contain {start} or {end}, so that periods do not overwrite each other")
-    return value
+def _output(text: str) -> str:
+    """A single file needs a name of its own for every period; folders, topics and tables hold them all."""
+    last = _template(text).rpartition("/")[2]
+    if "://" not in text and "." in last and "{start}" not in text and "{end}" not in text:
+        raise ValueError(f"must contain {{start}} or {{end}}, so that periods do not overwrite each other; got {text}")
+    return text
+
+
+def _mechanism(text: str) -> str:
+    try:
+        mechanism_by_name(text)
+    except Refusal as error:
+        raise ValueError(": ".join(part for part in (error.rule, error.remedy) if part)) from None
+    return text
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError("must be NAME=VALUE, such as security.protocol=SASL_SSL")
+    return name, value
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A field: how it is checked, the option of `run` it stands for, and whether it must be there."""
+    """A field of a report file.
 
-    check: Check
-    option: str = ""
+    Args:
+        read: what its text means; a ValueError of it is the rule that the text breaks.
+        field: the name that it has behind the door; empty where the schedule keeps it.
+        path: relative to the file's own folder.
+        template: {report}, {start} and {end} are filled in for every period.
+        many: a list of such texts.
+        parameter: one of the mechanism's own.
+    """
+
+    read: Callable[[str], object]
+    field: str = ""
     required: bool = False
     path: bool = False
+    template: bool = False
+    many: bool = False
+    parameter: bool = False
 
 
 FIELDS: dict[str, Rule] = {
-    "report": Rule(_text, required=True),
-    "source.input": Rule(_template, "--input", required=True, path=True),
-    "source.user_column": Rule(_text, "--user-column"),
-    "source.item_column": Rule(_text, "--item-column"),
-    "source.time_column": Rule(_text, "--time-column"),
-    "source.time_unit": Rule(_one_of("s", "ms", "us"), "--time-unit"),
-    "domain.file": Rule(_text, "--domain", path=True),
-    "domain.column": Rule(_text, "--domain-column"),
-    "domain.unknown": Rule(_one_of("true"), "--unknown-domain"),
-    "window.every": Rule(_length, required=True),
-    "window.first": Rule(_moment, required=True),
-    "window.time_zone": Rule(_zone),
-    "window.horizon": Rule(_whole),
-    "mechanism.name": Rule(_one_of(*MECHANISMS), "--mechanism", required=True),
-    "mechanism.k": Rule(_whole, "--k", required=True),
-    "mechanism.skew": Rule(_ratio, "--skew"),
-    "mechanism.gamma": Rule(_ratio, "--gamma"),
-    "mechanism.noise": Rule(_text, "--noise"),
-    "mechanism.beta": Rule(_number, "--beta"),
-    "mechanism.kbar": Rule(_whole, "--kbar"),
-    "mechanism.max_items_per_user": Rule(_whole, "--max-items-per-user"),
-    "budget.epsilon": Rule(_number, "--epsilon", required=True),
-    "budget.delta": Rule(_number, "--delta"),
-    "budget.publish_counts": Rule(_number, "--publish-counts"),
-    "budget.publish_counts_delta": Rule(_number, "--publish-counts-delta"),
-    "budget.privacy_unit": Rule(_one_of(*UNITS), "--privacy-unit"),
-    "budget.neighbours": Rule(_one_of("add-remove", "swap"), "--neighbours"),
-    "release_key": Rule(_text, "--release-key", required=True),
-    "sink.output": Rule(_output, "--output", required=True, path=True),
-    "ledger.url": Rule(_text, "--ledger"),
-    "ledger.dataset": Rule(_text, "--dataset"),
-    "runner.name": Rule(_text, "--runner"),
-    "runner.shards": Rule(_whole, "--shards"),
-    "runner.options": Rule(_text),
+    "report": Rule(printable_text, "release_id", required=True),
+    "source.input": Rule(_template, "input", required=True, path=True, template=True),
+    "source.watch": Rule(_true),
+    "source.user_column": Rule(printable_text, "user_column"),
+    "source.item_column": Rule(printable_text, "item_column"),
+    "source.time_column": Rule(printable_text, "time_column"),
+    "source.time_unit": Rule(one_of("s", "ms", "us"), "time_unit"),
+    "source.csv_quoted_newlines": Rule(_true, "csv_quoted_newlines"),
+    "source.payload": Rule(one_of("json", "avro"), "payload"),
+    "source.payload_schema": Rule(printable_text, "payload_schema", path=True),
+    "source.clock": Rule(one_of("log", "event"), "clock"),
+    "source.slack": Rule(duration, "slack"),
+    "source.poll": Rule(duration, "poll"),
+    "source.kafka_reader": Rule(one_of("native", "beam"), "kafka_reader"),
+    "source.kafka_readers": Rule(_count, "kafka_readers"),
+    "source.kafka_start": Rule(printable_text, "kafka_start"),
+    "source.kafka_options": Rule(_option, "kafka_option", many=True),
+    "source.expansion_service": Rule(printable_text, "expansion_service"),
+    "source.snapshot": Rule(printable_text, "snapshot"),
+    "domain.file": Rule(printable_text, "domain", path=True),
+    "domain.column": Rule(printable_text, "domain_column"),
+    "domain.unknown": Rule(_true, "unknown_domain"),
+    "window.every": Rule(window_length, "window", required=True),
+    "window.first": Rule(moment, "period_from", required=True),
+    "window.time_zone": Rule(_zone, "time_zone"),
+    "window.horizon": Rule(_count, "horizon"),
+    "mechanism.name": Rule(_mechanism, "mechanism", required=True),
+    "mechanism.k": Rule(_count, "k", required=True),
+    "mechanism.max_items_per_user": Rule(_count, "max_items_per_user"),
+    "budget.epsilon": Rule(number, "epsilon", required=True),
+    "budget.delta": Rule(number, "delta"),
+    "budget.publish_counts": Rule(number, "publish_counts"),
+    "budget.publish_counts_delta": Rule(number, "publish_counts_delta"),
+    "budget.privacy_unit": Rule(one_of("user-window", "user"), "privacy_unit"),
+    "budget.neighbours": Rule(one_of("add-remove", "swap"), "neighbours"),
+    "release_key": Rule(printable_text, "release_key", required=True),
+    "sink.output": Rule(_output, "output", required=True, path=True, template=True),
+    "sink.format": Rule(one_of("avro", "jsonl", "csv", "parquet"), "output_format"),
+    "ledger.url": Rule(printable_text, "ledger"),
+    "ledger.dataset": Rule(printable_text, "dataset"),
+    "runner.name": Rule(printable_text, "runner"),
+    "runner.shards": Rule(_count, "shards"),
+    "runner.options": Rule(printable_text, many=True),
 }
-"""Every field of a report file. Sections are the parts before the dots."""
+"""Every field of a report file but for the mechanism's parameters. Sections are the parts before the dots."""
+
+_READ: Mapping[str, Callable[[str], object]] = {
+    "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
+}  # fmt: skip
+OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
+
+
+def fields_for(mechanism: str | None) -> dict[str, Rule]:
+    """The fields of a file: also the parameters of the mechanism that it names, and of every built-in one."""
+    kinds = list(MECHANISMS.values())
+    if mechanism is not None and ":" in mechanism:
+        kinds.append(mechanism_by_name(mechanism))
+    known = {rule.field for rule in FIELDS.values()}
+    found = {name: its for kind in kinds for name, its in parameters_of(kind).items() if name not in known}
+    return {
+        **FIELDS,
+        **{f"mechanism.{name}": Rule(_READ[its.kind], name, parameter=True) for name, its in found.items()},
+    }
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A checked report file."""
+    """A checked report file.
+
+    Args:
+        fields: all that it may say.
+        values: what it says, read, by the names in the file.
+    """
 
     document: Document
-    name: str
+    fields: Mapping[str, Rule]
+    values: Mapping[str, Any]
     schedule: Schedule
 
-    def text(self, field: str) -> str | None:
-        found = self.document.fields.get(field)
-        return found.value if found is not None and isinstance(found.value, str) else None
-
-    def texts(self, field: str) -> list[str]:
-        found = self.document.fields.get(field)
-        return list(found.value) if found is not None and isinstance(found.value, list) else []
+    @property
+    def name(self) -> str:
+        return self.values["report"]
 
     @property
     def folder(self) -> str:
         """Where the file's relative paths start: its own folder, wherever the command is run."""
         return os.path.dirname(self.document.path)
 
+    def refused(self, error: Refusal, otherwise: str = "") -> Refusal:
+        """What was refused, at the line of the field that is meant, by its name in the file."""
+        own = {rule.field: name for name, rule in self.fields.items() if rule.field} | {"period_to": "window.first"}
+        meant = [own[field] for field in error.fields() if field in own]
+        place = next((name for name in meant if name in self.document.fields), (meant or [otherwise])[0])
+        return self.document.error(place, error.shown(lambda field: own.get(field, field)))
+
 
 def read_report(path: str) -> Scheduled:
-    """Read and check a report file. Raises InputError that names file and line, the rule and the value."""
+    """Read and check a report file. Raises Refusal that names file and line, the rule and the value."""
     document = Document(path)
-    document.refuse_unknown(FIELDS)
-    values: dict[str, Any] = {name: _checked(document, name, rule) for name, rule in FIELDS.items()}
-    zone = values["window.time_zone"] or ZoneInfo("UTC")
-    first = values["window.first"]
+    named = document.fields.get("mechanism.name")
+    try:
+        fields = fields_for(named.value if named is not None and isinstance(named.value, str) else None)
+    except Refusal as error:
+        raise document.error("mechanism.name", error.shown(lambda _: "mechanism.name")) from None
+    document.refuse_unknown(fields)
+    values = {name: _read(document, name, rule) for name, rule in fields.items()}
+    return Scheduled(document, fields, {n: v for n, v in values.items() if v is not None}, _schedule(document, values))
+
+
+def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
+    zone = ZoneInfo(values["window.time_zone"] or "UTC")
+    first: datetime = values["window.first"]
     first = first if first.tzinfo else first.replace(tzinfo=zone)
     every, horizon = values["window.every"], values["window.horizon"]
     if every == "month" and first.astimezone(zone).day > 28:
@@ -181,22 +224,23 @@ def read_report(path: str) -> Scheduled:
     if values["budget.privacy_unit"] == "user" and horizon is None:
         raise document.error("window", "window.horizon must be given with budget.privacy_unit: user, since the total "
                              "is split over its periods")  # fmt: skip
-    return Scheduled(document, values["report"], Schedule(first.astimezone(timezone.utc), every, zone, horizon))
+    return Schedule(first.astimezone(timezone.utc), every, zone, horizon)
 
 
-def _checked(document: Document, name: str, rule: Rule) -> object:
+def _read(document: Document, name: str, rule: Rule) -> object:
     field = document.fields.get(name)
     if field is None:
         if rule.required:
             raise document.error(name, f"{name} must be given")
         return None
-    many = name == "runner.options"
-    if isinstance(field.value, list) != many:
-        raise document.error(name, f"{name} must be {'a list' if many else 'a single value'}")
-    checked: object = None
-    for value in field.value if isinstance(field.value, list) else [field.value]:
-        try:
-            checked = rule.check(value)
-        except ValueError as error:
-            raise document.error(name, f"{name} {error}, got {value}") from None
-    return checked
+    if isinstance(field.value, list) != rule.many:
+        raise document.error(name, f"{name} must be {'a list' if rule.many else 'a single value'}")
+    read = partial(_one, document, name, rule)
+    return tuple(map(read, field.value)) if isinstance(field.value, list) else read(field.value)
+
+
+def _one(document: Document, name: str, rule: Rule, text: str) -> object:
+    try:
+        return rule.read(text)
+    except ValueError as error:
+        raise document.error(name, f"{name} {error}") from None

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sinks.rows import FIELDS, schema
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["AVRO_SCHEMA", "FORMATS", "Format", "format_of"]
 
@@ -112,4 +112,4 @@ def format_of(path: str) -> Format:
     for ending, found in FORMATS.items():
         if path.lower().endswith(ending):
             return found
-    raise InputError(f"--output {path} must end with one of {', '.join(FORMATS)}")
+    raise Refusal("output", f"{verbatim(path)} must end with one of {', '.join(FORMATS)}")

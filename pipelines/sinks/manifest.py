@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Iterable
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from private_topk.pipelines.publishing import manifest_path
 from private_topk.transforms.keys import Release
-from private_topk.transforms.release import Ranking, Selection
+from private_topk.transforms.release import Ranking
+from private_topk.transforms.selection import Selection
 
 __all__ = ["describe_release", "encode_manifest", "manifest_path"]
 
 _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy", "polars", "pyarrow", "python-flint")
-
-
-def manifest_path(output: str) -> str:
-    """Where the manifest of an output stands: ranking.avro has ranking.manifest.json beside it."""
-    return output.rpartition(".")[0] + ".manifest.json"
 
 
 def describe_release(selection: Selection, release: Release, runner: str) -> dict[str, Any]:
@@ -39,7 +36,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
             "epsilon": selection.epsilon(),
             "delta": selection.delta(),
             "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},
-            "noisy_counts": selection.publish_counts and asdict(selection.publish_counts),
+            "noisy_counts": selection.publish_counts and selection.publish_counts.parameters(),
             "neighbours": parameters["neighbours"],
             "unit": "one user's rows within one window",
             "guarantee": "approximate" if selection.delta() else "pure",
@@ -49,14 +46,19 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
     }
 
 
-def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: str) -> bytes:
-    """The manifest with its windows. How many items were returned is part of what is published."""
+def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: str, rows: bytes) -> bytes:
+    """The manifest with its windows. How many items were returned is part of what is published.
+
+    Args:
+        rows: the ranking file that it is the manifest of, which it names by its SHA-256.
+    """
     windows = sorted(({
         "start": ranking.window.start and ranking.window.start.isoformat(),
         "end": ranking.window.end and ranking.window.end.isoformat(),
         "returned": len(ranking.items),
     } for ranking in rankings), key=lambda window: window["start"] or "")  # fmt: skip
-    whole = {**facts, "output": output.rpartition("/")[2], "windows": windows}
+    digest = hashlib.sha256(rows).hexdigest()
+    whole = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
     return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
 
 

@@ -1,19 +1,22 @@
-"""Rankings as messages: one JSON object a window, to Kafka or Pub/Sub; or as rows of a BigQuery table."""
+"""Rankings as messages: one JSON object a window, to Kafka or Pub/Sub."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 
-from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows
-from private_topk.pipelines.sources.kafka import KafkaTopic
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic
+from private_topk.pipelines.sources.pubsub import check_google, resource
+from private_topk.transforms.keys import Release
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
+from private_topk.transforms.windows import Period
 
-__all__ = ["WriteBigQuery", "WriteKafka", "WritePubSub", "message_of", "table_schema"]
+__all__ = ["ToKafka", "ToPubSub", "message_of"]
 
 
 def message_of(ranking: Ranking, release_id: str) -> bytes:
@@ -31,10 +34,71 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
     return json.dumps(whole, ensure_ascii=False).encode()
 
 
-class WriteKafka(beam.PTransform):
-    """One message a window, its label as the key. A repeated bundle sends the same message again.
+@dataclass(frozen=True)
+class ToKafka:
+    """One message a window, its label as the key. A repeated bundle sends the same message again."""
 
-    Raises KafkaException on the worker, so that the bundle is tried again, unless the broker has taken every message.
+    topic: KafkaTopic
+
+    @property
+    def place(self) -> str:
+        return self.topic.place
+
+    def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
+        _keep_apart(self.place, inputs)
+        self.topic.partitions("output")
+
+    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
+        return _WriteKafka(self.topic, release.id)
+
+    def local_places(self) -> tuple[str, ...]:
+        return ()
+
+    def files(self, period: Period | None) -> list[str] | None:
+        return None
+
+    def published(self) -> list[dict[str, Any]] | None:
+        return None
+
+
+@dataclass(frozen=True)
+class ToPubSub:
+    """One message a window, with the attribute `window`. Pub/Sub may deliver a message more than once.
+
+    Args:
+        place: pubsub://projects/P/topics/T.
+    """
+
+    place: str
+
+    def __post_init__(self) -> None:
+        resource(self.place, "topics", "output")
+
+    def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
+        _keep_apart(self.place, inputs)
+        check_google(self.place, "output")
+
+    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
+        return _WritePubSub(resource(self.place, "topics", "output"), release.id)
+
+    def local_places(self) -> tuple[str, ...]:
+        return ()
+
+    def files(self, period: Period | None) -> list[str] | None:
+        return None
+
+    def published(self) -> list[dict[str, Any]] | None:
+        return None
+
+
+def _keep_apart(place: str, inputs: Sequence[str]) -> None:
+    if place in inputs:
+        raise Refusal("output", f"{verbatim(place)} is read", "give another topic")
+
+
+class _WriteKafka(beam.PTransform):
+    """Raises KafkaException on the worker, so that the bundle is tried again, unless the broker has taken every
+    message.
     """
 
     def __init__(self, topic: KafkaTopic, release_id: str) -> None:
@@ -75,9 +139,7 @@ class _SendDoFn(beam.DoFn):
             self._failed.append(error)
 
 
-class WritePubSub(beam.PTransform):
-    """One message a window, with the attribute `window`. Pub/Sub may deliver a message more than once."""
-
+class _WritePubSub(beam.PTransform):
     def __init__(self, topic: str, release_id: str) -> None:
         super().__init__()
         self._topic, self._release_id = topic, release_id
@@ -89,48 +151,5 @@ class WritePubSub(beam.PTransform):
         messages = rankings | "As messages" >> beam.Map(
             lambda ranking: PubsubMessage(message_of(ranking, release_id), {"window": ranking.window.label()})
         ).with_output_types(PubsubMessage)
-        return messages | "Send" >> WriteToPubSub(self._topic, with_attributes=True)
-
-
-class WriteBigQuery(beam.PTransform):
-    """The rows of `FIELDS`, appended by streaming inserts; BigQuery drops what a repeated bundle inserts again within
-    a minute. The table is made if it is not there.
-    """
-
-    def __init__(self, table: str, release_id: str) -> None:
-        super().__init__()
-        self._table, self._release_id = table, release_id
-
-    def expand(self, rankings: beam.PCollection) -> Any:  # noqa: ANN401 - Beam's result
-        from apache_beam.io.gcp.bigquery import BigQueryDisposition, WriteToBigQuery
-
-        return (
-            rankings
-            | "As rows" >> beam.FlatMap(_table_rows, self._release_id)
-            | "Insert" >> WriteToBigQuery(
-                self._table,
-                schema=table_schema(),
-                method=WriteToBigQuery.Method.STREAMING_INSERTS,
-                create_disposition=BigQueryDisposition.CREATE_IF_NEEDED,
-                write_disposition=BigQueryDisposition.WRITE_APPEND,
-            )
-        )  # fmt: skip
-
-
-def table_schema() -> dict[str, Any]:
-    """The table of rankings, as BigQuery's JSON."""
-    return {"fields": [{"name": name, "type": _kind(kind), "mode": "NULLABLE", "description": doc}
-                       for name, (kind, doc) in FIELDS.items()]}  # fmt: skip
-
-
-def _kind(kind: pa.DataType) -> str:
-    if pa.types.is_timestamp(kind):
-        return "TIMESTAMP"
-    return "STRING" if pa.types.is_string(kind) else "INTEGER"
-
-
-def _table_rows(ranking: Ranking, release_id: str) -> Iterator[dict[str, Any]]:
-    for row in ranking_rows([ranking], release_id):
-        yield {
-            name: value.isoformat() if name.startswith("window_") and value else value for name, value in row.items()
-        }
+        _ = messages | "Send" >> WriteToPubSub(self._topic, with_attributes=True)
+        return rankings | "Name" >> beam.Map(lambda ranking: ranking.window.label()).with_output_types(str)

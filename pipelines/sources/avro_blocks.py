@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
 import fastavro
-from fastavro.read import BLOCK_READERS
-from fastavro.schema import SchemaParseException, UnknownType, expand_schema
 
 from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST
+from private_topk.pipelines.sources.avro_schema import Branch, Recursive, branches_of
 
-__all__ = ["Header", "header_of", "runs_of_blocks"]
+__all__ = ["Header", "blocks_of", "header_of", "long_of", "runs_of_blocks"]
 
 _HEADER = fastavro.parse_schema({
     "type": "record",
@@ -24,9 +24,6 @@ _HEADER = fastavro.parse_schema({
         {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
     ],
 })  # fmt: skip
-_NOT_FAST = {"decimal", "duration", "timestamp-nanos", "local-timestamp-nanos"}
-_FAST_CODECS = {"null", "deflate", "snappy"}
-_FAST_TYPES = {"boolean", "int", "long", "float", "double", "bytes", "string"}
 _ROWS = 100_000
 _BYTES = 2 << 20
 _READ_AT_ONCE = 16 << 20
@@ -34,14 +31,18 @@ _MOST_HEADER = 16 << 20
 
 
 class Header(NamedTuple):
-    fields: list[dict[str, Any]]
+    """The head of a file.
+
+    Args:
+        fields: the types of every field, in order.
+        end: where it ends and the first block begins.
+    """
+
+    schema: dict[str, Any]
+    fields: dict[str, list[Branch]]
     codec: str
     sync: bytes
-    raw: bytes
-
-    @property
-    def is_fast(self) -> bool:
-        return self.codec in _FAST_CODECS and all(_is_plain(field["type"]) for field in self.fields)
+    end: int
 
 
 def header_of(source: IO[bytes], path: str) -> Header:
@@ -60,26 +61,17 @@ def header_of(source: IO[bytes], path: str) -> Header:
     if fields["magic"] != b"Obj\x01":
         raise InputError(f"{path} is not an Avro file: it does not start with the Avro magic bytes")
     try:
-        schema: Any = expand_schema(json.loads(fields["meta"]["avro.schema"]))
+        schema: Any = json.loads(fields["meta"]["avro.schema"])
         codec = fields["meta"].get("avro.codec", b"null").decode()
-        columns = schema["fields"]
-    except (KeyError, ValueError, TypeError, SchemaParseException, UnknownType):
+        branches = branches_of(schema)
+    except Recursive:
+        raise InputError(f"{path} has records that may hold themselves, which is not safe to read: write the rows "
+                         "without them") from None  # fmt: skip
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path} is not an Avro file of records: its schema is missing or broken") from None
-    header = Header(columns, codec, fields["sync"], start[: stream.tell()])
-    if not header.is_fast and not _can_unpack(codec):
+    if codec not in CODECS:
         raise InputError(f"{path} is compressed with {codec!r}, which cannot be read here: write it with deflate")
-    return header
-
-
-def _can_unpack(codec: str) -> bool:
-    """Whether fastavro has the codec: for one whose library is missing it has a function that raises ValueError."""
-    try:
-        BLOCK_READERS[codec](io.BytesIO(b""))
-    except (KeyError, ValueError):
-        return False
-    except Exception:  # there is nothing to unpack
-        return True
-    return True
+    return Header(schema, branches, codec, fields["sync"], stream.tell())
 
 
 def runs_of_blocks(source: IO[bytes], header: Header, path: str, start: int, stop: int) -> Iterator[bytes]:
@@ -93,6 +85,9 @@ def runs_of_blocks(source: IO[bytes], header: Header, path: str, start: int, sto
     while position + at - 16 < stop:
         frame = _frame(window, at)
         while frame is None or frame[1] > len(window):
+            if frame and frame[1] - at > LARGEST + _BYTES:
+                raise InputError(f"{path} has a block of more than {LARGEST >> 20} MiB, or is damaged: write smaller "
+                                 "blocks, or copy it again")  # fmt: skip
             more = _read(source, frame[1] - len(window) if frame else _BYTES)
             if not more:
                 break
@@ -112,13 +107,23 @@ def runs_of_blocks(source: IO[bytes], header: Header, path: str, start: int, sto
         yield window[:at]
 
 
+def blocks_of(run: bytes) -> Iterator[tuple[int, bytes]]:
+    """The row count and the packed rows of every block of a run."""
+    at = 0
+    while at < len(run):
+        count, at = _long(run, at)
+        size, at = _long(run, at)
+        yield count, run[at : at + size]
+        at += size + 16
+
+
 def _first_block(source: IO[bytes], header: Header, path: str, start: int, stop: int) -> int | None:
     """Where the first block begins whose sync marker starts in [start, stop); None if there is none.
 
     Data may hold the bytes of the marker by chance, so what follows one must be a whole block; if it is not, the
     blocks are walked through from the start of the file, which also finds true damage.
     """
-    position = len(header.raw)
+    position = header.end
     if start <= position - 16:
         return position
     source.seek(start)
@@ -185,15 +190,11 @@ def _long(data: bytes, at: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), at
 
 
-def _is_plain(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
-    """Whether polars decodes the type: primitives, enums, and primitives with null."""
-    if isinstance(kind, list):
-        rest = [branch for branch in kind if branch != "null"]
-        return len(kind) == 2 and len(rest) == 1 and _is_plain(rest[0]) and not _is_enum(rest[0])
-    if isinstance(kind, dict):
-        return _is_enum(kind) or (kind.get("logicalType") not in _NOT_FAST and _is_plain(kind["type"]))
-    return kind in _FAST_TYPES
-
-
-def _is_enum(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
-    return isinstance(kind, dict) and kind["type"] == "enum"
+def long_of(value: int) -> bytes:
+    """A number, not negative, as Avro writes it."""
+    value <<= 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

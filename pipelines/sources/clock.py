@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
+import numpy as np
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
-__all__ = ["Clock"]
+__all__ = ["Clock", "moment_of", "now_of", "this_moment"]
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Which clock closes windows.
+    """Which clock closes the windows of a period.
 
     Args:
         kind: "log": the source's own, of arrivals. "event": the rows' times, for logs that are in order.
-        until: when the last window of the horizon closes, microseconds since 1970 UTC: the source ends there.
     """
 
     kind: str
-    until: int
-
-    @classmethod
-    def of(cls, kind: str, period: Period) -> Clock:
-        return cls(kind, int(period.closing[-1]))
+    period: Period
 
     @property
     def by_rows(self) -> bool:
         return self.kind == "event"
+
+    @property
+    def until(self) -> int:
+        """When the last window of the horizon closes, microseconds since 1970 UTC: the source ends there."""
+        return int(self.period.closing[-1])
+
+    def closes_between(self, one: int, other: int) -> bool:
+        """Whether a window closes after `one` and not after `other`: on time by the one, late by the other."""
+        first, after = np.searchsorted(self.period.closing, [one, other], side="right").tolist()
+        return first < after
 
     def advance(self, estimator: Any, micros: int | None) -> None:  # noqa: ANN401 - Beam's watermark estimator
         """Move the watermark on to a time, never back. Runners count whole milliseconds."""
@@ -46,3 +54,17 @@ class Clock:
 def now_of(estimator: Any) -> Timestamp:  # noqa: ANN401
     """The watermark of a source: an event time for what it gives."""
     return estimator.current_watermark() or MIN_TIMESTAMP
+
+
+def this_moment() -> str:
+    """The time of the launch, as text: what arrives from now on is asked for, and no other launch asks for the same."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def moment_of(text: str, field: str) -> int:
+    """Milliseconds since 1970 UTC of a time in ISO 8601, in UTC where it has no zone. Raises Refusal of the field."""
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise Refusal(field, f"must be earliest, latest or a time such as 2026-01-01, got {verbatim(text)}") from None
+    return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp() * 1000)

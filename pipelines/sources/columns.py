@@ -1,23 +1,35 @@
-"""From the columns of a file to a block: which columns are read, and what their values may be."""
+"""From the columns of a file to a block: which columns are read, what their values may be, what is left out."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import polars as pl
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources.times import to_microseconds
+from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import as_labels, make_block
 
-__all__ = ["SAY_WHICH", "Columns", "block_of", "check_types", "to_microseconds"]
+__all__ = [
+    "SAY_WHICH",
+    "Columns",
+    "LeftOut",
+    "Rows",
+    "block_of",
+    "check_types",
+    "read_rows",
+    "texts_of",
+    "to_microseconds",
+]
 
-SAY_WHICH = "say which it is with --user-column, --item-column, --time-column or --domain-column"
+SAY_WHICH = "name the column that is meant as the user, item, time or domain column"
 
-_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_TIME_TEXT = r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2})(?::(\d{2})(?::(\d{2})(\.\d+)?)?)?(?:Z|([+-]\d{2})(?::?(\d{2}))?)?)?$"
-_FARTHEST = 3_155_760_000_000_000_000  # microseconds in 100,000 years, well inside int64
+_REASONS = ("null", "unreadable")
 
 
 @dataclass(frozen=True)
@@ -26,96 +38,120 @@ class Columns:
 
     `time_unit` is what a plain number means: s, ms or us since 1970 UTC. Timestamps, dates and ISO 8601 texts say it
     themselves; those without a time zone are in UTC.
+
+    `quoted_line_ends` lets a quoted CSV value hold line ends. It costs the independence of rows: a value with an
+    unclosed quote then takes along every row up to the next quote, whoever's they are.
     """
 
     user: str = "user"
     item: str = "item"
     time: str | None = None
     time_unit: str = "s"
+    quoted_line_ends: bool = False
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for name in (self.user, self.item, self.time) if name is not None))
 
 
-def block_of(table: dict[str, pa.Array], columns: Columns) -> tuple[pa.RecordBatch, int]:
-    """A block, and how many rows were left out for a missing or unreadable value."""
-    times = to_microseconds(table[columns.time], columns.time_unit) if columns.time is not None else None
-    return make_block(table[columns.user], table[columns.item], times)
+class Rows(NamedTuple):
+    """The columns of some rows as their format has them, null where a value is missing; texts may be bytes.
 
-
-def to_microseconds(times: pa.Array, unit: str) -> pa.Array:
-    """Event times as microseconds since 1970 UTC, int64; null where a value is no time or farther than 100,000 years.
-
-    Raises TypeError for a type that cannot be a time.
+    `unreadable` says of every row whether the format itself could not read it; None where it could read them all.
     """
-    if isinstance(times, pa.ChunkedArray):
-        times = times.combine_chunks()
-    if pa.types.is_dictionary(times.type):
-        times = times.dictionary_decode()
-    kind = times.type
-    if pa.types.is_timestamp(kind):
-        if kind.unit == "ns":
-            return times.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
-        return _scaled(times.cast(pa.int64()), _UNITS[kind.unit])
-    if pa.types.is_date32(kind):
-        return _scaled(times.cast(pa.int32()).cast(pa.int64()), 86_400_000_000)
-    if pa.types.is_date64(kind):
-        return _scaled(times.cast(pa.int64()), _UNITS["ms"])
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _scaled(times, _UNITS[unit])
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return _from_text(times, unit)
-    if pa.types.is_null(kind):
-        return times.cast(pa.int64())
-    raise TypeError(f"event times must be timestamps, dates, numbers or ISO 8601 texts, got {kind}")
+
+    columns: dict[str, pa.Array]
+    unreadable: pa.Array | None = None
 
 
-def _scaled(values: pa.Array, factor: int) -> pa.Array:
-    """values * factor as int64, null where the product would be out of range: it must never wrap into a window."""
-    if pa.types.is_float16(values.type):
-        values = values.cast(pa.float32())
-    if pa.types.is_floating(values.type):
-        product = pc.round(pc.multiply(values.cast(pa.float64()), float(factor)))
-        near = pc.less(pc.abs(product), float(_FARTHEST))  # false for NaN
-        return pc.if_else(near, product, None).cast(pa.int64())
-    if values.type.bit_width == 64:
-        most = _FARTHEST // factor
-        least = 0 if pa.types.is_unsigned_integer(values.type) else -most - 1
-        near = [pc.less(values, pa.scalar(most, values.type)), pc.greater_equal(values, pa.scalar(least, values.type))]
-        values = pc.if_else(pc.and_(*near), values, pa.scalar(None, values.type))
-    return pc.multiply(values.cast(pa.int64()), factor)
+class LeftOut:
+    """The operator's counters of rows that were left out, by reason."""
+
+    def __init__(self) -> None:
+        self._counters = {reason: left_out(reason) for reason in _REASONS}
+
+    def add(self, missing: Mapping[str, int]) -> None:
+        """Count what `block_of` has left out. On the worker's own thread: Beam's counters know no other."""
+        for reason, count in missing.items():
+            self._counters[reason].inc(count)
 
 
-def _from_text(times: pa.Array, unit: str) -> pa.Array:
-    """Whole columns of one well-formed kind are cast at once; of others every text by itself, to the same times."""
-    texts = times.cast(pa.string())
-    for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
-        try:
-            return texts.cast(kind).cast(pa.int64())
-        except pa.ArrowInvalid:
-            continue
-    column = pl.Series("time", texts)
-    found = _written_out(column).str.to_datetime("%FT%T%.f%:z", time_unit="us", time_zone="UTC", strict=False)
-    for form in ("%+", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"):
-        found = found.fill_null(column.str.to_datetime(form, time_unit="us", time_zone="UTC", strict=False))
-    found = found.fill_null(column.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us", "UTC"))).to_physical()
-    for number in (pl.Int64, pl.Float64):
-        if found.null_count() > column.null_count():
-            numbers = _scaled(column.cast(number, strict=False).to_arrow(), _UNITS[unit])
-            found = found.fill_null(pl.Series("time", numbers))
-    return found.to_arrow().cast(pa.int64())
+def block_of(
+    rows: Rows, columns: Columns, arrived: Sequence[int] | None = None
+) -> tuple[pa.RecordBatch, dict[str, int]]:
+    """A block of the rows that have every value, and how many were left out, by reason.
 
+    A row is unreadable if its format cannot read it, if a text is no UTF-8, or if its time is none; otherwise null if
+    it lacks a value.
 
-def _written_out(texts: pl.Series) -> pl.Series:
-    """The texts that Arrow takes for times, with all they may leave out; null for others.
-
-    What becomes of a row must not depend on the rows it is read with: a user whose times are written oddly would take
-    other users' rows along.
+    Args:
+        arrived: for a column of this name, one a row.
     """
-    date, hour, minute, second, fraction, zone, offset = texts.str.extract_groups(_TIME_TEXT).struct.unnest()
-    parts = [date, "T", hour.fill_null("00"), ":", minute.fill_null("00"), ":", second.fill_null("00"),
-             fraction.fill_null(""), zone.fill_null("+00"), ":", offset.fill_null("00")]  # fmt: skip
-    return pl.select(pl.concat_str([pl.lit(part) for part in parts])).to_series()
+    found, unreadable = read_rows(rows, columns)
+    whole, missing = make_block(found["user"], found["item"], found.get("time"))
+    if arrived is not None:
+        valid = [np.asarray(array.is_valid()) for array in found.values()]
+        whole = whole.append_column("arrived", pa.array(np.asarray(arrived, np.int64)[np.logical_and.reduce(valid)]))
+    if not missing:
+        return whole, {}
+    bad = pc.sum(unreadable).as_py() or 0 if unreadable is not None else 0
+    return whole, {reason: count for reason, count in (("unreadable", bad), ("null", missing - bad)) if count}
+
+
+def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Array | None]:
+    """Users, items and times row by row, null where there is none; and which rows are unreadable, None for none."""
+    found, masks = {}, [rows.unreadable] if rows.unreadable is not None else []
+    for role, name in (("user", columns.user), ("item", columns.item)):
+        found[role], bad = _labels(rows.columns[name])
+        masks += bad
+    if columns.time is not None:
+        times, bad = texts_of(rows.columns[columns.time])
+        found["time"] = to_microseconds(times, columns.time_unit)
+        masks += bad
+        if found["time"].null_count > times.null_count:
+            masks.append(pc.and_(pc.is_valid(times), pc.is_null(found["time"])))
+    if not masks:
+        return found, None
+    unreadable = _any(masks)
+    nothing = pa.nulls(len(unreadable), found["user"].type)
+    return found | {"user": pc.if_else(unreadable, nothing, found["user"])}, unreadable
+
+
+def _labels(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
+    texts, bad = texts_of(values)
+    return as_labels(texts), bad
+
+
+def texts_of(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
+    """Bytes as text, null where they are no UTF-8; where that is, unless nowhere. Other types as they are."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type) and _is_binary(values.type.value_type):
+        words, _ = texts_of(values.dictionary)
+        texts = words.take(values.indices)
+        return texts, [] if texts.null_count == values.null_count else [pc.and_(values.is_valid(), texts.is_null())]
+    if not _is_binary(values.type):
+        return values, []
+    try:
+        return values.cast(pa.large_string()), []
+    except pa.ArrowInvalid:
+        pass
+    texts = pa.array([_text(value) for value in values.to_pylist()], pa.large_string())
+    return texts, [pc.and_(values.is_valid(), texts.is_null())]
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+
+
+def _any(masks: Iterable[pa.Array]) -> pa.Array:
+    return pa.array(np.logical_or.reduce([np.asarray(mask) for mask in masks]))
 
 
 def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> None:

@@ -3,74 +3,133 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, open_content
-from private_topk.pipelines.sources.columns import SAY_WHICH, Columns
-from private_topk.pipelines.sources.text import whole_file
+from private_topk.pipelines.sources.ahead import in_order
+from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
+from private_topk.pipelines.sources.csv_lines import Header, header_of, null_if_empty, rows_of, width_is
+from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
 
-__all__ = ["check", "pieces", "read"]
+__all__ = ["check", "check_rows", "pieces", "read"]
 
 _BYTES = 4 << 20
+_LOOKED_AT = 1000
 
 pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> None:
-    """Raise InputError unless the header line names the columns."""
+    """Raise InputError unless the header line names the columns. No row refuses a file."""
     with open_content(file.path) as source:
-        found = _open(source, file.path, None).schema.names
-    for name in columns.names():
-        if found.count(name) != 1:  # what stands in the first line may be data, so it is not shown
-            raise InputError(f"{file.path}: the first line must name one column {name!r}, got {found.count(name)} of "
-                             f"{len(found)}: name the columns there, or {SAY_WHICH}")  # fmt: skip
+        for _ in _texts(source, file.path, columns):
+            return
 
 
-def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[dict[str, pa.Array]]:
-    """The columns of the whole file, a few MiB of text at a time."""
+def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
+    """Raise InputError if the files have rows, and no first line of any of them has as many values as its header.
+
+    For the launch, not for files that arrive, where one user's row must stop nothing.
+    """
+    found = None
+    for file in [] if columns.quoted_line_ends else files:
+        with open_content(file.path) as source:
+            for (text, _), header in _texts(source, file.path, columns):
+                lines = lines_of(text).slice(0, _LOOKED_AT)
+                if pc.any(width_is(lines, header.width)).as_py():
+                    return
+                found = found or (file.path if text.strip() else None)
+                break
+    if found:
+        raise InputError(f"{found}: none of the first lines can be read: there must be as many values in every "
+                         "line as in the header, between commas, with closed quotes")  # fmt: skip
+
+
+def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
+    """The rows of the whole file, a few MiB of text at a time."""
     with open_content(path) as source:
-        try:
-            for batch in _open(source, path, columns):
-                yield {name: batch[name] for name in columns.names()}
-        except pa.ArrowException as error:
-            raise InputError(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
-                             "line has the columns of the header, in UTF-8, with closed quotes") from None  # fmt: skip
+        if columns.quoted_line_ends:
+            yield from _across_lines(source, path, columns)
+            return
+        for parts in in_order(_texts(source, path, columns), lambda text: _decoded(*text, columns)):
+            yield from parts
 
 
-def _open(source: IO[bytes], path: str, columns: Columns | None) -> pa_csv.CSVStreamingReader:
-    names = columns.names() if columns else []
-    convert = pa_csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        include_columns=names or None,
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=True,
-        null_values=[""],
-    )
+def _decoded(chunk: Chunk, header: Header, columns: Columns) -> list[Rows]:
+    parts = [rows_of(chunk.text, header)] if chunk.text else []
+    return [unreadable(chunk.too_long, columns), *parts] if chunk.too_long else parts
+
+
+def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chunk, Header]]:
+    """What stands behind the header, whole lines at a time, at least once. Raises InputError if there is no header."""
+    header = None
+    for text, too_long in chunks(source):
+        if header is None:
+            text = text.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+            if not text and not too_long:
+                continue
+            end = text.find(b"\n") + 1 or len(text)
+            header = _checked(header_of(text[:end], columns) if not too_long else None, path, columns)
+            text = text[end:]
+        yield Chunk(text, too_long), header
+    if header is None:
+        _checked(None, path, columns)
+
+
+def _checked(found: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:
+    if found is None:
+        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
+                         "UTF-8")  # fmt: skip
+    names, header = found
+    for name in columns.names():
+        if names.count(name) != 1:  # what stands in the first line may be data, so it is not shown
+            raise InputError(f"{path}: the first line must name one column {name!r}, got {names.count(name)} of "
+                             f"{len(names)}: name the columns there, or {SAY_WHICH}")  # fmt: skip
+    return header
+
+
+def _across_lines(source: IO[bytes], path: str, columns: Columns) -> Iterator[Rows]:
+    """Rows whose quoted values may hold line ends: where a row ends then depends on every quote before it.
+
+    A row that cannot be read refuses the file: nobody can say where the next one begins.
+    """
+    try:
+        for batch in _open(source, path, columns):
+            yield Rows({name: null_if_empty(batch[name]) for name in columns.names()})
+    except pa.ArrowException as error:
+        raise InputError(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
+                         "line has the columns of the header, with closed quotes") from None  # fmt: skip
+
+
+def _open(source: IO[bytes], path: str, columns: Columns) -> pa_csv.CSVStreamingReader:
+    names = columns.names()
     try:
         return pa_csv.open_csv(
-            cast(IO[bytes], _WithoutNul(_with_a_line(source), path)),
+            cast(IO[bytes], _WithoutNul(source, path)),
             pa_csv.ReadOptions(block_size=_BYTES),
             pa_csv.ParseOptions(newlines_in_values=True),
-            convert,
+            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
         )
     except pa.ArrowException:
-        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column names, and "
-                         "have as many values in every line, in UTF-8") from None  # fmt: skip
+        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column "
+                         "names") from None  # fmt: skip
 
 
 class _WithoutNul(io.RawIOBase):
     """The file, refused at its first NUL byte: behind one, Arrow overlooks up to 15 bytes' commas and line ends.
 
-    So one user's label would swallow the row of another.
+    So one user's label would swallow the row of another. A line end at the end, which Arrow needs behind a header that
+    stands alone, harms no other file.
     """
 
     def __init__(self, source: IO[bytes], path: str) -> None:
-        self._source, self._path = source, path
+        self._source, self._path, self._ended = source, path, False
 
     def readable(self) -> bool:
         return True
@@ -80,13 +139,7 @@ class _WithoutNul(io.RawIOBase):
         if b"\0" in text:
             raise InputError(f"{self._path} holds NUL bytes, which CSV cannot carry: write it in UTF-8, and labels "
                              "with NUL bytes as JSON lines, Parquet or Avro")  # fmt: skip
+        if not text and not self._ended:
+            self._ended = True
+            return b"\n"
         return text
-
-
-def _with_a_line(source: IO[bytes]) -> IO[bytes]:
-    """The file, with a line end behind a header that stands alone: without one, Arrow takes it for an empty file."""
-    start = source.read(_BYTES)
-    if len(start) < _BYTES and start.strip() and b"\n" not in start:
-        return io.BytesIO(start + b"\n")
-    source.seek(0)
-    return source

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, match, open_content
-from private_topk.pipelines.sources import FORMATS, format_of
-from private_topk.pipelines.sources.columns import Columns
-from private_topk.transforms.columnar import as_labels
+from private_topk.pipelines.sources.columns import Columns, read_rows
+from private_topk.pipelines.sources.formats import FORMATS, format_of
 from private_topk.transforms.domain import PublicDomain, check_items, digest_of
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["DomainFile", "read_domain"]
 
@@ -27,37 +27,43 @@ class DomainFile:
         if not self.path.lower().endswith(tuple(FORMATS)):
             return _lines(self.path)
         file = match(self.path)[0]
-        columns = Columns(self.column, self.column)
+        # The list is public, and whoever wrote it vouches for all of it: titles may hold line ends.
+        columns = Columns(self.column, self.column, quoted_line_ends=True)
         module = format_of(self.path)
         module.check(file, columns)
-        parts = [
-            as_labels(table[self.column])
-            for start, stop in module.pieces(file, max(file.size, 1))
-            for table in module.read(file.path, start, stop, columns)
-        ]
+        parts = []
+        for start, stop in module.pieces(file, max(file.size, 1)):
+            for rows in module.read(file.path, start, stop, columns):
+                found, unreadable = read_rows(rows, columns)
+                if unreadable is not None and pc.any(unreadable).as_py():
+                    raise Refusal(
+                        "domain", f"{verbatim(self.path)} has rows that cannot be read", "every one must hold an item"
+                    )
+                parts.append(found["item"])
         return pa.concat_arrays(parts) if parts else pa.array([], pa.large_string())
 
 
 def read_domain(path: str, column: str) -> PublicDomain:
-    """The public domain of a file. Raises InputError, naming the file, unless it is a list of distinct items."""
+    """The public domain of a file. Raises Refusal, naming the file, unless it is a list of distinct items."""
     files = _found(path)
     source = DomainFile(files[0].path, column)
     try:
         labels = check_items(source())
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(f"--domain {path}: {error}") from None
+    except Refusal as error:
+        rule = error.rule if error.field == "domain" else f"cannot be used: {error.rule}"
+        raise Refusal("domain", f"{verbatim(path)} {rule}", error.remedy) from None
     return PublicDomain(source, digest_of(labels), len(labels))
 
 
 def _found(path: str) -> list[FileInfo]:
     try:
         files = match(path)
-    except InputError:
-        raise InputError(f"--domain {path} does not exist: give a file with one public item per line") from None
+    except Refusal:
+        raise Refusal(
+            "domain", f"{verbatim(path)} does not exist", "give a file with one public item per line"
+        ) from None
     if len(files) > 1:
-        raise InputError(f"--domain must be one file, got {len(files)} by {path}")
+        raise Refusal("domain", f"must be one file, got {len(files)} by {verbatim(path)}")
     return files
 
 
@@ -67,8 +73,8 @@ def _lines(path: str) -> pa.Array:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"--domain {path} is not UTF-8 text: give one item per line, or a CSV, Parquet or Avro "
-                         "file with its ending") from None  # fmt: skip
+        raise Refusal("domain", "is not UTF-8 text", "give one item per line, or a CSV, Parquet or "
+                      "Avro file with its ending") from None  # fmt: skip
     lines = text.replace("\r\n", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()

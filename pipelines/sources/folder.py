@@ -3,43 +3,89 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.files import FileInfo
-from private_topk.pipelines.sources import cut_into_pieces, format_of
+from private_topk.pipelines.files import FileInfo, is_local, match_any
+from private_topk.pipelines.identity import named, unasked
+from private_topk.pipelines.sources.arrivals import arrival_of
 from private_topk.pipelines.sources.clock import Clock, now_of
-from private_topk.pipelines.sources.columns import Columns, block_of
-from private_topk.transforms.blocks import left_out
+from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
+from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, format_of
+from private_topk.pipelines.sources.source import about_the_input, horizon
+from private_topk.runners import Launch
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.windows import Period
 
-__all__ = ["WatchFolder"]
+__all__ = ["Folder"]
 
 _TURN = 5.0
 _DIGEST = 16
 
 
-@beam.typehints.with_output_types(pa.RecordBatch)
-class WatchFolder(beam.PTransform):
-    """The rows of all files that match a pattern, now or later, until the clock has passed the horizon.
+@dataclass(frozen=True)
+class Folder:
+    """The files that match a pattern, now or later, until the clock has passed the horizon.
 
     A file must appear complete: written under another name and renamed. Names that start with a dot or end in .tmp or
-    .incomplete are passed over. What is read is kept as 16 bytes a file.
+    .incomplete are passed over.
 
     Args:
-        poll: seconds between two looks at the folder.
+        place: a pattern of paths, whose ending tells the format.
+        clock: "log": a file has arrived when it was last written, or where windows had closed by then, when it was
+            found. "event": the rows' times close windows.
+        poll: between two looks at the folder.
     """
+
+    place: str
+    columns: Columns = Columns(time="time")
+    clock: str = "log"
+    poll: timedelta = field(default=timedelta(seconds=10), metadata=unasked("files arrive when they do, seen or not"))
+
+    bounded, live = False, False
+
+    def check(self, period: Period | None) -> None:
+        horizon(period)
+        with about_the_input():
+            format_of(self.place)
+            check_files(arrived(self.place), self.columns)
+
+    def check_runner(self, launch: Launch) -> None:
+        """One reader watches the folder, so every runner follows its clock."""
+
+    def read(self, period: Period | None) -> beam.PTransform:
+        clock = Clock(self.clock, horizon(period))
+        return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
+
+    def stored_bytes(self) -> int:
+        return 0
+
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
+        # What it will hold, nobody knows when it starts: it is named by where it is, from wherever that is said.
+        place = os.path.abspath(self.place) if is_local(self.place) else self.place
+        return named(replace(self, place=place), key)
+
+    def local_places(self) -> tuple[str, ...]:
+        return (self.place,) if is_local(self.place) else ()
+
+
+@beam.typehints.with_output_types(pa.RecordBatch)
+class _Watch(beam.PTransform):
+    """What is read is kept as 16 bytes a file."""
 
     def __init__(self, pattern: str, columns: Columns, clock: Clock, poll: float) -> None:
         super().__init__()
@@ -96,7 +142,7 @@ class _ReadTracker(RestrictionTracker):
 class _WatchDoFn(beam.DoFn, RestrictionProvider):
     def __init__(self, columns: Columns, clock: Clock, poll: float) -> None:
         self._columns, self._clock, self._poll = columns, clock, poll
-        self._left_out = left_out("null")
+        self._left_out = LeftOut()
 
     def initial_restriction(self, pattern: str) -> _Read:
         return _Read(b"")
@@ -116,7 +162,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
     ) -> Iterator[TimestampedValue]:
         looked, deadline = time.time(), time.monotonic() + _TURN
         read = tracker.current_restriction().digests()
-        for file, at in arrived(pattern):
+        for file in arrived(pattern):
             if _digest(file.path) in read:
                 continue
             if time.monotonic() > deadline:  # before the clock may move: there are more files
@@ -124,6 +170,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
                 return
             if not tracker.try_claim(file.path):
                 return
+            at = file.written if self._clock.by_rows else arrival_of(file, self._clock, now_of(estimator).micros)
             latest = None
             for block in self._blocks(file, at):
                 yield TimestampedValue(block, now_of(estimator))
@@ -141,25 +188,19 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         module = format_of(file.path)
         module.check(file, self._columns)
         for piece in cut_into_pieces([file]):
-            for table in module.read(piece.path, piece.start, piece.stop, self._columns):
-                block, missing = block_of(table, self._columns)
-                if missing:
-                    self._left_out.inc(missing)
+            for rows in module.read(piece.path, piece.start, piece.stop, self._columns):
+                block, missing = block_of(rows, self._columns)
+                self._left_out.add(missing)
                 if not self._clock.by_rows:
                     block = block.append_column("arrived", pa.array(np.full(len(block), at)))
                 if len(block):
                     yield block
 
 
-def arrived(pattern: str) -> list[tuple[FileInfo, int]]:
-    """The complete files of a pattern and when they were last written, in that order; there may be none.
-
-    Times are microseconds since 1970 UTC; 0 where a file system keeps none.
-    """
-    found = FileSystems.match([pattern])[0].metadata_list
-    files = [(FileInfo(entry.path, entry.size_in_bytes), int((entry.last_updated_in_seconds or 0.0) * 1e6))
-             for entry in found if _is_complete(entry.path)]  # fmt: skip
-    return sorted(files, key=lambda file: (file[1], file[0].path))
+def arrived(pattern: str) -> list[FileInfo]:
+    """The complete files of a pattern, in the order in which they were last written; there may be none."""
+    files = [file for file in match_any(pattern) if _is_complete(file.path)]
+    return sorted(files, key=lambda file: (file.written, file.path))
 
 
 def _is_complete(path: str) -> bool:

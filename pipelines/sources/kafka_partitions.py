@@ -1,13 +1,21 @@
-"""Reading the partitions of a topic: one consumer, a turn at a time, positions kept by the runner."""
+"""Reading the partitions of a topic: one consumer, a turn at a time, positions kept by the runner.
+
+What a row's arrival is must be seen again by whoever reads the log anew. So a message has arrived at the latest stamp
+that the broker had put on its partition by then: in order, even if the broker's clock is set back. A log that stands
+still follows the wall clock, so far behind that whatever comes later bears a later stamp; where one does not after
+all, the report fails, for it would count other rows when repeated.
+"""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
@@ -17,20 +25,15 @@ from apache_beam.utils.timestamp import Duration
 
 from private_topk.pipelines.sources.clock import Clock, now_of
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.kafka_reader import Group, GroupReader, first_offset
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import Decoder, Payload
+from private_topk.transforms.refusal import Refusal
 
-if TYPE_CHECKING:
-    from private_topk.pipelines.sources.kafka import KafkaTopic
+__all__ = ["Log", "Positions", "PositionsTracker", "ReadPartitionsDoFn"]
 
-__all__ = ["Positions", "PositionsTracker", "ReadPartitionsDoFn"]
-
-_BATCH = 20_000
 _TURN = 1.0
-_WAIT = 0.2
 _PAUSE = 0.5
-_APART = 5.0  # seconds by which the clocks of broker and worker may differ, where an empty log is taken for up to date
-
-Group = tuple[int, ...]
 
 
 class Positions(NamedTuple):
@@ -38,11 +41,14 @@ class Positions(NamedTuple):
 
     Args:
         offsets: the next offset of every partition.
-        reached: the clock of every partition, microseconds since 1970 UTC; None before its first message.
+        stamped: the latest stamp of every partition, or row's time where the rows carry the clock; as the next one in
+            microseconds since 1970 UTC, None before the first message.
+        reached: the clock of every partition: that, or later where it stands still.
         over: whether nothing more belongs to this part of the work.
     """
 
     offsets: tuple[int, ...]
+    stamped: tuple[int | None, ...]
     reached: tuple[int | None, ...]
     over: bool = False
 
@@ -85,6 +91,23 @@ class PositionsTracker(RestrictionTracker):
         return False
 
 
+@dataclass(frozen=True)
+class Log:
+    """A topic as it was at the launch.
+
+    Args:
+        since: milliseconds since 1970 UTC where it is entered; None for its beginning.
+        partitions: how many it has.
+        behind: seconds by which the clock of a log that stands still stays behind: clocks of broker and worker may
+            differ, and a broker holds a message back until its replicas have it.
+    """
+
+    topic: KafkaTopic
+    since: int | None
+    partitions: int
+    behind: float
+
+
 class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
     """Reads a group of partitions for a second at a time, then gives the rest of it back to the runner.
 
@@ -92,24 +115,20 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
     whichever reported last, and would publish windows before their rows have come.
     """
 
-    def __init__(self, topic: KafkaTopic, columns: Columns, payload: Payload, clock: Clock, start: str) -> None:
-        self._topic, self._clock, self._start = topic, clock, start
+    def __init__(self, log: Log, columns: Columns, payload: Payload, clock: Clock) -> None:
+        self._log, self._clock = log, clock
         self._decoder = Decoder(payload, columns)
-        self._consumers: dict[Group, Any] = {}
-        self._places: dict[Group, tuple[int, ...]] = {}
-        self._ends: dict[int, int] = {}
+        self._readers: dict[Group, GroupReader] = {}
 
     def initial_restriction(self, group: Group) -> Positions:
-        from confluent_kafka import TopicPartition
-
-        consumer, offsets = self._topic.consumer(), []
+        topic, since, start = self._log.topic, self._log.since, int(self._clock.period.starts[0]) // 1000
+        observer = topic.observer()
         try:
-            for partition in group:
-                low, high = consumer.get_watermark_offsets(TopicPartition(self._topic.topic, partition), timeout=30)
-                offsets.append(high if self._start == "latest" else low)
+            offsets = [first_offset(observer, topic, partition, since, start) for partition in group]
         finally:
-            consumer.close()
-        return Positions(tuple(offsets), (None,) * len(group))
+            observer.close()
+        nothing = (None,) * len(group)
+        return Positions(tuple(offsets), nothing, nothing)
 
     def create_tracker(self, restriction: Positions) -> PositionsTracker:
         return PositionsTracker(restriction)
@@ -125,21 +144,25 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: ANN401, B008
     ) -> Iterator[TimestampedValue]:
         group, positions = tuple(group), tracker.current_restriction()
+        reader = self._reader(group)
         deadline, quiet = time.monotonic() + _TURN, set(group)
         while not self._clock.is_over(estimator):
             asked = time.time()
-            found = self._read(group, positions.offsets)
+            found = reader.read(positions.offsets)
             quiet -= set(found)
             if not found and not self._clock.by_rows:
-                positions = self._up_to_date(group, positions, quiet, int((asked - _APART) * 1e6))
-            blocks = [(partition, self._block(messages)) for partition, messages in found.items()]
-            positions = self._after(group, positions, found, dict(blocks), asked)
+                positions = self._up_to_date(reader, group, positions, quiet, int((asked - self._log.behind) * 1e6))
+            blocks = []
+            for partition, messages in found.items():
+                place = group.index(partition)
+                block, positions = self._taken(positions, place, messages, now_of(estimator).micros)
+                blocks.append(block)
+            if self._clock.closes_between(now_of(estimator).micros, positions.clock() or 0):
+                reader.check_partitions()
             if not tracker.try_claim(positions):
                 return
-            for _, block in blocks:
-                if len(block):
-                    yield TimestampedValue(block, now_of(estimator))
-            self._places[group] = positions.offsets
+            yield from (TimestampedValue(block, now_of(estimator)) for block in blocks if len(block))
+            reader.moved(positions.offsets)
             self._clock.advance(estimator, positions.clock())
             if not found or time.monotonic() > deadline:
                 tracker.defer_remainder(Duration(0 if found else _PAUSE))
@@ -147,66 +170,59 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         tracker.try_claim(positions._replace(over=True))
 
     def teardown(self) -> None:
-        for consumer in self._consumers.values():
-            consumer.close()
-        self._consumers.clear()
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
 
-    def _read(self, group: Group, offsets: tuple[int, ...]) -> dict[int, list[Any]]:
-        """Messages from the offsets on, by partition; none if there are none at present. Raises KafkaException."""
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+    def _reader(self, group: Group) -> GroupReader:
+        if group not in self._readers:
+            self._readers[group] = GroupReader(self._log.topic, group, self._log.partitions)
+        return self._readers[group]
 
-        if group not in self._consumers:
-            self._consumers[group] = self._topic.consumer()
-        consumer = self._consumers[group]
-        if self._places.get(group) != offsets:
-            places = zip(group, offsets, strict=True)
-            consumer.assign([TopicPartition(self._topic.topic, partition, offset) for partition, offset in places])
-            self._places[group] = offsets
-            self._ends.update(zip(group, offsets, strict=True))
-        found = defaultdict(list)
-        for message in consumer.consume(_BATCH, _WAIT):
-            if not message.error():
-                found[message.partition()].append(message)
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                self._ends[message.partition()] = message.offset()
-            else:
-                raise KafkaException(message.error())
-        return dict(found)
+    def _taken(self, before: Positions, place: int, messages: list[Any], now: int) -> tuple[pa.RecordBatch, Positions]:
+        """The rows of some messages of a partition, and the positions after them."""
+        values = [message.value() for message in messages]
+        if self._clock.by_rows:
+            block = self._decoder.block(values)
+            stamped = _later(before.stamped[place], pc.max(block["time"]).as_py())
+        else:
+            arrived = self._arrived(before.stamped[place], messages, now)
+            block, stamped = self._decoder.block(values, arrived.tolist()), int(arrived[-1])
+        return block, Positions(
+            _with(before.offsets, place, messages[-1].offset() + 1),
+            _with(before.stamped, place, stamped),
+            _with(before.reached, place, stamped),  # the log itself says how far it is
+        )
 
-    def _block(self, messages: list[Any]) -> Any:  # noqa: ANN401 - a block
-        arrived = None if self._clock.by_rows else [message.timestamp()[1] * 1000 for message in messages]
-        return self._decoder.block([message.value() for message in messages], arrived)
+    def _arrived(self, before: int | None, messages: list[Any], now: int) -> np.ndarray:
+        """When every message arrived, microseconds since 1970 UTC. Raises Refusal where the log cannot be trusted."""
+        from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
-    def _after(
-        self, group: Group, before: Positions, found: dict[int, list[Any]], blocks: dict[int, Any], asked: float
+        stamps = [message.timestamp() for message in messages]
+        if any(kind != TIMESTAMP_LOG_APPEND_TIME for kind, _ in stamps):
+            raise Refusal("", f"{self._log.topic.place} holds messages that were stamped by who sent them",
+                          "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
+                          "give {clock} event")  # fmt: skip
+        arrived = np.maximum.accumulate([before or 0, *(stamp * 1000 for _, stamp in stamps)])[1:]
+        if self._clock.closes_between(int(arrived[0]), now):
+            raise Refusal("", f"{self._log.topic.place} gave a message late, stamped before a window had closed that "
+                          "is published without it: the clocks of broker and worker differ, or the broker held it back",
+                          "set the clocks right, or give more {slack}, and take a new {release_id}")  # fmt: skip
+        return arrived
+
+    def _up_to_date(
+        self, reader: GroupReader, group: Group, positions: Positions, quiet: set[int], now: int
     ) -> Positions:
-        """The positions after some messages: the rows carry the event clock, their arrivals the log's."""
-        offsets, reached = dict(zip(group, before.offsets, strict=True)), dict(zip(group, before.reached, strict=True))
-        for partition, messages in found.items():
-            offsets[partition] = messages[-1].offset() + 1
-            if self._clock.by_rows:
-                now = pc.max(blocks[partition]["time"]).as_py()
-            else:
-                now = min(messages[-1].timestamp()[1] * 1000, int(asked * 1e6))
-            reached[partition] = _later(reached[partition], now)
-        return Positions(tuple(offsets[part] for part in group), tuple(reached[part] for part in group))
-
-    def _up_to_date(self, group: Group, positions: Positions, quiet: set[int], now: int) -> Positions:
-        """Empty logs keep up with the wall clock, where the broker says that they are; not where it says nothing."""
-        from confluent_kafka import KafkaException, TopicPartition
-
-        reached = list(positions.reached)
+        """Logs that stand still keep up with the wall clock, where the broker says that they do."""
         for place, partition in enumerate(group):
-            if partition not in quiet:
-                continue
-            log = TopicPartition(self._topic.topic, partition)
-            try:
-                _, end = self._consumers[group].get_watermark_offsets(log, timeout=5)
-            except KafkaException:
-                continue
-            if end <= max(positions.offsets[place], self._ends[partition]):
-                reached[place] = _later(reached[place], now)
-        return positions._replace(reached=tuple(reached))
+            if partition in quiet and reader.at_the_end(partition, positions.offsets[place]):
+                reached = _with(positions.reached, place, _later(positions.reached[place], now))
+                positions = positions._replace(reached=reached)
+        return positions
+
+
+def _with(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any kind
+    return (*values[:place], value, *values[place + 1 :])
 
 
 def _later(one: int | None, other: int | None) -> int | None:

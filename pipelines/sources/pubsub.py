@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -11,27 +13,93 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
+from private_topk.pipelines.identity import named
+from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.payloads import Decoder, Payload
+from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
+from private_topk.pipelines.sources.source import horizon
+from private_topk.runners import Launch
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.windows import Period
 
-__all__ = ["GatherMessages", "ReadPubSub"]
+__all__ = ["GatherMessages", "PubSub", "check_google", "resource"]
 
+_FORMS = {"subscriptions": "pubsub://projects/P/subscriptions/S", "topics": "pubsub://projects/P/topics/T"}
 _MESSAGES = 50_000
 
 
-@beam.typehints.with_output_types(pa.RecordBatch)
-class ReadPubSub(beam.PTransform):
-    """A subscription as blocks with times. Its clock is Pub/Sub's own, of publication."""
+@dataclass(frozen=True)
+class PubSub:
+    """A subscription, read while a runner is listening. Its clock is Pub/Sub's own, of publication.
 
-    def __init__(self, subscription: str, columns: Columns, payload: Payload) -> None:
-        super().__init__()
-        self._subscription, self._columns, self._payload = subscription, columns, payload
+    Args:
+        place: pubsub://projects/P/subscriptions/S.
+        since: the time of the launch. A subscription hands every message out once, so no other launch sees the same.
+    """
 
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+    place: str
+    columns: Columns = Columns(time="time")
+    payload: Payload = JsonPayload()
+    since: str = field(default_factory=this_moment)
+
+    bounded, live = False, True
+
+    def __post_init__(self) -> None:
+        resource(self.place, "subscriptions", "input")
+
+    def check(self, period: Period | None) -> None:
+        horizon(period)
+        check_google(self.place, "input")
+        self.read(period)
+
+    def check_runner(self, launch: Launch) -> None:
+        """The runner is the one that `Launch.listening` gives."""
+
+    def read(self, period: Period | None) -> beam.PTransform:
         from apache_beam.io.gcp.pubsub import ReadFromPubSub
 
-        messages = pipeline | "Receive" >> ReadFromPubSub(subscription=self._subscription)
-        return messages | GatherMessages(self._columns, self._payload)
+        try:
+            return _Receive(ReadFromPubSub(subscription=resource(self.place, "subscriptions", "input")), self)
+        except ValueError as error:  # Beam's own view of the name
+            raise Refusal("input", verbatim(error)) from None
+
+    def stored_bytes(self) -> int:
+        return 0
+
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
+        return named(self, key)
+
+    def local_places(self) -> tuple[str, ...]:
+        return ()
+
+
+@beam.typehints.with_output_types(pa.RecordBatch)
+class _Receive(beam.PTransform):
+    def __init__(self, receive: beam.PTransform, source: PubSub) -> None:
+        super().__init__()
+        self._receive, self._source = receive, source
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        messages = pipeline | "Receive" >> self._receive
+        return messages | GatherMessages(self._source.columns, self._source.payload)
+
+
+def resource(place: str, kind: str, name: str) -> str:
+    """projects/P/KIND/NAME of an address. Raises Refusal of the field `name`."""
+    found = place.removeprefix("pubsub://")
+    if not re.fullmatch(rf"projects/[^/]+/{kind}/[^/]+", found):
+        raise Refusal(name, f"must be like {_FORMS[kind]}, got {verbatim(place)}")
+    return found
+
+
+def check_google(place: str, name: str) -> None:
+    """Raise Refusal of the field `name` where Google's clients are missing."""
+    try:
+        import google.cloud.pubsub_v1  # noqa: F401
+    except ImportError:
+        scheme = place.partition("://")[0]
+        raise Refusal(name, f"{scheme}:// needs Google's clients: pip install 'private-topk[gcp]'") from None
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)

@@ -1,40 +1,70 @@
-"""Text files, plain or gzip: what CSV and JSON lines share."""
+"""Text files, plain or gzip: what CSV and JSON lines share. A row is a line, and a line ends at a line feed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import IO, NamedTuple
 
-from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.files import FileInfo, open_content
+import numpy as np
+import pyarrow as pa
 
-__all__ = ["chunks", "whole_file"]
+from private_topk.pipelines.files import FileInfo
+from private_topk.pipelines.sources.columns import Columns, Rows
+
+__all__ = ["LONGEST", "Chunk", "chunks", "lines_of", "unreadable", "whole_file"]
+
+LONGEST = 16 << 20
+"""Bytes of the longest line that is read, its line end included; longer ones are left out, each by itself."""
 
 _BYTES = 4 << 20
-_MOST = 64 << 20
 
-End = Callable[[bytes], int]
-"""Where the last whole record of some text ends: the length of the whole records."""
+
+class Chunk(NamedTuple):
+    """Whole lines of a file, and how many too long ones before them were passed over."""
+
+    text: bytes
+    too_long: int
 
 
 def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
-    """One piece a file: neither a gzip stream nor quoted text can be entered in the middle."""
+    """One piece a file: a gzip stream cannot be entered in the middle."""
     yield 0, file.size
 
 
-def chunks(path: str, end: End) -> Iterator[bytes]:
-    """The text in chunks of a few MiB that end where a record ends. Raises InputError for a broken gzip stream."""
-    with open_content(path) as source:
-        rest = b""
-        while True:
-            more = source.read(_BYTES)
-            text = rest + more
-            if not more:
-                if text.strip():
-                    yield text
-                return
-            cut = end(text)
-            if cut:
-                yield text[:cut]
-            rest = text[cut:]
-            if len(rest) > _MOST:
-                raise InputError(f"{path} has a line of more than {_MOST >> 20} MiB: write one record a line")
+def chunks(source: IO[bytes]) -> Iterator[Chunk]:
+    """The text in chunks of a few MiB that end where a line ends. Memory: one chunk and one line, whatever is there."""
+    rest, too_long, skipping = b"", 0, False
+    while more := source.read(_BYTES):
+        if skipping:
+            start = more.find(b"\n") + 1
+            skipping, more = not start, more[start:] if start else b""
+        first = more.find(b"\n") + 1
+        if len(rest) + (first or len(more)) > LONGEST:
+            too_long, rest, skipping, more = too_long + 1, b"", not first, more[first:] if first else b""
+        cut = more.rfind(b"\n") + 1
+        if cut:
+            yield Chunk(rest + more[:cut], too_long)
+            rest, too_long = more[cut:], 0
+        else:
+            rest += more
+    if rest or too_long:
+        yield Chunk(rest, too_long)
+
+
+def lines_of(text: bytes) -> pa.Array:
+    """The lines as bytes, each with its line end."""
+    starts = _starts_of(text)
+    offsets = pa.py_buffer(np.append(starts, len(text)))
+    return pa.Array.from_buffers(pa.large_binary(), len(starts), [None, offsets, pa.py_buffer(text)])
+
+
+def unreadable(count: int, columns: Columns) -> Rows:
+    """Rows of which nothing can be read."""
+    return Rows(dict.fromkeys(columns.names(), pa.nulls(count, pa.large_string())), pa.array(np.ones(count, bool)))
+
+
+def _starts_of(text: bytes) -> np.ndarray:
+    """Where the lines of a text begin."""
+    behind = np.flatnonzero(np.frombuffer(text, np.uint8) == 10) + 1
+    starts = np.append(0, behind) if text else behind
+    return starts[:-1] if len(starts) and starts[-1] == len(text) else starts

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,6 +71,18 @@ def write(path: Path, content: bytes | str | Rows) -> Path:
 class Read(NamedTuple):
     rows: list[tuple[Any, ...]]
     left_out: int
+    """For any reason; `reasons` tells them apart."""
+
+
+def reasons(path: Path, columns: Columns | None = None) -> dict[str, int]:
+    """How many rows reading a file leaves out, by reason."""
+    columns, found = columns or Columns(), Counter[str]()
+    for file in match(str(path)):
+        module = format_of(file.path)
+        for start, stop in module.pieces(file, 1 << 30):
+            for part in module.read(file.path, start, stop, columns):
+                found.update(block_of(part, columns)[1])
+    return dict(found)
 
 
 def read(path: Path, columns: Columns | None = None, size: int = 1 << 30) -> Read:
@@ -81,11 +94,23 @@ def read(path: Path, columns: Columns | None = None, size: int = 1 << 30) -> Rea
     for file in files:
         module = format_of(file.path)
         for start, stop in module.pieces(file, size):
-            for table in module.read(file.path, start, stop, columns):
-                block, missing = block_of(table, columns)
+            for part in module.read(file.path, start, stop, columns):
+                block, missing = block_of(part, columns)
                 rows += zip(*(column.to_pylist() for column in block.columns), strict=True)
-                left_out += missing
+                left_out += sum(missing.values())
     return Read(rows, left_out)
+
+
+def settled(words: Iterable[str]) -> list[str]:
+    """The words of a command line, with the later of two equal arguments in the place of the earlier one."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name = word.partition("=")[0]
+            found.pop(name, None)
+        found.setdefault(name, []).append(word)
+    return [word for words in found.values() for word in words]
 
 
 class Done(NamedTuple):

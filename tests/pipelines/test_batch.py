@@ -21,18 +21,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from private_topk.pipelines.batch import build
-from private_topk.pipelines.options import Parser, add_run_arguments
-from private_topk.pipelines.report import make_report
+from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.commands.run import parser
+from private_topk.pipelines.report import report_of
+from private_topk.pipelines.run import run as run_report
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sources import Columns, ReadBlocks, cut_into_pieces
 from private_topk.runners import prepare
 from private_topk.transforms import Period, PublicDomain, ReleaseKey
-from private_topk.transforms.cut import CutIntoWindows, cells
+from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits
-from private_topk.transforms.windows import microseconds
 from tests.pipelines.support import SHARED, Done, avro_schema, command, options, to_avro, write
-from tests.transforms.pipelines import count_inside, outcome, set_counts
+from tests.transforms.pipelines import count_by_window, outcome, set_counts
 
 ITEMS = [f"item {n:03d}" for n in range(150)]
 SECRET = "a secret of more than sixteen bytes"
@@ -191,14 +191,11 @@ def read_counts(path: Path, domain: PublicDomain, columns: Columns, period: Peri
     def pipeline(p: beam.Pipeline) -> beam.PCollection:
         blocks = p | ReadBlocks(cut_into_pieces(match(str(path))), columns)
         blocks = blocks | CutIntoWindows(period) if period else blocks
-        return count_inside(domain, blocks, ReleaseKey.fresh(), blocks=beam.Map(lambda block: block))
+        return count_by_window(domain, blocks, ReleaseKey.fresh(), period)
 
     counted = outcome(pipeline)
-    if period is None:
-        return Counter({(start, item): count for start, (item, count) in counted})
-    pairs = zip(cells(period), period.windows(), strict=True)
-    starts = {cell.start.micros: microseconds(bounds.start) for cell, bounds in pairs if bounds.start}
-    return Counter({(starts[start], item): count for start, (item, count) in counted})
+    starts = period.starts.tolist() if period else [None]
+    return Counter({(starts[window], item): count for _, (window, item, count) in counted})
 
 
 def shared(name: str) -> Path:
@@ -302,16 +299,10 @@ def test_a_set_is_published_in_the_order_of_the_domain_without_ranks(folder: Pat
 def test_rows_left_out_are_counted_for_the_operator(folder: Path) -> None:
     rows = [{"user": "a", "item": ITEMS[0]}, {"user": None, "item": ITEMS[0]}, {"user": "a", "item": None}]
     write(folder / "rows.avro", [*rows, {"user": "a", "item": "elsewhere"}, {"user": "b", "item": ITEMS[1]}])
-    parser = Parser()
-    add_run_arguments(parser)
     words = options(input=folder / "rows.avro", domain=folder / "items.txt", mechanism="joint", k=2, epsilon=1,
                     output=folder / "ranking.csv")  # fmt: skip
-    report, launch = make_report(parser.parse_args(words)), prepare("direct", [])
-    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
-    build(pipeline, report, "direct")
-    result = pipeline.run()
-    result.wait_until_finish()
-    counters = {entry.key.metric.name: entry.committed for entry in result.metrics().query()["counters"]}
+    done = run_report(report_of(asked_of(parser().read(words)[0])), prepare("direct", []))
+    counters = {entry.key.metric.name: entry.committed for entry in done.job.metrics().query()["counters"]}
     assert counters["operator_only_rows_left_out_null"] == 2
     assert counters["operator_only_rows_left_out_not_in_domain"] == 1
 
@@ -324,13 +315,14 @@ def test_workers_in_processes_of_their_own(folder: Path) -> None:
         input=folder / "rows.avro", domain=folder / "items.txt", mechanism="joint", k=10, epsilon=1,
         output=folder / "other" / "ranking.avro", release_key="env:PRIVATE_TOPK_TEST_KEY", release_id="r 1",
     )  # fmt: skip
-    module = [sys.executable, "-m", "private_topk.pipelines.batch", *words]
+    module = [sys.executable, "-m", "private_topk", "run", "--quiet", *words]
     more = ["--direct_num_workers=2", "--direct_running_mode=multi_processing", "--job_name=any-beam-option"]
     done = subprocess.run([*module, *more], cwd=folder, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "")  # Beam's workers talk of their own end on stderr
     assert (folder / "other" / "ranking.avro").read_bytes() == first[0]
     assert (folder / "other" / "ranking.manifest.json").read_bytes() == first[1]
-    again = subprocess.run(module, cwd=folder, capture_output=True, text=True, timeout=120)
+    others = [word.replace("r 1", "r 2") for word in module]
+    again = subprocess.run(others, cwd=folder, capture_output=True, text=True, timeout=120)
     assert again.returncode == 2 and "exists and is kept" in again.stderr.splitlines()[-1]
 
 

@@ -1,22 +1,36 @@
-"""Tables of BigQuery: the statement, the schema, and the jobs that its own client sends to an endpoint on loopback."""
+"""Tables of BigQuery as input and output of `run`: the jobs that its own client sends to an endpoint on loopback."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from private_topk.pipelines.bigquery import export_query, table_schema
-from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.bigquery import export_query, exported, load, table_of
+from private_topk.pipelines.sinks.bigquery import ToBigQuery, table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS
+from private_topk.pipelines.sources.bigquery import BigQuery
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.sinks.contract import SinkContract
+from tests.pipelines.sources.contract import ROWS as CONTRACT
+from tests.pipelines.sources.contract import SourceContract
+from tests.pipelines.support import command, to_parquet, write
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 
 START, END = (datetime(2026, 1, day, tzinfo=timezone.utc) for day in (5, 12))
-ROW = {"window_start": START, "window_end": END, "rank": 1, "item": "tea", "noisy_count": None, "k": 1, "returned": 1,
-       "release_id": "weekly"}  # fmt: skip
+ROWS = [{"who": f"u{n}", "item": f"i{n % 7}", "time": datetime(2026, 1, 5 + n % 7, tzinfo=timezone.utc)}
+        for n in range(70)]  # fmt: skip
+PLAYS, RANKINGS = "bigquery://my-project:shop.plays", "bigquery://my-project:shop.rankings"
+SNAPSHOT = f"gs://{BUCKET}/snapshots"
+RANKED = {"window_start": START, "window_end": END, "rank": 1, "item": "tea", "noisy_count": None, "k": 1,
+          "returned": 1, "release_id": "weekly"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +40,36 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def cloud(running: Cloud) -> Cloud:
-    running.service.jobs.clear()
+def cloud(running: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    service = running.service
+    service.jobs.clear(), service.loaded.clear(), service.outcome.clear()
+    kinds = {"who": "STRING", "item": "STRING", "time": "TIMESTAMP", "day": "DATE"}
+    fields = [{"name": name, "type": kind, "mode": "NULLABLE"} for name, kind in kinds.items()]
+    reference = {"projectId": "my-project", "datasetId": "shop", "tableId": "plays"}
+    service.tables = {"plays": {"tableReference": reference, "schema": {"fields": fields}, "numBytes": "7000"}}
+
+    def export(statement: str) -> None:
+        place = re.search(rf"uri = 'gs://{BUCKET}/(.*?)\\*\.parquet'", statement)
+        assert place is not None, statement
+        running.bucket.put(f"{place[1]}000000000000.parquet", to_parquet(ROWS))
+
+    service.on_query = export
+    for name, value in running.environment.items():
+        monkeypatch.setenv(name, value)
     return running
 
 
-def run(cloud: Cloud, *words: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "private_topk.pipelines.bigquery", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=cloud.environment, timeout=60)
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture
+def report(tmp_path: Path) -> list[str]:
+    write(tmp_path / "items.txt", "\n".join(f"i{n}" for n in range(7)))
+    write(tmp_path / "key", "a key of the tests, which is no secret")
+    return ["run", "--quiet", "--domain", f"{tmp_path}/items.txt", "--mechanism", "joint", "--k", "3", "--epsilon", "1",
+            "--user-column", "who", "--window", "7d", "--from", "2026-01-05", "--to", "2026-01-12",
+            "--release-key", f"file:{tmp_path}/key", "--release-id", "week"]  # fmt: skip
 
 
 def test_the_statement_names_columns_period_and_place() -> None:
-    said = export_query("my-project.shop.plays", "gs://b/plays/", ["user", "item", "time"], ("time", START, END))
+    said = export_query("my-project.shop.plays", "gs://b/plays", ["user", "item", "time"], ("time", START, END))
     assert said == (
         "EXPORT DATA OPTIONS (uri = 'gs://b/plays/rows-*.parquet', format = 'PARQUET') AS\n"
         "SELECT `user`, `item`, `time`\n"
@@ -51,79 +82,142 @@ def test_the_statement_names_columns_period_and_place() -> None:
 @pytest.mark.parametrize(
     ("table", "folder", "column"),
     [
-        ("p.d.t` WHERE true; DROP TABLE x --", "gs://b/f", "user"),
+        ("p:d.t` WHERE true; DROP TABLE x --", "gs://b/f", "user"),
         ("d.t", "gs://b/f", "user"),
-        ("p.d.t", "gs://b/f', format = 'CSV", "user"),
-        ("p.d.t", "/tmp/f", "user"),
-        ("p.d.t", "gs://b/f", "user` FROM x; --"),
+        ("p:d.t", "gs://b/f', format = 'CSV", "user"),
+        ("p:d.t", "/tmp/f", "user"),
+        ("p:d.t", "gs://b/f", "user` FROM x; --"),
     ],
 )
 def test_nothing_given_is_read_as_sql(table: str, folder: str, column: str) -> None:
-    with pytest.raises(InputError, match="must be"):
-        export_query(table, folder, [column, "item"], None)
+    with pytest.raises(Refusal, match="must be"):
+        export_query(table_of(f"bigquery://{table}", "input"), folder, [column, "item"], None)
 
 
 def test_the_schema_is_that_of_the_files() -> None:
     fields = {field["name"]: field for field in AVRO_SCHEMA["fields"]}
-    assert [field.name for field in table_schema()] == list(fields)
-    for field in table_schema():
-        kind = str(fields[field.name]["type"])
-        assert field.description == fields[field.name]["doc"]
+    assert [field["name"] for field in table_schema()["fields"]] == list(fields)
+    for field in table_schema()["fields"]:
+        kind = str(fields[field["name"]]["type"])
+        assert field["description"] == fields[field["name"]]["doc"]
         expected = "TIMESTAMP" if "timestamp" in kind else "STRING" if "string" in kind else "INTEGER"
-        assert (field.field_type, field.mode) == (expected, "NULLABLE")
+        assert (field["type"], field["mode"]) == (expected, "NULLABLE")
 
 
-def test_a_table_is_exported_once(cloud: Cloud) -> None:
-    words = [
-        "export",
-        "--table",
-        "my-project.shop.plays",
-        "--folder",
-        f"gs://{BUCKET}/plays/week",
-        "--user-column",
-        "who",
-    ]
-    place = f"gs://{BUCKET}/plays/week/rows-*.parquet"
-    assert run(cloud, *words) == (0, f"{place}\n", "")
-    (job,) = cloud.service.jobs
-    assert job["configuration"]["query"]["query"].startswith(f"EXPORT DATA OPTIONS (uri = '{place}'")
-    assert "SELECT `who`, `item`\n" in job["configuration"]["query"]["query"]
-    cloud.bucket.put("plays/week/rows-000000000000.parquet", b"the snapshot")
-    assert run(cloud, *words) == (0, f"{place}\n", "")
-    assert len(cloud.service.jobs) == 1
-
-
-def test_a_ranking_is_loaded_once(cloud: Cloud) -> None:
-    place = cloud.bucket.put("rankings/week.avro", FORMATS[".avro"].encode([ROW]))
-    words = ["load", "--ranking", place, "--table", "my-project.shop.rankings"]
+def test_from_a_table_into_a_table_once(cloud: Cloud, report: list[str], tmp_path: Path) -> None:
+    """A repetition exports nothing and loads nothing; the ranking is that of the same rows in a file."""
+    words = [*report, "--input", PLAYS, "--snapshot", SNAPSHOT, "--output", RANKINGS]
     for _ in range(2):
-        assert run(cloud, *words) == (0, "", "")
-    (job,) = cloud.service.jobs
-    config = job["configuration"]["load"]
-    assert config["sourceUris"] == [place] and config["sourceFormat"] == "AVRO" and config["useAvroLogicalTypes"]
+        done = command(*words)
+        assert done.status == 0, done.err
+    query, loading = cloud.service.jobs
+    said = query["configuration"]["query"]["query"]
+    assert "SELECT `who`, `item`, `time`\nFROM `my-project.shop.plays`\nWHERE" in said
+    config = loading["configuration"]["load"]
+    assert config["sourceFormat"] == "AVRO" and config["useAvroLogicalTypes"]
     assert config["writeDisposition"] == "WRITE_APPEND"
     assert config["destinationTable"] == {"projectId": "my-project", "datasetId": "shop", "tableId": "rankings"}
-    assert [field["name"] for field in config["schema"]["fields"]] == list(ROW)
+    assert [field["name"] for field in config["schema"]["fields"]] == list(RANKED)
+    write(tmp_path / "rows.parquet", ROWS)
+    assert command(*report, "--input", f"{tmp_path}/rows.parquet", "--output", f"{tmp_path}/r.avro").status == 0
+    (loaded,) = cloud.service.loaded
+    assert FORMATS[".avro"].decode(loaded) == FORMATS[".avro"].decode((tmp_path / "r.avro").read_bytes())
+
+
+def test_another_question_has_a_snapshot_of_its_own(cloud: Cloud) -> None:
+    def of(columns: list[str], within: Any = None) -> str:  # noqa: ANN401
+        return exported("my-project.shop.plays", f"{SNAPSHOT}/others/", columns, within)
+
+    places = {of(["who", "item"]), of(["item", "who"]), of(["who", "item"], ("time", START, END))}
+    assert len(places) == 3 and of(["who", "item"]) in places and len(cloud.service.jobs) == 3
+
+
+def test_what_a_failed_export_has_left_is_never_read(cloud: Cloud) -> None:
+    place = f"{SNAPSHOT}/failing"
+    cloud.service.outcome.update({"errorResult": {"reason": "accessDenied", "message": "no"}})
+    with pytest.raises(Exception, match="no"):
+        exported("my-project.shop.plays", place, ["who", "item"], None)
+    cloud.service.outcome.clear()
+    found = exported("my-project.shop.plays", place, ["who", "item"], None)
+    first, second = (job["jobReference"]["jobId"] for job in cloud.service.jobs)
+    assert (first[:-1], first[-1], second[-1]) == (second[:-1], "1", "2") and found.endswith("/2/rows-*.parquet")
+    assert exported("my-project.shop.plays", place, ["who", "item"], None) == found and len(cloud.service.jobs) == 2
 
 
 def test_a_load_that_failed_is_tried_anew(cloud: Cloud) -> None:
-    place = cloud.bucket.put("rankings/week.avro", FORMATS[".avro"].encode([ROW]))
-    words = ["load", "--ranking", place, "--table", "my-project.shop.rankings"]
-    cloud.service.outcome = {"errorResult": {"reason": "accessDenied", "message": "no"}}
-    assert run(cloud, *words)[0] == 1
-    cloud.service.outcome = {}
-    assert run(cloud, *words) == (0, "", "")
-    first, second = (job["jobReference"]["jobId"] for job in cloud.service.jobs)
-    assert (first[:-1], first[-1], second[-1]) == (second[:-1], "1", "2")
+    rows = FORMATS[".avro"].encode([RANKED])
+    cloud.service.outcome.update({"errorResult": {"reason": "accessDenied", "message": "no"}})
+    with pytest.raises(Exception, match="no"):
+        load("my-project.shop.rankings", rows, table_schema()["fields"])
+    cloud.service.outcome.clear()
+    for _ in range(2):
+        load("my-project.shop.rankings", rows, table_schema()["fields"])
+    assert cloud.service.loaded == [rows] and len(cloud.service.jobs) == 2
 
 
-def test_wrong_arguments_are_explained(cloud: Cloud) -> None:
-    export = ["export", "--table", "my-project.shop.plays", "--folder", f"gs://{BUCKET}/x"]
+def test_what_is_wrong_is_one_sentence(cloud: Cloud, report: list[str]) -> None:
+    table = ["--input", PLAYS, "--output", RANKINGS]
+    there = [*table, "--snapshot", SNAPSHOT]
     for words, said in (
-        ([*export, "--from", "2026-01-05"], "--time-column, --from and --to go together"),
-        (["load", "--ranking", "/tmp/r.avro", "--table", "p.d.t"], "must be an .avro or .parquet file on a bucket"),
-        (["load", "--ranking", f"gs://{BUCKET}/none.avro", "--table", "p.d.t"], "does not exist: publish it first"),
+        (table, "--snapshot must be given with bigquery://"),
+        ([*table, "--snapshot", "/tmp/x"], "--snapshot must be gs://BUCKET/FOLDER"),
+        (["--input", f"{PLAYS}2", *there[2:]], f"--input {PLAYS}2 is not there"),
+        ([*there, "--item-column", "track"], "--item-column must be a column of bigquery://"),
+        ([*there, "--time-column", "day"], "--time-column must be of BigQuery's type TIMESTAMP, got DATE"),
+        ([*there[:2], "--output", PLAYS, *there[4:]], "--output bigquery://my-project:shop.plays is read"),
+        (["--input", "rows.avro", "--output", RANKINGS, "--snapshot", SNAPSHOT], "--snapshot does not apply to"),
     ):
-        status, _, message = run(cloud, *words)
-        assert status == 2 and said in message and message.count("\n") == 1
+        done = command(*report, *words)
+        assert done.status == 2 and said in done.err and done.err.count("\n") == 1, (words, done.err)
+    stream = [word for word in report[2:] if word != "run"]
+    done = command("stream", *stream, *there[:2], "--output", "out")
+    assert done.status == 2 and "`private-topk run` takes it" in done.err
     assert not cloud.service.jobs
+
+
+def test_the_command_of_old_says_what_has_taken_its_place() -> None:
+    words = [sys.executable, "-m", "private_topk.pipelines.bigquery", "export"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1 and "--input bigquery://P:D.T" in done.stderr
+
+
+class TestSource(SourceContract):
+    @pytest.fixture
+    def source(self, cloud: Cloud) -> BigQuery:
+        self.cloud = cloud
+        fields = [{"name": name, "type": kind, "mode": "NULLABLE"}
+                  for name, kind in {"user": "STRING", "item": "STRING", "time": "TIMESTAMP"}.items()]  # fmt: skip
+        for name in ("plays", "more"):
+            reference = {"projectId": "p", "datasetId": "d", "tableId": name}
+            cloud.service.tables[name] = {"tableReference": reference, "schema": {"fields": fields}, "numBytes": "9"}
+
+        def export(statement: str) -> None:
+            place = re.search(rf"uri = 'gs://{BUCKET}/(.*?)\*\.parquet'", statement)
+            assert place is not None
+            rows = CONTRACT if ".plays`" in statement else CONTRACT[:9]
+            cloud.bucket.put(f"{place[1]}000000000000.parquet", to_parquet(rows))
+
+        cloud.service.on_query = export
+        return BigQuery("bigquery://p:d.plays", f"{SNAPSHOT}/contract", Columns(time="time"))
+
+    @pytest.fixture
+    def missing(self, cloud: Cloud) -> BigQuery:
+        return BigQuery("bigquery://p:d.none", SNAPSHOT)
+
+    def changes(self) -> dict[str, Any]:
+        return {"place": "bigquery://p:d.more", "columns": Columns("item", "user", "time")}
+
+    def state(self) -> object:
+        return self.cloud.bucket.names(), len(self.cloud.service.jobs)
+
+
+class TestSink(SinkContract):
+    keeps = False
+
+    @pytest.fixture
+    def sink(self, cloud: Cloud) -> ToBigQuery:
+        self.cloud = cloud
+        return ToBigQuery(RANKINGS)
+
+    def state(self) -> object:
+        return list(self.cloud.service.loaded)

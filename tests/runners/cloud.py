@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -56,6 +56,9 @@ class Service(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.jobs: list[dict[str, Any]] = []
         self.outcome: dict[str, Any] = {}
+        self.tables: dict[str, dict[str, Any]] = {}
+        self.loaded: list[bytes] = []
+        self.on_query: Callable[[str], None] = lambda statement: None
 
     @property
     def url(self) -> str:
@@ -69,6 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
         sent = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path == "/token":
             return self._answer({"access_token": "of-the-tests", "expires_in": 3600, "token_type": "Bearer"})
+        if self.path.startswith("/upload/bigquery/"):
+            return self._take_upload(sent)
         job = json.loads(gzip.decompress(sent) if self.headers.get("Content-Encoding") == "gzip" else sent)
         if self.path.startswith("/bigquery/"):
             return self._take_bigquery(job)
@@ -81,19 +86,32 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(
                 {"jobComplete": True, "jobReference": {"jobId": name}, "schema": {"fields": []}, "totalRows": "0"}
             )
+        elif self.path.startswith("/bigquery/") and "/tables/" in self.path:
+            found = self.server.tables.get(name)
+            self._answer(found or {"error": {"code": 404, "message": "Not found"}}, 200 if found else 404)
         elif self.path.startswith("/bigquery/"):
             self._answer(next(job for job in self.server.jobs if job["jobReference"]["jobId"] == name))
         else:
             self._answer({})
 
-    def _take_bigquery(self, job: dict[str, Any]) -> None:
+    def _take_bigquery(self, job: dict[str, Any], rows: bytes | None = None) -> None:
         """As BigQuery does: an id that was taken before is refused."""
         taken = [found["jobReference"]["jobId"] for found in self.server.jobs if "jobReference" in found]
         if job["jobReference"]["jobId"] in taken:
             return self._answer({"error": {"code": 409, "message": "Already Exists"}}, 409)
+        if "query" in job["configuration"] and not self.server.outcome:
+            self.server.on_query(job["configuration"]["query"]["query"])
+        if rows is not None and not self.server.outcome:
+            self.server.loaded.append(rows)
         done = {**job, "status": {"state": "DONE", **self.server.outcome}}
         self.server.jobs.append(done)
         return self._answer(done)
+
+    def _take_upload(self, sent: bytes) -> None:
+        """What a job loads, in the second of two parts."""
+        boundary = b"--" + self.headers["Content-Type"].partition("boundary=")[2].strip('"').encode()
+        job, rows = (part.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n") for part in sent.split(boundary)[1:3])
+        self._take_bigquery(json.loads(job), rows)
 
     def _answer(self, content: dict[str, Any], status: int = 200) -> None:
         body = json.dumps({"id": "a-job", "currentState": "JOB_STATE_DONE", **content}).encode()

@@ -14,6 +14,7 @@ import pytest
 from private_topk.pipelines.sample import write_sample
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import manifest_path
+from tests.pipelines.support import settled
 
 
 class Published(NamedTuple):
@@ -41,17 +42,17 @@ class Report:
         self._runs = 0
 
     def arguments(self, *extra: str) -> list[str]:
-        return [
+        return settled([
             "run", "--quiet", "--overwrite",
             "--input", f"{self.folder}/plays.avro", "--domain", f"{self.folder}/catalogue.txt",
             "--mechanism", "joint", "--k", "5", "--epsilon", "0.05",
             "--window", "7d", "--from", "2026-01-05", "--to", "2026-02-09",
             "--release-key", f"file:{self.folder}/key", "--release-id", "runners",
             *extra,
-        ]  # fmt: skip
+        ])  # fmt: skip
 
     def attempt(self, *extra: str, timeout: float = 150, environment: dict[str, str] | None = None) -> Failed:
-        command = [sys.executable, "-m", "private_topk.pipelines.cli", *self.arguments(*extra)]
+        command = [sys.executable, "-m", "private_topk", *self.arguments(*extra)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
         return Failed(done.returncode, done.stderr)
 

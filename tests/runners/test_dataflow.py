@@ -175,7 +175,7 @@ def test_the_staged_package_installs_into_an_empty_environment(submitted: Submit
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(package)], check=True, timeout=120)
     # The dependencies are borrowed: PYTHONPATH reads no .pth files, so this package itself is not.
     libraries = next(found for found in sys.path if found.endswith("site-packages"))
-    look = "import private_topk.pipelines.batch as b, private_topk.transforms.mechanisms as m; print(b.__file__, m)"
+    look = "import private_topk.pipelines.run as b, private_topk.transforms.mechanisms as m; print(b.__file__, m)"
     said = subprocess.run(
         [python, "-c", look], capture_output=True, text=True, env={"PYTHONPATH": libraries}, cwd=tmp_path
     )
@@ -277,7 +277,7 @@ def test_a_fresh_key_is_refused_with_the_reason(cloud: Cloud, report: Report) ->
     words = arguments(cloud)
     command = [word for word in report.arguments(*words) if not word.startswith(("gcp-secret:", "file:", "runners"))]
     command = [word for word in command if word not in ("--release-key", "--release-id")]
-    done = subprocess.run([sys.executable, "-m", "private_topk.pipelines.cli", *command],
+    done = subprocess.run([sys.executable, "-m", "private_topk", *command],
                           capture_output=True, text=True, env=cloud.environment)  # fmt: skip
     assert done.returncode == 2 and "a fresh key would travel inside the job" in done.stderr
 

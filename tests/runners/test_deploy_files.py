@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from private_topk.pipelines.flex_template import as_command_line, metadata
-from private_topk.pipelines.options import Parser, add_run_arguments
+from private_topk.pipelines.commands.flex_template import as_command_line, metadata
+from private_topk.pipelines.commands.run import parser
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "WORKDIR", "ENV", "ENTRYPOINT"}
@@ -23,7 +23,7 @@ INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "WORKDIR", "ENV", "ENTRYPOINT"}
 
 def test_the_templates_parameters_are_the_arguments() -> None:
     stored = json.loads((ROOT / "deploy/dataflow/metadata.json").read_text())
-    remedy = "run `python -m private_topk.pipelines.flex_template > deploy/dataflow/metadata.json`"
+    remedy = "run `private-topk flex-template > deploy/dataflow/metadata.json`"
     assert stored == metadata(), remedy
     for parameter in stored["parameters"]:
         assert set(parameter) <= {"name", "label", "helpText", "isOptional", "regexes"}
@@ -37,9 +37,7 @@ def test_parameters_become_arguments() -> None:
     line = as_command_line([*own, "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"])
     assert line == ["--input=a=b.avro", "--release-key=env:K", "--overwrite", "--from=2026-01-05",
                     "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"]  # fmt: skip
-    parser = Parser()
-    add_run_arguments(parser)
-    given, beams = parser.parse_known_args(line)
+    given, beams = parser().read(line)
     assert (given.input, given.release_key, given.overwrite, given.runner) == (
         "a=b.avro",
         "env:K",
@@ -95,9 +93,7 @@ def test_the_kubernetes_files_are_well_formed() -> None:
     shell, line = job["command"], job["args"][0]
     assert subprocess.run([shell[0], "-n", "-c", line]).returncode == 0
     words = shlex.split(line.partition("private-topk run --quiet ")[2])
-    parser = Parser()
-    add_run_arguments(parser)
-    _, beams = parser.parse_known_args(["2026-01-05" if word in ("$start", "$end") else word for word in words])
+    _, beams = parser().read(["2026-01-05" if word in ("$start", "$end") else word for word in words])
     assert beams[:2] == ["--flink_master", f"{cluster['metadata']['name']}-rest:8081"]
     assert beams[-1] == f"localhost:{pool['ports'][0]['containerPort']}"
 
@@ -121,8 +117,6 @@ def test_the_dag_is_well_formed() -> None:
         ast.literal_eval(word.value) for word in ast.walk(ast.parse(source))
         if isinstance(word, ast.keyword) and word.arg == "pipeline_options"
     )  # fmt: skip
-    parser = Parser()
-    add_run_arguments(parser)
-    own = {action.option_strings[0] for action in parser._actions}
+    own = {action.option_strings[0] for action in parser()._actions}
     beams = {f"--{name}" for name in options} - own
     assert beams == {"--temp_location", "--sdk_container_image"}

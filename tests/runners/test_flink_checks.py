@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from private_topk.runners import flink_jar
-from tests.runners.servers import free_port
+from private_topk.runners.cache import cache_folder, made_once
+from private_topk.runners.flink_options import take_options
+from tests.runners.servers import free_port, missing
 
 Refusal = Callable[..., str]
 
@@ -37,26 +44,116 @@ def test_java_must_be_there_and_young_enough(refusal_of: Refusal, programs: Call
     assert f"{other} is Java 10" in refusal_of("flink", f"--job_server_java_launcher={other}")
 
 
-def test_a_job_server_is_given_or_cached_or_fetched(
+def test_a_job_server_is_given_or_cached_or_fetched_or_packaged(
     refusal_of: Refusal, programs: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
     programs("java", "echo 'openjdk version \"17.0.15\"' >&2")
     assert "Maven, which fetches it, is not installed" in refusal_of("flink")
     assert "/no/such.jar does not exist" in refusal_of("flink", "--flink_job_server_jar=/no/such.jar")
-    programs("mvn", "exit 1")
-    assert f"put the jar at {flink_jar.cached_jar('1.20')}" in refusal_of("flink", "--flink_version=1.20")
+    programs("mvn", "echo '[ERROR] there is nothing'; exit 1")
+    assert "parts to package one of are known for Flink 1.19 only" in refusal_of("flink", "--flink_version=1.20")
+    assert "Beam 2.62.0 for Flink 1.19: there is nothing" in refusal_of("flink")
+    jars = cache_folder() / "jars"
+    assert not [path for path in jars.iterdir() if path.suffix != ".lock"]  # what failed leaves nothing behind
 
-    jar = flink_jar.cached_jar("2.0")
-    programs("mvn", f'echo "$@" >> {tmp_path}/calls; : > {jar}')
+    # A repository that holds the parts only.
+    programs(
+        "mvn",
+        f"""
+        echo "$@" >> {tmp_path}/calls
+        for word in "$@"; do case $word in -Dmade.in=*) : > "${{word#*=}}/job-server.jar"; exit 0;; esac; done
+        exit 1""",
+    )
     for _ in range(2):
-        assert flink_jar.job_server_jar("2.0") == str(jar)
+        found = flink_jar.job_server("1.19")
+        assert (found.beam, found.flink, Path(found.jar).parent) == ("2.62.0", "1.19", jars)
     calls = (tmp_path / "calls").read_text().splitlines()
-    assert len(calls) == 1  # the second time it is in the cache
-    assert f"-Dartifact=org.apache.beam:{jar.stem.rpartition('-')[0]}:" in calls[0]
+    assert len(calls) == 2  # the second time it is in the cache
+    assert "-Dartifact=org.apache.beam:beam-runners-flink-1.19-job-server:" in calls[0] and "pom.xml" in calls[1]
+
+    # A repository that holds a released one, which is preferred.
+    Path(found.jar).unlink()
+    programs(
+        "mvn",
+        """for word in "$@"; do case $word in
+        -DoutputDirectory=*) folder="${word#*=}";; -Dartifact=*) name="${word#*:}";; esac; done
+        : > "$folder/${name%:*}-${name##*:}.jar" """,
+    )
+    released = flink_jar.job_server("1.19")
+    assert released.beam == flink_jar.beam_version and f"job-server-{released.beam}.jar" in released.jar
+
+
+_RACE = """
+import pathlib, sys, time
+from private_topk.runners.cache import made_once
+
+def make(folder):
+    with open(sys.argv[2], "a") as calls:
+        calls.write("made\\n")
+    (folder / "part").mkdir()
+    for number in range(20):
+        (folder / "part" / str(number)).write_text("x")
+        time.sleep(0.05)
+    return folder / "part"
+
+print(len(list(made_once(pathlib.Path(sys.argv[1]), make).iterdir())))
+"""
+
+
+def test_two_processes_and_a_killed_one_make_a_part_once_and_whole(tmp_path: Path) -> None:
+    target, calls = tmp_path / "cache" / "part", tmp_path / "calls"
+    command = [sys.executable, "-c", _RACE, str(target), str(calls)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as killed:
+        while not calls.exists():
+            time.sleep(0.01)
+        time.sleep(0.3)
+        killed.kill()
+    assert not target.exists()
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate(timeout=60)[0] for process in both] == ["20\n", "20\n"]
+    assert calls.read_text() == "made\n" * 2  # by the killed one and by one of the two
+    assert made_once(target, lambda folder: folder / "never").is_dir()
 
 
 def test_a_cluster_must_answer(refusal_of: Refusal) -> None:
     nobody = f"localhost:{free_port()}"
     assert f"http://{nobody}: no Flink job manager answers" in refusal_of("flink", f"--flink_master={nobody}")
     assert f"{nobody}: nothing answers" in refusal_of("flink", f"--job_endpoint={nobody}")
-    assert "--parallelisms is no argument" in refusal_of("flink", "--parallelisms=3")
+
+
+def test_options_have_types() -> None:
+    known = {"idle_ms": 2, "fast": 1, "place": 0, "many": 4, "share": 3, "finish_bundle_before_checkpointing": 1}
+    words = ["--idle_ms=5", "--fast", "--place", "x", "--many=a", "--many=b", "--share=0.5"]
+    assert take_options(words, known) == {"idle_ms": 5, "fast": True, "place": "x", "many": ["a", "b"], "share": 0.5}
+    assert take_options(["--fast=false"], known) == {"fast": False} and take_options([], known) == {}
+    for word, message in (("--idle_ms=x", "invalid int"), ("--fast=maybe", "must be true or false, got maybe"),
+                          ("--idle=5", "--idle is no argument"), ("stray", "stray is no argument"),
+                          ("--finish_bundle_before_checkpointing=false", "must stay true")):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            take_options([word], known)
+
+
+_ASK = """
+import json, sys
+from private_topk.runners import prepare
+
+try:
+    print(json.dumps(prepare("flink", sys.argv[1:]).runner.job_options))
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_the_job_server_says_what_it_can_be_told() -> None:
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        missing("Flink needs Java 11 or later and Maven: install them")
+
+    def asked(*words: str) -> str:
+        command = [sys.executable, "-c", _ASK, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=400).stdout
+
+    words = ["--shutdown_sources_after_idle_ms=7", "--object_reuse", "--checkpointing_interval", "99"]
+    options = json.loads(asked(*words))
+    assert options["shutdown_sources_after_idle_ms"] == 7 and options["object_reuse"] is True
+    assert options["checkpointing_interval"] == 99 and options["finish_bundle_before_checkpointing"] is True
+    assert "--parallelisms is no argument of private-topk, of Beam or of Flink's" in asked("--parallelisms=3")

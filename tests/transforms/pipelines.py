@@ -16,11 +16,13 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import IntervalWindow
 
 from private_topk.transforms.blocks import MakeBlocks
-from private_topk.transforms.columnar import from_ipc
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.parts import MANIFEST, Part
+from private_topk.transforms.windows import Period
 
 Pairs = list[tuple[Any, Any]]
 Build = Callable[[beam.Pipeline], beam.PCollection]
@@ -59,14 +61,34 @@ def count_inside(
         pairs
         | (blocks or MakeBlocks())
         | ShardByUser(domain, key, shards)
-        | CountContributions(domain, key, limit)
-        | AddUp(domain, None)
-        | beam.FlatMapTuple(lambda shard, stream: _decoded(domain, stream))
+        | CountContributions(Layout.of(domain), key, limit)
+        | AddUp(Layout.of(domain), None)
+        | beam.FlatMapTuple(lambda place, part: _decoded(domain, part) if place != MANIFEST else [])
     )
 
 
-def _decoded(domain: PublicDomain | UnknownDomain, stream: bytes) -> list[list[Any]]:
-    table = from_ipc([stream])
+def count_by_window(
+    domain: PublicDomain | UnknownDomain, blocks: beam.PCollection, key: ReleaseKey, period: Period | None
+) -> beam.PCollection:
+    """Blocks whose windows are numbers to [window, item, count], as `RankBlocks` counts a bounded input."""
+    layout = Layout.of(domain, period)
+    return (
+        blocks
+        | ShardByUser(domain, key, 4, layout)
+        | CountContributions(layout, key, None)
+        | AddUp(layout, None)
+        | beam.FlatMapTuple(lambda place, part: _by_window(domain, part) if place != MANIFEST else [])
+    )
+
+
+def _by_window(domain: PublicDomain | UnknownDomain, part: Part) -> list[list[Any]]:
+    rows = _decoded(domain, part)
+    windows = part.table["window"].to_pylist() if "window" in part.table.schema.names else [0] * len(rows)
+    return [[window, *row] for window, row in zip(windows, rows, strict=True)]
+
+
+def _decoded(domain: PublicDomain | UnknownDomain, part: Part) -> list[list[Any]]:
+    table = part.table
     items = table["item"].to_pylist()
     if isinstance(domain, PublicDomain):
         items = domain.index().labels.take(pa.array(np.array(items, np.int64))).to_pylist()

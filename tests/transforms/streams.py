@@ -93,7 +93,8 @@ def streaming(runner: str) -> beam.Pipeline:
 
 def stream(events: test_stream.TestStream, period: Period, runner: str, **more: Any) -> dict[str, tuple[str, ...]]:  # noqa: ANN401
     with streaming(runner) as pipeline:
-        _ = pipeline | events | transform(period, **more) | beam.ParDo(Collect("stream"))
+        waits = runner != "direct"
+        _ = pipeline | events | transform(period, waits_for_timers=waits, **more) | beam.ParDo(Collect("stream"))
     return by_label(Collect.found["stream"])
 
 

@@ -6,9 +6,9 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms.columnar import from_ipc, to_ipc
-from private_topk.transforms.counter import ITEM_SHARD_BITS
-from private_topk.transforms.counts import add_up_labels, add_up_range, largest
+from private_topk.transforms.columnar import make_table
+from private_topk.transforms.counts import add_up_codes, add_up_labels, largest
+from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 
 
 def test_a_range_of_codes_adds_up_in_any_order() -> None:
@@ -18,21 +18,21 @@ def test_a_range_of_codes_adds_up_in_any_order() -> None:
         codes = draw.sample([first + n for n in (0, 1, 5, 1000, (1 << ITEM_SHARD_BITS) - 1)], draw.randrange(1, 5))
         counts = [draw.randrange(1, 2**40) for _ in codes]
         total.update(dict(zip(codes, counts, strict=True)))
-        streams.append(to_ipc(item=pa.array(codes, pa.uint32()), count=pa.array(counts)))
-    answers = [add_up_range(shard, streams[::step]) for step in (1, -1)]
-    assert answers[0] == answers[1] and answers[0][0] == shard
-    table = from_ipc([answers[0][1]])
+        streams.append(make_table(item=pa.array(codes, pa.uint32()), count=pa.array(counts)))
+    answers = [add_up_codes(shard, streams[::step], Layout(5 << ITEM_SHARD_BITS)) for step in (1, -1)]
+    assert answers[0].equals(answers[1])
+    table = answers[0]
     assert dict(zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True)) == total
 
 
 @pytest.mark.parametrize("keep", [None, 1, 3, 7, 100])
 def test_labels_add_up_and_the_largest_stay_in_public_order(keep: int | None) -> None:
     parts = [{"a": 5, "é": 2, "b": 2}, {"b": 3, "z": 2, "🎵": 2}, {"Z": 2, "a": 1}]
-    streams = [to_ipc(item=pa.array(list(part)), count=pa.array(list(part.values()))) for part in parts]
+    streams = [make_table(item=pa.array(list(part)), count=pa.array(list(part.values()))) for part in parts]
     total = Counter(parts[0]) + Counter(parts[1]) + Counter(parts[2])
     order = sorted(total.items(), key=lambda entry: (-entry[1], entry[0].encode()))[:keep]
     for turn in (1, -1):
-        table = from_ipc([add_up_labels(4, streams[::turn], keep)[1]])
+        table = add_up_labels(streams[::turn], keep)
         assert list(zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True)) == order
 
 

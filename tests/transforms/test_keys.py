@@ -46,7 +46,7 @@ def test_a_fresh_release_is_a_new_one() -> None:
     "text", [SECRET, "", "file:", "env:", "http://x", "gcp-secret:projects/p/secrets/s", "gcp-secret:x"]
 )
 def test_what_is_no_reference_is_refused_without_being_repeated(text: str) -> None:
-    with pytest.raises(ValueError, match="release key must") as caught:
+    with pytest.raises(ValueError, match="release_key must") as caught:
         ReleaseKey.parse(text)
     assert not text or text.partition(":")[2] in ("", *str(caught.value).split()) or text not in str(caught.value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 
 def test_every_door_shows_fields_by_its_own_names() -> None:
@@ -25,3 +25,10 @@ def test_it_travels_between_processes_whole() -> None:
     again = pickle.loads(pickle.dumps(Refusal("k", "must be positive, got 0", "ask for one item")))
     assert (again.field, again.rule, again.remedy) == ("k", "must be positive, got 0", "ask for one item")
     assert str(again) == "k must be positive, got 0: ask for one item"
+
+
+def test_what_was_given_is_shown_as_it_is() -> None:
+    given = "out/{start}-{{k}}.avro"
+    refusal = Refusal("output", f"must be another path, or {{overwrite}} be given: {verbatim(given)} exists")
+    expected = f"--output must be another path, or --overwrite be given: {given} exists"
+    assert refusal.shown(lambda field: f"--{field}") == expected

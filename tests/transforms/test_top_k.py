@@ -27,7 +27,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions,
 from private_topk.transforms import Period, PrivateTopK, PublicDomain, Release, ReleaseKey, UnknownDomain
 from private_topk.transforms.mechanisms import Joint, Laplace
 from private_topk.transforms.mechanisms.restricted import Restricted
-from private_topk.transforms.release import CountBudget, Selection
+from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds, microseconds
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 from private_topk.transforms.cut import _SplitDoFn, bounds_of_cell, cells, enter_cells, last_moment
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows, WindowBounds, microseconds
+from private_topk.transforms.windows.calendar import skipped_days
 
 UTC = timezone.utc
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -52,7 +53,8 @@ def test_a_cell_ends_when_its_window_closes_and_is_beams_own(period: Period) -> 
     assign = enter_cells(period).windowing.windowfn
     for number, cell in enumerate(found):
         window = period.window(number)
-        assert cell.end.micros == microseconds(window.end + period.slack)
+        closes = microseconds(window.end + period.slack)
+        assert cell.max_timestamp().micros // 1000 == closes // 1000 and last_moment(period, number).micros < closes
         assert assign.assign(assign.AssignContext(last_moment(period, number))) == [cell]
         assert bounds_of_cell(period, cell) == window
     with pytest.raises(RuntimeError, match="not declared"):
@@ -107,6 +109,14 @@ def test_calendar_windows_hold_the_moments_of_their_date(zone: str, year: int, u
 
 def _name(at: datetime, unit: str) -> object:
     return {"day": at.date(), "week": at.isocalendar()[:2], "month": (at.year, at.month)}[unit]
+
+
+def test_a_day_that_a_zone_left_out_is_no_window() -> None:
+    period = calendar_period("day", "Pacific/Apia", (2011, 12, 28), (2012, 1, 2))
+    assert [(w.end - w.start) // HOUR for w in period.windows()] == [24, 24, 24, 24]
+    assert skipped_days(ZoneInfo("Pacific/Apia")) == (date(2011, 12, 30),)
+    assert skipped_days(ZoneInfo("Pacific/Kwajalein")) == (date(1993, 8, 21),)
+    assert skipped_days(ZoneInfo("Europe/Berlin")) == ()
 
 
 def test_days_follow_the_clock() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
-from private_topk.transforms.mechanisms.parameters import check_parameter
+from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
@@ -111,7 +111,11 @@ class Mechanism(abc.ABC):
     def parameters(self) -> dict[str, Any]:
         """Every parameter by name, in a form that JSON can hold: what a manifest and a release's seed are made of."""
         values = {its.name: getattr(self, its.name) for its in fields(self)}
-        return {name: v if isinstance(v, int | float | str | bool | None) else str(v) for name, v in values.items()}
+        written = {name for name, v in values.items() if isinstance(v, Fraction)}
+        # A skew of 3/5 is named so; an epsilon of 1/10 is named 0.1, as the float is.
+        kinds = parameters_of(type(self)) if written else {}
+        named = {name for name in written if kinds[name].kind == "fraction"}
+        return {name: str(v) if name in named else plain(v) for name, v in values.items()}
 
     def __post_init__(self) -> None:
         for its in fields(self):

@@ -23,8 +23,8 @@ def publish_counts(
     counts: ArrayLike,
     chosen: ArrayLike,
     bits: RandomBits,
-    epsilon: float,
-    delta: float | None = None,
+    epsilon: float | Fraction,
+    delta: float | Fraction | None = None,
     max_items_per_user: int | None = None,
     neighbours: Neighbours = "add-remove",
 ) -> Indices:

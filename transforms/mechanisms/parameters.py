@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
 from numbers import Integral, Rational, Real
@@ -10,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["Parameter", "check_decimal", "check_parameter", "parameter", "parameters_of"]
+__all__ = ["Parameter", "check_decimal", "check_parameter", "decimal", "parameter", "parameters_of", "plain"]
 
 Kind = Literal["number", "fraction", "whole", "text", "object"]
 
@@ -58,7 +59,25 @@ class Parameter:
             raise Refusal(self.name, f"must be {_SAID[self.kind]}, got {value!r}") from None
 
 
-_READ: dict[Kind, Any] = {"number": float, "fraction": Fraction, "whole": int, "text": str, "object": str}
+def decimal(text: str) -> Fraction | float:
+    """The number that is written, exactly: 0.1 is 1/10, not the float beside it. Raises ValueError for no number.
+
+    What is no finite number above or below 0 comes back as the float it is, for rules to refuse.
+    """
+    value = float(text)
+    # What a float can reach is a short fraction; 1e999999999 would be one of a gigabyte.
+    return Fraction(text) if value and math.isfinite(value) else value
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
+    """A value as JSON can hold it. A fraction that a float is written as is that float, so that 1/10 is named 0.1."""
+    if isinstance(value, Fraction):
+        with suppress(OverflowError):
+            return float(value) if Fraction(repr(float(value))) == value else str(value)
+    return value if isinstance(value, int | float | str | bool | None) else str(value)
+
+
+_READ: dict[Kind, Any] = {"number": decimal, "fraction": Fraction, "whole": int, "text": str, "object": str}
 _SAID: dict[Kind, str] = {"number": "a number", "fraction": "a number such as 0.6 or 3/5", "whole": "a whole number"}
 
 
@@ -120,12 +139,12 @@ def check_decimal(name: str, value: object, least: Fraction, most: Fraction, mea
 
 def _positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < math.inf:
-        raise Refusal(name, f"must be a positive finite number, got {value!r}")
+        raise Refusal(name, f"must be a positive finite number, got {plain(value)!r}")
 
 
 def _probability(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < 1:
-        raise Refusal(name, f"must lie strictly between 0 and 1, got {value!r}")
+        raise Refusal(name, f"must lie strictly between 0 and 1, got {plain(value)!r}")
 
 
 def _whole(name: str, value: object) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
 from dataclasses import is_dataclass
-from difflib import get_close_matches
 from importlib import import_module
 
 from private_topk.transforms.mechanisms.canonical import Canonical
@@ -28,6 +26,7 @@ from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLapl
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from private_topk.transforms.mechanisms.top_stable import TopStable
+from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name"]
@@ -68,7 +67,7 @@ def mechanism_by_name(name: str) -> type[Mechanism]:
     if ":" in name:
         return _imported(name)
     rule = f"must be one of {', '.join(MECHANISMS)} or your own as module:Class, got {name!r}"
-    raise Refusal("mechanism", rule, _suggestion(name, MECHANISMS))
+    raise Refusal("mechanism", rule, did_you_mean(name, MECHANISMS))
 
 
 def make_mechanism(name: str, **parameters: object) -> Mechanism:
@@ -82,7 +81,7 @@ def make_mechanism(name: str, **parameters: object) -> Mechanism:
     given = {field: value for field, value in parameters.items() if value is not None}
     for field in given:
         if field not in own:
-            raise Refusal(field, f"does not apply to {name}", _suggestion(field, own) or "leave it out")
+            raise Refusal(field, f"does not apply to {name}", did_you_mean(field, own, "leave it out"))
     missing = [field for field, its in own.items() if its.required and field not in given]
     if missing:
         others = "".join(f", as {{{field}}} must" for field in missing[1:])
@@ -117,8 +116,3 @@ def _check_class(name: str, kind: type[Mechanism]) -> None:
     if MECHANISMS.get(kind.about.name, kind) is not kind:
         # The name is part of a release's seed and of its manifest.
         raise Refusal("mechanism", f"{name} must have a name of its own", f"{kind.about.name} is a built-in one's")
-
-
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]}?" if near else ""

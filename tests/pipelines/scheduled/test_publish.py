@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -109,6 +109,55 @@ def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.Ca
     assert len(outputs(folder)) == 4, "the horizon ends the report"
 
 
+def test_a_period_that_fails_keeps_no_later_one_from_being_published(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Its input is not there: nothing is charged for it, and the call says which it was."""
+    text = WEEKLY.replace("input: rows.csv", "input: rows/{start}.csv")
+    (folder / "weekly.yaml").write_text(text)
+    (folder / "rows").mkdir()
+    for start in ("2026-01-05", "2026-01-19"):
+        shutil.copy(folder / "rows.csv", folder / "rows" / f"{start}.csv")
+    (folder / "rows" / "2026-01-26.csv").write_text("who,what\n")
+    capsys.readouterr()
+    assert report(folder, "--catch-up") == 1
+    err = capsys.readouterr().err
+    assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-19.csv"]
+    assert outcomes(folder) == ["released"] * 2
+    assert "2026-01-12 to 2026-01-19: " in err and "matches no file" in err and "weekly.yaml:3: source.input" in err
+    assert "2 of 4 periods are not published, as said above: 2026-01-12 to 2026-01-19, 2026-01-26 to 2026-02-02" in err
+    for start in ("2026-01-12", "2026-01-26"):
+        shutil.copy(folder / "rows.csv", folder / "rows" / f"{start}.csv")
+    assert report(folder, "--catch-up") == 0
+    assert len(outputs(folder)) == 4 and outcomes(folder) == ["released"] * 4
+
+
+def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_end(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """The sinks and the sources of `stream` serve a report too, with the same rankings."""
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    one = outputs(folder)["weekly-2026-01-05.csv"]
+    # One row of afterwards ends the horizon by the rows' own clock.
+    with open(folder / "rows.csv", "a") as sink:
+        sink.write("late,item 1,2026-03-01\n")
+    text = WEEKLY.partition("ledger:")[0].replace("out/{report}-{start}.csv", "windows/\n  format: csv")
+    text = text.replace("input: rows.csv", "input: ./rows*.csv\n  watch: true\n  clock: event\n  poll: 1s")
+    (folder / "weekly.yaml").write_text(text)
+    for _ in range(2):
+        assert report(folder, "--window-end", "2026-01-12") == 0
+    assert "published before" in capsys.readouterr().out
+    [written] = (folder / "windows").glob("*.csv")
+    assert written.name == "20260105T000000Z--20260112T000000Z.csv" and written.read_bytes() == one
+
+
+def test_a_place_that_cannot_be_looked_at_needs_a_ledger(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    text = WEEKLY.partition("ledger:")[0].replace("out/{report}-{start}.csv", "bigquery://p:d.t")
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--window-end", "2026-01-12") == 2
+    assert "ledger.url must be given: what was published to bigquery://p:d.t cannot be" in capsys.readouterr().err
+
+
 def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
     """The same key, id and parameters give the same ranking, whichever command asks."""
     assert report(folder, "--catch-up") == 0
@@ -131,7 +180,7 @@ def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
 
 
 def test_a_killed_report_resumes_to_the_same_ranking(folder: Path) -> None:
-    command = [sys.executable, "-m", "private_topk.pipelines.cli", "report", str(folder / "weekly.yaml"), "--quiet",
+    command = [sys.executable, "-m", "private_topk", "report", str(folder / "weekly.yaml"), "--quiet",
                "--window-end", "2026-01-12"]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     while not outcomes(folder):
@@ -177,7 +226,12 @@ def test_another_release_in_the_output_s_place_is_kept(folder: Path, capsys: pyt
     ("more", "message"),
     [
         (["--window-end", "2026-01-13"], "ends no period of"),
-        (["--window-end", "next week"], "--window-end must be a date or time such as 2026-08-31"),
+        (["--window-end", "next week"], "--window-end must be a date or time such as 2026-01-05, got 'next week'"),
+        (["--missed", "--until", "2126-01-01"], "--until 2126-01-01T00:00:00 is not over yet"),
+        (["--catch-up", "--until", "2126-01-01"], "--until 2126-01-01T00:00:00 is not over yet"),
+        (["--check", "--until", "2026-01-01"], "--until goes with --missed or --catch-up"),
+        (["--check", "--missed"], "give one of --window-end, --missed, --catch-up and --check"),
+        ([], "give one of --window-end, --missed, --catch-up and --check"),
         (["--missed", "--until", "x"], "--until must be a date or time"),
         (["--missed", "--correction", "1"], "--correction needs --window-end"),
     ],
@@ -236,7 +290,7 @@ def test_example_yearly_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ("wrong", "right", "message"),
     [
         ("  k: 3\n", "  k: 3\n  kbar: 5\n", "mechanism.kbar does not apply to joint"),
-        ("file:key", "a key that stands here itself", "release key must be given as file:PATH"),
+        ("file:key", "a key that stands here itself", "release_key must be given as file:PATH"),
     ],
 )
 def test_check_looks_at_the_mechanism_and_the_form_of_the_key(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import sys
@@ -14,14 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows, schema
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.release import Ranking, Selection
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.release import Ranking
+from private_topk.transforms.selection import Selection
 from private_topk.transforms.windows import WindowBounds
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -78,12 +80,12 @@ def test_others_read_them_too() -> None:
 
 
 def test_unknown_endings() -> None:
-    with pytest.raises(InputError, match=r"must end with one of \.avro, \.csv, \.jsonl, \.ndjson, \.parquet"):
+    with pytest.raises(Refusal, match=r"must end with one of \.avro, \.csv, \.jsonl, \.ndjson, \.parquet"):
         format_of("ranking.xlsx")
 
 
 def manifest(selection: Selection, release: Release, rankings: list[Ranking]) -> dict[str, Any]:
-    return json.loads(encode_manifest(describe_release(selection, release, "direct"), rankings, "a/b/r.avro"))
+    return json.loads(encode_manifest(describe_release(selection, release, "direct"), rankings, "a/b/r.avro", b"rows"))
 
 
 def test_the_manifest_says_how_and_nothing_private() -> None:
@@ -107,6 +109,7 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
         "max_items_per_user": 7,
         "domain": {"kind": "public", "size": 14, "sha256": selection.domain.digest},
         "output": "r.avro",
+        "ranking_sha256": hashlib.sha256(b"rows").hexdigest(),
         "windows": [
             {"start": "2026-01-01T00:00:00+00:00", "end": "2026-01-03T00:00:00+00:00", "returned": 2},
             {"start": "2026-01-03T00:00:00+00:00", "end": "2026-01-04T00:00:00.001000+00:00", "returned": 12},

@@ -184,12 +184,13 @@ def test_broken_bytes_never_raise_anything_else(tmp_path: Path, codec: str) -> N
     """Bytes changed at random: found, or not to be told from another file; never a crash, never a hang."""
     draw = random.Random(1)
     good = to_avro(ROWS[:1000], codec=codec, sync_interval=2000)
-    found = 0
+    found, nulls = 0, sum(row["item"] is None for row in ROWS[:1000])
     for _ in range(60):
         bad = bytearray(good)
         bad[draw.randrange(len(bad))] ^= draw.randrange(1, 256)
         try:
-            read(write(tmp_path / "rows.avro", bytes(bad)), size=3000)
+            # A text that is no UTF-8 any more is one row's matter.
+            found += read(write(tmp_path / "rows.avro", bytes(bad)), size=3000).left_out > nulls
         except InputError as error:
             found += 1
             assert "item 4" not in str(error)
@@ -201,5 +202,5 @@ def test_a_header_with_a_broken_length_asks_for_no_memory(tmp_path: Path) -> Non
     at = content.index(content[-16:]) + 16  # the first block's row count and size
     huge = io.BytesIO()
     huge.write(content[:at] + b"\x02" + b"\xfe" * 8 + b"\x7e" + content[at:])
-    with pytest.raises(InputError, match="truncated or damaged"):
+    with pytest.raises(InputError, match="has a block of more than 256 MiB, or is damaged"):
         read(write(tmp_path / "rows.avro", huge.getvalue()))

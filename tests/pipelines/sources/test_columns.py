@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from datetime import date, datetime, timezone
 
 import pyarrow as pa
 import pytest
 
-from private_topk.pipelines.sources.avro import _array
 from private_topk.pipelines.sources.columns import to_microseconds
 
 CLOCKS = ["", "T05", " 05:06", "T05:06:07", " 05:06:07.5", "T05:06:07.123456", "T05:06:07.1234567", "T5:6", "T05:06:61"]
@@ -27,10 +25,3 @@ def test_a_time_means_the_same_whatever_it_is_read_with(day: str) -> None:
         assert sum(time is not None for time in alone) > len(texts) / 2
         assert alone[texts.index("2026-01-01T05+01")] == 1_767_240_000_000_000
         assert alone[texts.index("2026-01-01 05:06-00:30")] == 1_767_245_760_000_000
-
-
-def test_values_of_a_union_mean_the_same_in_any_order() -> None:
-    values = [date(2026, 1, 1), datetime(2026, 1, 1, 5, 6, 7, tzinfo=timezone.utc), 5, 2.5, "2026-01-01T05:06Z", None]
-    alone = {value: to_microseconds(_array([value]), "us")[0].as_py() for value in values}
-    for some in itertools.permutations(values, 3):
-        assert to_microseconds(_array(list(some)), "us").to_pylist() == [alone[value] for value in some]

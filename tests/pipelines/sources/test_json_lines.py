@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.errors import InputError
-from private_topk.pipelines.sources import Columns
-from tests.pipelines.support import read, write
+from private_topk.pipelines.files import FileInfo
+from private_topk.pipelines.sources import Columns, json_lines
+from tests.pipelines.support import read, reasons, write
 
 GOOD = '{"user": 5, "item": "a"}'
 
@@ -54,25 +55,60 @@ def test_a_file_of_several_chunks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1, 2]\n", "not a JSON lines file: every line must be one JSON object"),
+        ("[1, 2]\n", "every line must be one JSON object"),
         ("user,item\nsecret,b\n", "every line must be one JSON object"),
         ('{"user": "secret"', "every line must be one JSON object"),
-        ('{"secret": 1, "item": 2}\n', "none of the first lines has 'user': say which it is with --user-column"),
-        ('{"user": true, "item": 2}\n', "column 'user' must hold strings or integers, got bool"),
-        ('{"user": 1.5, "item": 2}\n', "got float"),
-        ('{"user": ["secret"], "item": 2}\n', "got list"),
-        ('{"user": 1, "item": ' + "[" * 5000 + "]" * 5000 + "}\n", "one JSON object|got list"),
-        ((GOOD + "\n") * 1500 + '{"user": "secret", "it\n', "every line must be one JSON object"),
-        ((GOOD + "\n") * 1500 + "[1]\n", "every line must be one JSON object"),
+        ('{"secret": 1, "item": 2}\n', "none of the first lines has 'user': name the column that is meant"),
+        ('{"user": true, "item": 2}\n{"user": 1.5, "item": 2}\n', "strings or integers for users and items"),
+        ('{"user": ["secret"], "item": 2}\n', "strings or integers"),
     ],
 )
-def test_foreign_files_are_refused_without_showing_them(tmp_path: Path, text: str, message: str) -> None:
+def test_files_without_any_row_are_refused_at_the_launch_without_showing_them(
+    tmp_path: Path, text: str, message: str
+) -> None:
     with pytest.raises(InputError, match=message) as caught:
         read(write(tmp_path / "rows.jsonl", text))
     assert "rows.jsonl" in str(caught.value) and "secret" not in str(caught.value)
 
 
-def test_a_line_without_end_asks_for_no_memory(tmp_path: Path) -> None:
-    content = gzip.compress(b'{"user": "' + b"a" * (80 << 20), 1)
-    with pytest.raises(InputError, match="a line of more than 64 MiB"):
-        read(write(tmp_path / "rows.jsonl.gz", content))
+BROKEN = [
+    '{"user": "m", "it',
+    "[1]",
+    "null",
+    "x",
+    '{"user": 1.5, "item": 2}',
+    '{"user": 5.0, "item": 2}',
+    '{"user": ["m"], "item": 2}',
+    '{"user": true, "item": 2}',
+    '{"user": NaN, "item": 2}',
+    '{"user": "m", "user": "n", "item": 2}',
+    '{"user": "m", "item": 2}{"user": "n", "item": 2}',
+    '{"user": "\\ud800", "item": 2}',
+    '{"user": 1, "item": ' + "[" * 5000 + "]" * 5000 + "}",
+    '{"user": 1, "item": 2, "z": ' + "[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("place", [0, 1500, 2000])
+def test_a_row_that_cannot_be_read_is_left_out_by_itself_wherever_it_stands(tmp_path: Path, place: int) -> None:
+    for broken in BROKEN:
+        lines = [GOOD] * 2000
+        lines.insert(place, broken)
+        path = write(tmp_path / "rows.jsonl", "\n".join(lines))
+        assert read(path) == ([("5", "a")] * 2000, 1), broken[:50]
+        assert reasons(path) == {"unreadable": 1}
+
+
+def test_a_victim_between_two_lines_of_one_user_is_read(tmp_path: Path) -> None:
+    """A reader of one text, rather than of lines, would take the row in the middle for the inside of another's."""
+    lines = ['{"user":"m","item":"x","y":', '{"user":"a","item":"b"}', "} {} {}"]
+    path = write(tmp_path / "rows.jsonl", "\n".join([GOOD, *lines]))
+    assert read(path) == ([("5", "a"), ("a", "b")], 2)
+
+
+def test_one_user_s_row_refuses_no_file(tmp_path: Path) -> None:
+    """Where other files hold rows; a file that arrives is not looked at in this way at all."""
+    write(tmp_path / "a.jsonl", "{")
+    write(tmp_path / "b.jsonl", GOOD)
+    assert read(tmp_path / "*.jsonl") == ([("5", "a")], 1)
+    json_lines.check(FileInfo(str(tmp_path / "a.jsonl"), 1), Columns())

@@ -100,7 +100,7 @@ def closing() -> bytes:
 def streaming(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen]:
     """`private-topk stream` in a process of its own, ended with its children if it has not ended by itself."""
     with open(log, "wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", "private_topk.pipelines.cli", "stream", *arguments],
+        process = subprocess.Popen([sys.executable, "-m", "private_topk", "stream", *arguments],
                                    stdout=output, stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
     try:
         yield process

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
+import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,32 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
     assert b"".join(found.values()) == expected
 
 
+def test_what_is_renamed_late_is_late_live_and_when_repeated(prism_runner: str, rankings: Path, tmp_path: Path) -> None:
+    """The whole way: published live on Prism, and the same bytes again by a run that finds all files there."""
+    incoming, log, start = tmp_path / "incoming", tmp_path / "log", int(time.time()) + 12
+    incoming.mkdir()
+    at = datetime.fromtimestamp(start, timezone.utc).isoformat()
+    rows = [(f"u{n}", f"item {min(n % 7, n % 13)}", at) for n in range(300)]
+    commits = Commits(tmp_path, rows)
+    window = ("--window", "4s", "--from", at, "--to", datetime.fromtimestamp(start + 12, timezone.utc).isoformat())
+    arguments = ["--input", f"{incoming}/*.jsonl", "--poll", "1s", "--output-format", "jsonl",
+                 *commits.question(*window)]  # fmt: skip
+    late = incoming / "late.tmp"
+    with streaming([*arguments, "--output", str(rankings), "--runner", prism_runner], log) as process:
+        arrive(incoming, "early", [line_of(row) for row in rows[:100]])
+        time.sleep(max(0.0, start + 1 - time.time()))
+        late.write_bytes(b"\n".join(line_of(row) for row in rows[100:]) + b"\n")
+        wait_for(lambda: len(published(rankings)) == 1, process, log)
+        os.replace(late, incoming / "late.jsonl")
+        finished(process, log)
+    live = published(rankings)
+    done = command("stream", *arguments, "--output", tmp_path / "again")
+    assert done.status == 0, done.err
+    assert published(tmp_path / "again") == live and len(live) == 3
+    everything = commits.batch(tmp_path / "batch.jsonl", *commits.question(*window))
+    assert b"".join(live.values()) != everything, "with the late file the first window would be another"
+
+
 def test_a_stream_is_charged_once_for_its_horizon(made_up: Commits, rankings: Path, tmp_path: Path) -> None:
     """The input is known by its place: the same release from there costs nothing again, elsewhere it is refused."""
     ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]
@@ -82,12 +109,13 @@ def test_a_stream_is_charged_once_for_its_horizon(made_up: Commits, rankings: Pa
         (tmp_path / name).mkdir()
         arrive(tmp_path / name, "all", [line_of(row) for row in ROWS] + [closing()])
 
-    def stream(place: str, *more: str) -> str:
+    def stream(place: str, release: str = "streams") -> str:
+        asked = [release if word == "streams" else word for word in made_up.question("--window", "1d", *WINDOW[4:])]
         done = command("stream", "--input", f"{tmp_path}/{place}/*.jsonl", "--clock", "event", "--output", rankings,
-                       "--overwrite", *ledger, *made_up.question("--window", "1d", *WINDOW[4:], *more))  # fmt: skip
+                       "--overwrite", *ledger, *asked)  # fmt: skip
         return done.err
 
     assert "charged streams to dataset plays" in stream("incoming")
     assert "was released before" in stream("incoming")
     assert "was used on" in (refused := stream("elsewhere")) and "for other input" in refused
-    assert "1 spent + 1 asked = 2, over 1.5" in stream("incoming", "--release-id", "another")
+    assert "1 spent + 1 asked = 2, over 1.5" in stream("incoming", "another")

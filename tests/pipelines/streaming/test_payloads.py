@@ -9,9 +9,9 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import AvroPayload, Decoder, JsonPayload, make_payload
+from private_topk.transforms.refusal import Refusal
 
 COLUMNS = Columns(time="time")
 SCHEMA = {
@@ -65,6 +65,26 @@ def test_a_broken_message_harms_no_other(broken: bytes | None) -> None:
         assert [row[3] for row in rows(JsonPayload(), messages, arrived)] == [1, 2, 3]
 
 
+def test_a_message_between_two_others_of_one_user_is_read() -> None:
+    """Joined to one text, the three would be three objects, of which none is the message in the middle."""
+    messages = [b'{"user": "m", "item": "x", "time": 1, "y":', GOOD[0], b"} {} {}"]
+    assert rows(JsonPayload(), messages) == READ[:1]
+
+
+@pytest.mark.parametrize("field", ["time", "user"])
+def test_a_number_beyond_64_bits_harms_no_other_message(field: str) -> None:
+    """Avro's numbers have no end of their own: a long of eleven bytes is one row's matter."""
+    schema = {
+        "type": "record",
+        "name": "Row",
+        "fields": [{"name": n, "type": "long"} for n in ("user", "item", "time")],
+    }
+    long = b"\xfe" * 10 + b"\x01"
+    good, bad = b"\x02\x04\x06", b"".join(long if n == field else b"\x02" for n in ("user", "item", "time"))
+    found = rows(AvroPayload(json.dumps(schema)), [good, bad, good])
+    assert [found[0], found[-1]] == [("1", "2", 3_000_000)] * 2 and len(found) <= 3
+
+
 def test_what_lacks_a_value_is_left_out() -> None:
     lacking = [b'{"user": "a", "item": "x"}', b'{"user": null, "item": "x", "time": 1}', b'{"item": "x", "time": 1}',
                b'{"user": "a", "item": "x", "time": "soon"}']  # fmt: skip
@@ -77,6 +97,7 @@ def test_avro_records_with_and_without_a_header() -> None:
     payload = AvroPayload(json.dumps(SCHEMA))
     assert rows(payload, plain) == expected
     assert rows(payload, [b"\0\0\0\0\7" + message for message in plain]) == expected
+    assert rows(payload, []) == []
     for broken in (b"", b"\0", b"\0\0\0\0\7", plain[0][:-1], plain[0] + b"\0", b"\xff" * 30):
         assert rows(payload, [plain[0], broken, plain[2]]) == expected
 
@@ -85,16 +106,16 @@ def test_what_is_wrong_with_a_schema_is_said(tmp_path: Path) -> None:
     def refused(schema: object, columns: Columns = COLUMNS) -> str:
         path = tmp_path / "play.avsc"
         path.write_text(schema if isinstance(schema, str) else json.dumps(schema))
-        with pytest.raises(InputError) as caught:
+        with pytest.raises(Refusal) as caught:
             make_payload("avro", str(path), columns)
         return str(caught.value)
 
     assert "not an Avro schema of a record" in refused("{")
     assert "not an Avro schema of a record" in refused('"string"')
-    assert "no field 'who': its fields are item, time, user" in refused(SCHEMA, Columns("who"))
-    with pytest.raises(InputError, match="needs --payload-schema FILE"):
+    assert "has no column 'who': its columns are item, time, user" in refused(SCHEMA, Columns("who"))
+    with pytest.raises(Refusal, match="payload avro needs payload_schema"):
         make_payload("avro", None, COLUMNS)
-    with pytest.raises(InputError, match="goes with --payload avro"):
+    with pytest.raises(Refusal, match="payload_schema goes with payload avro"):
         make_payload("json", "x.avsc", COLUMNS)
     (tmp_path / "play.avsc").write_text(json.dumps(SCHEMA))
     assert isinstance(make_payload("avro", str(tmp_path / "play.avsc"), COLUMNS), AvroPayload)

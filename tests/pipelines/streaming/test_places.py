@@ -13,20 +13,22 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
-from private_topk.pipelines.options import Parser
+from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.commands.stream import parser
+from private_topk.pipelines.report import report_of
+from private_topk.pipelines.run import build
+from private_topk.pipelines.sinks.bigquery import table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
-from private_topk.pipelines.sinks.messages import table_schema
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.pipelines.sources.pubsub import GatherMessages
-from private_topk.pipelines.stream import build, make_stream
-from private_topk.pipelines.stream_options import add_stream_arguments
+from private_topk.runners import Launch
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.top_k import RankBlocks, make_selection
 from tests.pipelines.streaming.replay import Commits
-from tests.pipelines.support import command
+from tests.pipelines.support import command, settled
 from tests.transforms.streams import Collect, streaming
 
 PERIOD = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-03")
@@ -41,8 +43,8 @@ def made_up(tmp_path: Path) -> Commits:
 @pytest.fixture
 def refusal(made_up: Commits, tmp_path: Path) -> Callable[..., str]:
     def refused(*words: str) -> str:
-        done = command("stream", "--input", f"{tmp_path}/in/*.avro", "--output", tmp_path / "out",
-                       *made_up.question(*PERIOD), *words)  # fmt: skip
+        asked = ["--input", f"{tmp_path}/in/*.avro", "--output", f"{tmp_path}/out", *made_up.question(*PERIOD), *words]
+        done = command("stream", *settled(asked))
         assert done.status == 2 and done.err.count("\n") == 1 and not (tmp_path / "out").exists(), done.err
         return done.err
 
@@ -53,7 +55,7 @@ def refusal(made_up: Commits, tmp_path: Path) -> Callable[..., str]:
     ("source", "sink", "expected"),
     [
         (PUBSUB, "pubsub://projects/project-1/topics/rankings", ["ReadFromPubSub", "WriteToPubSub"]),
-        (PUBSUB, "bigquery://project-1:data.rankings", ["ReadFromPubSub", "WriteToBigQuery"]),
+        (PUBSUB, "bigquery://project-1:data.rankings", ["ReadFromPubSub", "_LoadDoFn"]),
         (PUBSUB, "out", ["ReadFromPubSub", "_PublishWindowDoFn"]),
     ],
 )
@@ -61,13 +63,12 @@ def test_google_places_make_a_streaming_graph(
     made_up: Commits, tmp_path: Path, source: str, sink: str, expected: list[str]
 ) -> None:
     pytest.importorskip("google.cloud.pubsub_v1", reason="needs the extra gcp")
-    parser = Parser()
-    add_stream_arguments(parser)
     place = sink if "://" in sink else f"{tmp_path}/{sink}"
-    arguments = parser.parse_args(["--input", source, "--output", place, *made_up.question(*PERIOD)])
+    arguments, _ = parser().read(["--input", source, "--output", place, *made_up.question(*PERIOD)])
     options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
-    pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=options)
-    build(pipeline, make_stream(arguments))
+    launch = Launch("direct", BundleBasedDirectRunner(), options)
+    pipeline = beam.Pipeline(runner=launch.runner, options=options)
+    build(pipeline, report_of(asked_of(arguments), watch=True), launch)
     found: list[str] = []
 
     class Look(beam.pipeline.PipelineVisitor):
@@ -132,5 +133,5 @@ def test_a_stream_needs_a_horizon(made_up: Commits, tmp_path: Path) -> None:
     place = ["--input", f"{tmp_path}/*.avro", "--output", str(tmp_path / "out")]
     for window, message in (([], "of a declared horizon"), (["--window", "1d"], "--window needs --from and --to"),
                             (["--from", "2026-01-01"], "--from and --to go together")):  # fmt: skip
-        done = command("stream", *place, *made_up.question(*window or ["--k", "5"]))
+        done = command("stream", *settled([*place, *made_up.question(*window or ["--k", "5"])]))
         assert done.status == 2 and message in done.err

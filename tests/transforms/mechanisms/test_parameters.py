@@ -40,7 +40,7 @@ def test_every_parameter_of_a_built_in_has_help_and_a_kind(name: str) -> None:
 
 def test_text_is_read_by_kind_and_values_pass() -> None:
     found = parameters_of(Everything)
-    assert found["epsilon"].read("1e-3") == 0.001 and found["part"].read("0.1") == Fraction(1, 10)
+    assert found["epsilon"].read("1e-3") == Fraction(1, 1000) and found["part"].read("0.1") == Fraction(1, 10)
     assert found["whole"].read("7") == 7 and found["word"].read("7") == "7"
     assert found["epsilon"].read(2) == 2
     with pytest.raises(Refusal, match="whole must be a whole number, got '7.5'"):

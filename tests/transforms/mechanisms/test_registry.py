@@ -41,10 +41,10 @@ def test_every_built_in_has_its_name_and_its_file(name: str) -> None:
 
 
 def test_parameters_come_as_values_or_as_text() -> None:
-    assert make_mechanism("joint", epsilon="0.1", skew="3/4", noise=None) == Joint(0.1, Fraction(3, 4))
+    assert make_mechanism("joint", epsilon="0.1", skew="3/4", noise=None) == Joint(Fraction(1, 10), Fraction(3, 4))
     assert make_mechanism("canonical", epsilon=1, gamma="0.1") == Canonical(1.0, Fraction(1, 10))
     made = make_mechanism("laplace-limit-domain", epsilon="1", delta="1e-6", max_items_per_user="3", kbar=None)
-    assert made == LaplaceLimitDomain(1.0, 1e-6, 3)
+    assert made == LaplaceLimitDomain(Fraction(1), Fraction(1, 10**6), 3)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,183 @@
+"""Broken bytes for every reader: flipped, cut, doubled and put in, from a seed that is printed with what it breaks.
+
+    python -m benchmarks.fuzz --inputs 20000               # all formats, zipped ones included
+    python -m benchmarks.fuzz --inputs 5000 --format .avro --seed 7
+
+A reader may give rows or one sentence (InputError); anything else, and more than ten seconds for one small file, is
+told with its seed, and the exit status is 1. In the text formats a file is also broken within one line, and then the
+other lines must give the same rows as before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import fastavro
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.files import FileInfo
+from private_topk.pipelines.sources import FORMATS, Columns, format_of
+from private_topk.pipelines.sources.columns import block_of
+
+__all__ = ["FORMATS", "broken", "fuzz", "samples"]
+
+COLUMNS = Columns(time="time")
+SLOWEST = 10.0
+_ROWS = [{"user": f"user {n}", "item": f"it\u00e9m {n % 7}", "time": 1_767_225_600 + n} for n in range(60)]
+_STRANGE = [
+    b"\0",
+    b"\xff\xff\xff\xff",
+    b"\xfe\xff\xff\xff\x0f",
+    b'"',
+    b"\n",
+    b"\r",
+    b",",
+    b"{",
+    b"[" * 40,
+    b"\x80",
+    b"1e999",
+    b"\\ud800",
+]
+
+
+def samples(folder: Path) -> dict[str, list[bytes]]:
+    """Good small files by ending, in several codecs and page sizes; zipped ones too."""
+    fields = [
+        {"name": "user", "type": "string"},
+        {"name": "item", "type": ["null", "string"]},
+        {"name": "time", "type": "long"},
+    ]
+    plain = fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
+    extra = {"name": "more", "type": {"type": "map", "values": "int"}, "default": {}}
+    nested = fastavro.parse_schema({"type": "record", "name": "Nested", "fields": [*fields, extra]})
+    found: dict[str, list[bytes]] = {".avro": [], ".parquet": [], ".csv": [], ".jsonl": []}
+    path = folder / "sample"
+    for schema in (plain, nested):
+        for codec in ("null", "deflate", "bzip2", "xz"):
+            with path.open("wb") as sink:
+                fastavro.writer(
+                    sink, schema, [row | {"more": {"a": 1}} for row in _ROWS], codec=codec, sync_interval=500
+                )
+            found[".avro"].append(path.read_bytes())
+    pl.DataFrame(_ROWS).write_avro(path, compression="snappy")
+    found[".avro"].append(path.read_bytes())
+    for codec in ("none", "snappy", "gzip", "zstd"):
+        pq.write_table(
+            pa.Table.from_pylist(_ROWS), path, compression=codec, row_group_size=25, use_dictionary=codec != "gzip"
+        )
+        found[".parquet"].append(path.read_bytes())
+    quoted = "".join(f'"{row["user"]}","{row["item"]}",{row["time"]}\n' for row in _ROWS)
+    found[".csv"] = [f"user,item,time\n{quoted}".encode(), f"user,item,time\n{quoted}".replace('"', "").encode()]
+    found[".jsonl"] = [
+        "".join(json.dumps(row, ensure_ascii=ascii) + "\n" for row in _ROWS).encode() for ascii in (True, False)
+    ]
+    return found | {f"{ending}.gz": [gzip.compress(content) for content in some] for ending, some in found.items()}
+
+
+def broken(content: bytes, draw: random.Random) -> bytes:
+    """One to four breaks in a file."""
+    bad = bytearray(content)
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(len(bad)) if bad else 0
+        length = draw.choice([1, 1, 2, 4, 16, 64])
+        match draw.randrange(5):
+            case 0 if bad:
+                bad[at] ^= 1 << draw.randrange(8)
+            case 1 if bad:
+                bad[at] = draw.randrange(256)
+            case 2:
+                del bad[at : at + length if draw.random() < 0.8 else len(bad)]
+            case 3:
+                bad[at:at] = bad[at : at + length]
+            case _:
+                bad[at:at] = draw.choice(_STRANGE)
+    return bytes(bad)
+
+
+def rows_of(path: Path) -> list[tuple]:
+    """The rows of a file, in pieces of a few hundred bytes where its format can be cut."""
+    module, file = format_of(path.name), FileInfo(str(path), path.stat().st_size)
+    module.check(file, COLUMNS)
+    rows: list[tuple] = []
+    for start, stop in module.pieces(file, 400):
+        for part in module.read(file.path, start, stop, COLUMNS):
+            block, _ = block_of(part, COLUMNS)
+            rows += zip(*(column.to_pylist() for column in block.columns), strict=True)
+    return rows
+
+
+def fuzz(inputs: int, endings: list[str], seed: int) -> Iterator[str]:
+    """What goes wrong in so many inputs for each ending, told with its seed."""
+    with tempfile.TemporaryDirectory() as folder:
+        good = samples(Path(folder))
+        for ending in endings:
+            path = Path(folder) / f"rows{ending}"
+            for number in range(inputs):
+                draw = random.Random(f"{seed} {ending} {number}")
+                content = draw.choice(good[ending])
+                in_a_line = ending in (".csv", ".jsonl") and draw.random() < 0.5
+                bad, others = _in_a_line(content, draw) if in_a_line else (broken(content, draw), [])
+                path.write_bytes(bad)
+                problem = _problem(path, others)
+                if problem:
+                    yield f"{ending}, seed {seed}, input {number}: {problem}"
+
+
+def _in_a_line(content: bytes, draw: random.Random) -> tuple[bytes, list[int]]:
+    """A file with one line broken, and the users of the other lines."""
+    head, lines = (content.split(b"\n", 1)[0] + b"\n", content.splitlines(True)[1:])
+    if content.startswith(b"{"):
+        head, lines = b"", content.splitlines(True)
+    place = draw.randrange(len(lines))
+    others = [n for n in range(len(lines)) if n != place]
+    lines[place] = broken(lines[place][:-1], draw).replace(b"\n", b" ") + b"\n"
+    return head + b"".join(lines), others
+
+
+def _problem(path: Path, others: list[int]) -> str | None:
+    started = time.monotonic()
+    try:
+        rows = rows_of(path)
+    except InputError:
+        if others:
+            return "a row refused the file"
+        rows = None
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    if time.monotonic() - started > SLOWEST:
+        return f"took {time.monotonic() - started:.0f} s"
+    expected = [(_ROWS[n]["user"], _ROWS[n]["item"], _ROWS[n]["time"] * 1_000_000) for n in others]
+    if rows is not None and not set(expected) <= set(rows):
+        return "a broken line changed another's row"
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=2000, help="for each format")
+    parser.add_argument("--format", choices=[".avro", ".parquet", ".csv", ".jsonl"], help="only this, and zipped")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    plain = [arguments.format] if arguments.format else [".avro", ".parquet", ".csv", ".jsonl"]
+    endings = [ending + zipped for ending in plain for zipped in ("", ".gz")]
+    started, found = time.monotonic(), 0
+    for problem in fuzz(arguments.inputs, endings, arguments.seed):
+        found += 1
+        print(problem, flush=True)
+    print(f"{arguments.inputs * len(endings):,} inputs, {found} problems, {time.monotonic() - started:.0f} s")
+    sys.exit(found > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A job with a ledger: charged before it starts, noted when it ends, recognised when it is repeated."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from private_topk.budget.account import Budget
+    from private_topk.budget.ledger import Ledger, Receipt, Request
+
+__all__ = ["Account", "charge", "tell_operator"]
+
+_RESUME = ("the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
+           "and draw from the same key and input")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whose budget a run is charged to, and where that is kept.
+
+    Args:
+        ledger: its database's URL.
+        dataset: the name of the budget in it.
+    """
+
+    ledger: str
+    dataset: str
+
+    def budget(self, unit: str) -> Budget:
+        """The budget of one unit. Raises Refusal if there is none."""
+        from private_topk.budget.ledger import Ledger
+
+        return Ledger(self.ledger).budget(self.dataset, unit)
+
+
+def tell_operator(text: str) -> None:
+    """One line on stderr."""
+    print(f"ledger: {text}", file=sys.stderr)
+
+
+@contextmanager
+def charge(
+    request: Request, ledger: Ledger | str, tell: Callable[[str], None] = tell_operator, resume: str = _RESUME
+) -> Iterator[Receipt]:
+    """Charge a release, run the block that makes it, and note how it ended.
+
+    Goes around any job, of Beam or not. What it promises holds if the block answers from nothing but what the request
+    names: its randomness must be drawn from the release's key and id, so that a repeat repeats the answer. A block
+    that draws afresh must ask under a new id each time.
+
+    Args:
+        request: what is asked of which rows, and what it costs.
+        ledger: the ledger, or its database's URL.
+        tell: takes one line for the operator.
+        resume: what the operator is told if the block fails.
+
+    Yields:
+        The receipt: whether this is a new charge or the repeat of an earlier one.
+
+    Raises:
+        Refusal: before the block runs: the budget does not suffice, or the id was used for other input.
+
+    Cost: two transactions of some milliseconds each.
+    """
+    from private_topk.budget.ledger import Ledger
+
+    books = Ledger(ledger) if isinstance(ledger, str) else ledger
+    receipt = books.charge(request)
+    tell(_let_through(request, receipt))
+    try:
+        yield receipt
+    except BaseException:  # an interrupt too: an answer may be out
+        books.finish(receipt.entry, "failed")
+        tell(resume)
+        raise
+    books.finish(receipt.entry, "released")
+
+
+def _let_through(request: Request, receipt: Receipt) -> str:
+    if receipt.outcome is None:
+        used = f"; {float(receipt.used):.1%} of the budget is used" if receipt.used is not None else ""
+        return f"charged {request.report} to dataset {request.dataset}{used}"
+    if receipt.outcome == "released":
+        return f"{request.report} was released before, charged on {receipt.charged}: repeating it costs nothing"
+    return f"resuming {request.report}, charged on {receipt.charged} and not finished: costs nothing"

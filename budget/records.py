@@ -1,0 +1,135 @@
+"""What a ledger holds of a budget and of a charge, and what it reads from rows that anybody may have touched."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from private_topk.budget.account import Budget, Charge, Windows
+from private_topk.budget.composition import Cost, Total
+from private_topk.transforms.refusal import Refusal, verbatim
+
+__all__ = ["Entry", "Request", "budget_in", "columns_of", "entry_in"]
+
+_ROWS = "rows of the dataset"  # no parameter of a mechanism is called so, since a field has no spaces
+_NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
+_COSTS = ("epsilon", "delta", "rho", "rest")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A release about to be made.
+
+    Args:
+        dataset: the name of the budget that pays.
+        unit: the privacy unit in terms of which the cost is stated.
+        report: the release id. `key_id` names its key and never is the key.
+        fingerprint: of the input, keyed by the release key.
+        parameters: all that the answer depends on but key, id and data, with the name of the `mechanism`; must be JSON.
+        windows: those that are published.
+        cost: of one of the windows.
+        rows: how the dataset is read, by field name: `user_column`, `time_column`, `time_unit`. A dataset keeps those
+            of its first charge, since by another column of users or of times the same rows would have spent nothing.
+    """
+
+    dataset: str
+    unit: str
+    report: str
+    key_id: str
+    fingerprint: str
+    parameters: Mapping[str, Any] = field(repr=False)
+    windows: Windows
+    cost: Cost
+    rows: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """All that tells one request under a release id from another."""
+        return json.dumps(self._plain(), sort_keys=True)
+
+    def repeats(self, earlier: Request) -> bool:
+        """Whether this is the earlier request again, of which every answer is known: it draws the same, once more."""
+        cheaper = self.cost.epsilon <= earlier.cost.epsilon and self.cost.delta <= earlier.cost.delta
+        return self.text() == earlier.text() and cheaper
+
+    def _plain(self) -> dict[str, Any]:
+        return {**self.parameters, "windows": self.windows.plain()}
+
+    def columns(self) -> dict[str, Any]:
+        """As the columns of a row."""
+        rows = {_ROWS: dict(self.rows)} if self.rows else {}
+        return {
+            **{name: getattr(self, name) for name in ("dataset", "unit", "report", "key_id", "fingerprint")},
+            "parameters": json.dumps({**self._plain(), **rows}, sort_keys=True),
+            "mechanism": str(self.parameters.get("mechanism", "")),
+            "windows": json.dumps(self.windows.plain()),
+            **{name: str(getattr(self.cost, name)) for name in _COSTS},
+        }
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A charge as the ledger holds it. outcome: "started", "released" or "failed"."""
+
+    id: int
+    request: Request
+    charged: str
+    finished: str | None
+    outcome: str
+
+    @property
+    def charge(self) -> Charge:
+        return Charge(self.request.windows, self.request.cost)
+
+
+def columns_of(budget: Budget) -> dict[str, Any]:
+    """A budget as the columns of a row."""
+    total = budget.total
+    return {
+        **{name: getattr(budget, name) for name in ("dataset", "unit", "neighbours")},
+        **{"epsilon": str(total.epsilon), "delta": str(total.delta), "release_delta": str(budget.kept)},
+    }
+
+
+def budget_in(row: Any, ledger: str) -> Budget:  # noqa: ANN401 - a database row
+    """The budget of a row. Raises Refusal, naming the row, where it holds none."""
+    try:
+        total = Total(*(_fraction(text) for text in (row.epsilon, row.delta, row.release_delta)))
+        if not (0 < total.epsilon and (total.release_delta or 0) <= total.delta < 1):
+            raise ValueError
+    except _BROKEN:
+        raise _damaged(ledger, f"the {row.unit} budget of dataset {row.dataset}") from None
+    return Budget(str(row.dataset), str(row.unit), total, str(row.neighbours), str(row.created))
+
+
+def entry_in(row: Any, ledger: str) -> Entry:  # noqa: ANN401 - a database row
+    """The charge of a row. Raises Refusal, naming the row, where it holds none."""
+    try:
+        parameters = dict(json.loads(row.parameters))
+        parameters.pop("windows", None)
+        rows = {str(name): str(value) for name, value in parameters.pop(_ROWS, {}).items()}
+        cost = Cost(*(_fraction(getattr(row, name)) for name in _COSTS))
+        if not (0 <= cost.rest <= cost.delta <= 1):
+            raise ValueError
+        names = (str(row.dataset), str(row.unit), str(row.report), str(row.key_id), str(row.fingerprint))
+        request = Request(*names, parameters, Windows.read(row.windows), cost, rows)
+        return Entry(row.id, request, str(row.charged), row.finished and str(row.finished), str(row.outcome))
+    except _BROKEN:
+        raise _damaged(ledger, f"charge {row.id} of dataset {row.dataset}") from None
+
+
+_BROKEN = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
+
+
+def _fraction(text: object) -> Fraction:
+    if not isinstance(text, str) or not _NUMBER.fullmatch(text):
+        raise ValueError
+    return Fraction(text)
+
+
+def _damaged(ledger: str, what: str) -> Refusal:
+    return Refusal("ledger", verbatim(f"{ledger} is damaged: {what} cannot be read, so what was spent is not known"),
+                   "restore the row from a backup of the ledger")  # fmt: skip

@@ -1,0 +1,201 @@
+"""What a report's epsilon and delta are the total of, and the share that every window gets.
+
+An example. `--epsilon 3 --publish-counts 1 --privacy-unit user --horizon 2`: the total is 4, of which the ranking has
+three quarters and the noisy counts one. Adding up, a window may spend 4 / 2 = 2, and that is parted by the same ratio:
+1.5 for its ranking, 0.5 for its counts. With a delta to compose by, a window may spend more than half; the ratio stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any
+
+from private_topk.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
+from private_topk.budget.limits import check_delta, check_epsilon, check_windows
+from private_topk.budget.units import UNITS
+from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.parameters import plain
+from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.selection import CountBudget, Selection
+
+__all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out"]
+
+LEDGER_ACCOUNTINGS = ("basic", "zcdp")
+"""The accountings by which a ledger adds up, and so the only ones that may split a budget it holds."""
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What is protected across windows.
+
+    Args:
+        unit: a key of `UNITS`.
+        windows: how many windows the total is split over.
+        total: of all windows together, or None where every window has its own budget.
+        accounting: which composition proves the total, or None.
+    """
+
+    unit: str = "user-window"
+    windows: int = 1
+    total: Total | None = None
+    accounting: str | None = None
+
+    def describe(self, window: dict[str, Any]) -> dict[str, Any]:
+        """The manifest's entry, from that of a single window: unit, total and share."""
+        if self.total is None:
+            return {**window, "unit": UNITS[self.unit]}
+        pure = self.accounting == "basic" and not window["delta"]
+        share = {name: window[name] for name in ("epsilon", "delta", "ranking", "noisy_counts")}
+        return {
+            "epsilon": float(self.total.epsilon),
+            "delta": 0.0 if pure else float(self.total.delta),
+            "neighbours": window["neighbours"],
+            "unit": UNITS[self.unit],
+            "windows": self.windows,
+            "accounting": self.accounting,
+            "share_of_a_window": share,
+            "guarantee": "pure" if pure else "approximate",
+        }
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A budget shared out: what is protected, and what a single window draws with."""
+
+    privacy: Privacy
+    mechanism: Mechanism
+    counts: CountBudget | None = None
+
+
+def share_out(
+    mechanism: Mechanism,
+    k: int,
+    counts: CountBudget | None = None,
+    spare_delta: float | Fraction | None = None,
+    *,
+    unit: str = "user-window",
+    windows: int = 1,
+    horizon: int | None = None,
+    held: Total | None = None,
+    overlap: int = 1,
+) -> Shared:
+    """The mechanism and the noisy counts of a single window, from those that carry a report's whole budget.
+
+    Args:
+        mechanism, counts: with the budget as it was given: of every window, or with the unit `user` of all together.
+        k: how many items a window publishes.
+        spare_delta: a delta given to a mechanism that has none of its own: it pays for composing only.
+        unit: a key of `UNITS`.
+        windows: how many windows the run publishes.
+        horizon: how many windows there will be in all, by default those of this run.
+        held: the budget in a ledger, so that the shares of all runs add up to it exactly.
+        overlap: how many windows the rows of one window are in: more than 1 for sliding ones (`Period.overlap`).
+
+    Raises:
+        Refusal: a parameter is missing, breaks its rule or does not apply.
+
+    Cost: 10 to 100 ms where a total is split.
+    """
+    if unit not in UNITS:
+        raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
+    check_sizes(mechanism, counts, spare_delta)
+    if unit == "user-window":
+        if horizon is not None:
+            raise Refusal("horizon", "needs {privacy_unit} user", "with user-window every window has its own budget")
+        if overlap == 1:
+            if spare_delta is not None:
+                raise Refusal("delta", f"does not apply to {mechanism.about.name}", "leave it out")
+            return Shared(Privacy(), mechanism, counts)
+    reached = overlap if unit == "user-window" else windows if horizon is None else horizon
+    if unit == "user" and reached < windows:
+        raise Refusal("horizon", f"must be at least the {windows} windows of this run, got {reached}")
+    check_windows(reached, "horizon")
+    split = Split(mechanism, k, counts, spare_delta)
+    total, spendable = (given if held is None else _as_held(given, held) for given in (split.total, split.spendable))
+    if reached == 1:  # the one share is the total, as it was given
+        return Shared(Privacy(unit, 1, total, "basic"), mechanism, counts)
+    share = best_share(_found(split, spendable, reached, held is not None))
+    return Shared(Privacy(unit, reached, total, share.accounting), *split.window(share.epsilon, share.delta))
+
+
+def check_sizes(mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None) -> None:
+    """Raise Refusal for numbers that no arithmetic on budgets should have to bear."""
+    check_epsilon(mechanism.parameter("epsilon"))
+    delta = mechanism.parameter("delta", spare_delta)
+    if delta is not None:
+        if not 0 < delta < 1:
+            raise Refusal("delta", f"must lie strictly between 0 and 1, got {plain(delta)}")
+        check_delta(delta)
+    if counts is not None:
+        check_epsilon(counts.epsilon, "publish_counts")
+        check_delta(counts.delta, "publish_counts_delta")
+
+
+class Split:
+    """How a total is parted between ranking and noisy counts: by the same ratio in every window.
+
+    Raises:
+        Refusal: at construction, for a delta that breaks its rule, or a mechanism that has no epsilon to part.
+    """
+
+    def __init__(
+        self, mechanism: Mechanism, k: int, counts: CountBudget | None, spare_delta: float | Fraction | None = None
+    ) -> None:
+        names = {field.name for field in fields(mechanism)}
+        if "epsilon" not in names:
+            raise Refusal("mechanism", f"{mechanism.about.name} has no epsilon of its own to split over windows")
+        self._approximate = "delta" in names
+        own = mechanism.parameter("delta") if self._approximate else spare_delta
+        if k < 1:
+            raise Refusal("k", f"must be at least 1, got {k}")
+        self._mechanism, self._k, self._counts = mechanism, k, counts
+        epsilons = [Fraction(mechanism.parameter("epsilon")), Fraction(counts.epsilon if counts else 0)]
+        deltas = [Fraction(own or 0), Fraction(counts.delta if counts else 0)]
+        self.total = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
+        # A decimal or the float beside it, whichever is less: most shares, and with them the draws, are then what they
+        # were when budgets were floats, and none is a part of more than was given.
+        epsilons, deltas = ([min(part, Fraction(float(part))) for part in parts] for parts in (epsilons, deltas))
+        self.spendable = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
+        if not self.total.delta < 1:
+            raise Refusal("delta", f"must be below 1 with that of the noisy counts, got {float(self.total.delta):g}")
+        releases = [deltas[0] if self._approximate else Fraction(0), deltas[1]]
+        self._epsilons = [part / self.spendable.epsilon for part in epsilons]
+        self._deltas = [part / sum(releases) if part else Fraction(0) for part in releases]
+
+    def window(self, epsilon: Fraction, delta: Fraction) -> tuple[Mechanism, CountBudget | None]:
+        """The mechanism and the counts of a window that may spend an epsilon and a delta."""
+        ranking, counted = (float(rounded_down(part * epsilon)) for part in self._epsilons)
+        ranking_delta, counted_delta = (float(rounded_down(part * delta)) for part in self._deltas)
+        budget = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
+        counts = None if self._counts is None else CountBudget(counted, counted_delta)
+        return replace(self._mechanism, **budget), counts
+
+    def price(self, epsilon: Fraction, delta: Fraction) -> Cost:
+        """What such a window costs."""
+        mechanism, counts = self.window(epsilon, delta)
+        return _cost(mechanism, self._k, counts)
+
+
+def cost_of(selection: Selection) -> Cost:
+    """What one window of a report costs a user who is in it."""
+    return _cost(selection.mechanism, selection.k, selection.publish_counts)
+
+
+def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:
+    cost = Cost.of(mechanism, k)
+    return cost if counts is None else cost + Cost.of_any(Fraction(counts.epsilon), Fraction(counts.delta))
+
+
+def _found(split: Split, total: Total, windows: int, held: bool) -> dict[str, Share]:
+    if not held:
+        return shares(split.price, total, windows)
+    found = {name: share_under(name, split.price, total, windows) for name in LEDGER_ACCOUNTINGS}
+    return {name: share for name, share in found.items() if share is not None}
+
+
+def _as_held(total: Total, held: Total) -> Total:
+    """The total with delta parted as the ledger parts its own, so that equal totals give equal limits."""
+    delta = min(total.delta, held.delta)
+    parted = (held.release_delta or Fraction(0)) / held.delta if held.delta else Fraction(0)
+    return Total(total.epsilon, delta, delta * parted)

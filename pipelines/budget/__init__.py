@@ -1,1 +1,0 @@
-"""Budgets across releases: how they compose, the ledger that holds them, and the commands for both."""

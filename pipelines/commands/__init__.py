@@ -1,0 +1,71 @@
+"""The command `private-topk`: the only argparse. Each command is a module, loaded when it is called.
+
+A command's module has `parser(words)` and `execute(arguments, others)`; the others are the words that are no arguments
+of ours, for Beam.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from private_topk.pipelines.commands.status import guarded
+from private_topk.transforms.near import did_you_mean
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["COMMANDS", "main"]
+
+_ROOM = "private_topk.pipelines.commands"
+
+COMMANDS = {
+    "run": "publish a ranking from files",
+    "stream": "publish a ranking per window from a stream",
+    "report": "publish one period of a scheduled report, or what was missed",
+    "plan": "compute what each window may spend of a total budget",
+    "budget": "open a dataset's budget in a ledger, and see what was spent of it",
+    "select": "run a mechanism on a vector of counts, without Beam",
+    "mechanisms": "compare the mechanisms: guarantee, domain, answer, cost, source",
+    "sample": "write sample data: the plays of a music service",
+    "flex-template": "describe the Dataflow flex template, for who builds it",
+}
+"""Every command and what it does; its module has its name, with underscores."""
+
+_DESCRIPTION = """\
+usage: private-topk COMMAND [arguments]
+
+Publish differentially private top-k rankings: the k most bought, played or searched items, such that
+no single user's data shows.
+
+commands:
+{commands}
+
+`private-topk COMMAND --help` lists the arguments of one; `private-topk --version` says which version this is."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    return guarded(lambda: _dispatch(words))
+
+
+def _dispatch(words: list[str]) -> None:
+    if not words:
+        raise Refusal("", f"a command must be given: {', '.join(COMMANDS)}", "`private-topk --help` says what they do")
+    name, *rest = words
+    if name in ("-h", "--help", "help"):
+        width = max(map(len, COMMANDS))
+        print(_DESCRIPTION.format(commands="\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())))
+    elif name == "--version":
+        from private_topk import __version__
+
+        print(f"private-topk {__version__}")
+    elif name not in COMMANDS:
+        raise Refusal("", f"{name} is no command of private-topk", did_you_mean(name, COMMANDS, _there_are()))
+    else:
+        command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
+        command.execute(*command.parser(rest).read(rest))
+
+
+def _there_are() -> str:
+    return f"there are {', '.join(COMMANDS)}"

@@ -1,0 +1,66 @@
+"""`private-topk budget create|show|history`: a dataset's budget in a ledger."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+from private_topk.budget.units import UNITS
+from private_topk.pipelines.commands.arguments import NEIGHBOURS, add_ledger
+from private_topk.pipelines.commands.parser import Parser, add
+from private_topk.pipelines.fields import require
+from private_topk.pipelines.texts import number, one_of
+from private_topk.transforms.near import did_you_mean
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["execute", "parser"]
+
+_ACTIONS = {
+    "create": "open a budget; it cannot be changed later",
+    "show": "show what is spent and what is left",
+    "history": "list every charge",
+}
+
+
+def parser(words: Sequence[str] = ()) -> Parser:
+    """The arguments of the action that the words begin with."""
+    action = next(iter(words), "")
+    if action in ("", "-h", "--help"):
+        actions = "\n".join(f"  {name:<8} {text}" for name, text in _ACTIONS.items())
+        text = f"Open a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n{actions}"
+        found = Parser(prog="private-topk budget", description=text)
+        found.add_argument("action", metavar="ACTION", nargs="?")
+        return found
+    if action not in _ACTIONS:
+        rule = f"must be followed by {', '.join(_ACTIONS)}; got {action!r}"
+        raise Refusal("", f"`private-topk budget` {rule}", did_you_mean(action, _ACTIONS))
+    found = Parser(prog=f"private-topk budget {action}", description=f"{_ACTIONS[action].capitalize()}.")
+    found.add_argument("action", metavar=action)
+    add_ledger(found)
+    if action == "create":
+        _add_total(found)
+    if action == "show":
+        add(found, "plot", "FILE", "draw spending over time into a .png, .svg or .pdf")
+    return found
+
+
+def execute(arguments: Namespace, others: list[str]) -> None:
+    from private_topk.pipelines.commands import ledger
+
+    if arguments.action is None:
+        raise Refusal("", f"`private-topk budget` must be followed by {', '.join(_ACTIONS)}")
+    parser([arguments.action]).refuse(others)
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    require(given, "ledger", *(("dataset", "epsilon") if arguments.action == "create" else ()))
+    action = {"create": ledger.create, "show": ledger.show, "history": ledger.history}[arguments.action]
+    action(arguments)
+
+
+def _add_total(parser: Parser) -> None:
+    add(parser, "epsilon", "E", "the total", number)
+    add(parser, "delta", "D", "the total (default: 0, adding up only)", number)
+    add(parser, "release_delta", "D", "the part of delta for the deltas of single releases; the rest lets many small "
+        "ones cost less than their sum (default: half)", number)  # fmt: skip
+    add(parser, "privacy_unit", "{user-window,user}", "what the total is of (default: user-window)", one_of(*UNITS))
+    add(parser, "neighbours", "{add-remove,swap}", "what every run on it must protect (default: add-remove)",
+        one_of(*NEIGHBOURS))  # fmt: skip

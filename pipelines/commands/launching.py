@@ -1,0 +1,46 @@
+"""From the arguments of `run` and `stream` to a report that has run."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from contextlib import AbstractContextManager, nullcontext
+
+from private_topk.pipelines.announce import announced
+from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.commands.parser import Parser, flag
+from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.launching import check_words, launch_of, reach_files
+from private_topk.pipelines.report import Report, report_of
+from private_topk.pipelines.run import Done, run
+from private_topk.runners import UnknownArgument
+
+__all__ = ["publish"]
+
+
+def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: bool = False) -> Done:
+    """Check everything, then run to the end.
+
+    Args:
+        others: words for Beam.
+        watch: the input is a stream, or files that still arrive.
+    """
+    asked, runner = asked_of(arguments), arguments.runner or "direct"
+    try:
+        check_words(runner, others)
+    except UnknownArgument as error:
+        raise parser.unknown(error.word, error.known, " or of Beam") from None
+    require(asked, "input", "output", "mechanism", "k", "epsilon")
+    reach_files(others)
+    report = report_of(asked, watch=watch)
+    again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
+    launch = launch_of(runner, others, streaming=not report.source.bounded)
+    with _windows_told(report, asked) if watch and not launch.deferred else nullcontext():
+        return run(report, launch, again)
+
+
+def _windows_told(report: Report, asked: Asked) -> AbstractContextManager[None]:
+    """Say of each window when it is published, where rankings become files."""
+    period = report.question.period
+    if period is None or report.sink.files(period) is None:
+        return nullcontext()
+    return announced(period, asked["output"], f".{asked.get('output_format', 'avro')}", asked.get("clock") != "event")

@@ -1,0 +1,99 @@
+"""What `private-topk budget` does with a ledger, for people."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from private_topk.budget.account import Budget, Spent, heaviest
+from private_topk.budget.ledger import Entry, Ledger
+from private_topk.budget.refusal import number
+from private_topk.budget.units import UNITS
+from private_topk.transforms.refusal import Refusal, verbatim
+
+__all__ = ["create", "history", "show"]
+
+
+def create(arguments: Namespace) -> None:
+    """Open a budget. Raises Refusal for numbers that break a rule, or if there is one already."""
+    budget = Budget.of(
+        arguments.dataset,
+        arguments.epsilon,
+        0 if arguments.delta is None else arguments.delta,
+        arguments.release_delta,
+        unit=arguments.privacy_unit or "user-window",
+        neighbours=arguments.neighbours or "add-remove",
+    )
+    Ledger(arguments.ledger).create(budget)
+    epsilon, delta = number(budget.total.epsilon), number(budget.total.delta)
+    print(f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {UNITS[budget.unit]}; "
+          f"neighbours: {budget.neighbours}")  # fmt: skip
+    if budget.rho:
+        print(f"Releases fit while their epsilons add up to at most {epsilon}, or their rhos (zCDP) to at most "
+              f"{number(budget.rho)}")  # fmt: skip
+
+
+def show(arguments: Namespace) -> None:
+    """Print every budget with what is spent, and the releases that were charged and not finished."""
+    budgets, entries = _read(arguments)
+    for budget in budgets:
+        own = [entry for entry in entries if entry.request.dataset == budget.dataset]
+        print("\n".join(_lines(budget, own)) + "\n")
+    open_ones = [entry for entry in entries if entry.outcome != "released"]
+    for entry in open_ones:
+        print(f"not finished: {entry.request.report} of {entry.request.dataset}, charged {entry.charged} "
+              f"({entry.outcome}); run it again with the same key, id and input to resume at no cost")  # fmt: skip
+    if arguments.plot is not None:
+        from private_topk.budget.plot import plot
+
+        plot(budgets, entries, arguments.plot)
+        print(f"plot: {arguments.plot}")
+
+
+def history(arguments: Namespace) -> None:
+    """Print every charge, oldest first."""
+    _, entries = _read(arguments)
+    rows = [_HEAD, *(_row(entry) for entry in entries)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+_HEAD = ("charged", "dataset", "unit", "report", "mechanism", "k", "windows", "epsilon", "delta", "key", "outcome")
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    request = entry.request
+    asked = request.parameters
+    return (
+        entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report, str(asked["mechanism"]),
+        str(asked.get("k", "")), request.windows.words(), number(request.cost.epsilon), number(request.cost.delta),
+        request.key_id, entry.outcome,
+    )  # fmt: skip
+
+
+def _read(arguments: Namespace) -> tuple[list[Budget], list[Entry]]:
+    budgets, entries = Ledger(arguments.ledger).read(arguments.dataset)
+    if arguments.dataset is not None and not budgets:
+        raise Refusal("dataset", f"{verbatim(arguments.dataset)} has no budget in this ledger")
+    return budgets, entries
+
+
+def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
+    spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
+    total, used = budget.total, budget.used(spent)
+    sums = [("epsilon", spent.epsilon, total.epsilon)] if spent.adds_up else []
+    sums += [("rho", spent.rho, budget.rho)] if budget.rho else []
+    lines = [
+        f"{budget.dataset}: epsilon {number(total.epsilon)}, delta {number(total.delta)} for {UNITS[budget.unit]}",
+        f"  [{'#' * round(30 * min(float(used), 1)):<30}] {float(used):.1%} used by {len(entries)} charges",
+    ]
+    for name, value, limit in sums:
+        counts = "  <- counts, being the smaller part" if len(sums) > 1 and value / limit == used > 0 else ""
+        lines.append(
+            f"  sum of {name:<8}{number(value):>10} of {number(limit):<10}{float(value / limit):>8.1%}{counts}"
+        )
+    if spent.rest:
+        lines.append(f"  sum of delta   {number(spent.rest):>10} of {number(budget.kept)} kept for releases")
+    if budget.unit == "user-window":
+        lines.append("  of the window that has spent most, with all that overlap it")
+    return lines

@@ -1,0 +1,39 @@
+"""`private-topk mechanisms`: the table of mechanisms."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from argparse import Namespace
+from collections.abc import Sequence
+
+from private_topk.pipelines.commands.parser import Parser, flag
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
+
+__all__ = ["execute", "parser"]
+
+_OF_ALL = ("epsilon", "neighbours")
+
+
+def parser(words: Sequence[str] = ()) -> Parser:
+    text = "Compare the mechanisms: guarantee, domain, answer, cost, source."
+    return Parser(prog="private-topk mechanisms", description=text)
+
+
+def execute(arguments: Namespace, others: list[str]) -> None:
+    """Print every mechanism with its guarantee, domain, answer, cost, parameters, source and when to choose it."""
+    parser().refuse(others)
+    width = min(shutil.get_terminal_size((110, 24)).columns, 130)
+    for mechanism in MECHANISMS.values():
+        about = mechanism.about
+        print(f"{about.name}")
+        print(f"    {about.guarantee}; {about.domain} domain; answers with a {about.answer}; cost {about.cost}")
+        for text in (_arguments(mechanism), about.source, about.when):
+            print(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    "))
+
+
+def _arguments(mechanism: type[Mechanism]) -> str:
+    own = [its for its in parameters_of(mechanism).values() if its.name not in _OF_ALL]
+    needed, taken = ([flag(its.name) for its in own if its.required is wanted] for wanted in (True, False))
+    words = [f"{verb} {', '.join(found)}" for verb, found in (("needs", needed), ("takes", taken)) if found]
+    return "; ".join(words) or "no parameters but epsilon and neighbours"

@@ -1,0 +1,132 @@
+"""`private-topk report`: the periods of a report file."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
+
+from private_topk.pipelines.commands.parser import Parser, add, add_switch
+from private_topk.pipelines.commands.status import told
+from private_topk.pipelines.texts import moment
+from private_topk.pipelines.unfinished import Unfinished
+from private_topk.transforms.refusal import Refusal, verbatim
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.scheduled.publish import ScheduledReport
+
+__all__ = ["execute", "parser"]
+
+_EXAMPLE = """example:
+  private-topk report reports/weekly.yaml --window-end 2026-08-31
+
+Calling it twice publishes once. docs/reports.md describes the file."""
+_ASKED = ("window_end", "missed", "catch_up", "check")
+
+
+def parser(words: Sequence[str] = ()) -> Parser:
+    text = "Publish one period of a scheduled report, or what was missed."
+    found = Parser(prog="private-topk report", description=text, epilog=_EXAMPLE)
+    found.add_argument("file", metavar="FILE", nargs="?", help="the report, such as reports/weekly.yaml")
+    asked = found.add_argument_group("what is asked for (one of these)")
+    add(asked, "window_end", "DATE", "publish the period that ends here", moment)
+    add_switch(asked, "missed", "list the periods that have ended and are not published")
+    add_switch(asked, "catch_up", "publish them all, oldest first")
+    add_switch(asked, "check", "only check the file")
+    add(found, "until", "DATE", "with --missed and --catch-up: look at periods up to here (default: now)", moment)
+    add(found, "correction", "TEXT", "with --window-end: publish again, over corrected input, as a release of its own; "
+        "costs budget")  # fmt: skip
+    add_switch(found, "quiet", "do not print rankings")
+    return found
+
+
+def execute(arguments: Namespace, others: list[str]) -> None:
+    """Check, list or publish periods."""
+    from private_topk.pipelines.scheduled.publish import ScheduledReport
+    from private_topk.pipelines.scheduled.schema import read_report
+
+    parser().refuse(others)
+    _check(arguments)
+    file = read_report(arguments.file)
+    report = ScheduledReport(file, arguments.correction)
+    if arguments.check:
+        report.check()
+        print(f"{arguments.file}: {file.name} is well described")
+    elif arguments.window_end is not None:
+        _publish_one(report, arguments)
+    else:
+        _go_through(report, arguments)
+
+
+def _check(arguments: Namespace) -> None:
+    if arguments.file is None:
+        raise Refusal("", "FILE must be given: the report, such as reports/weekly.yaml")
+    if sum(getattr(arguments, name) is not None for name in _ASKED) != 1:
+        raise Refusal("", "give one of {window_end}, {missed}, {catch_up} and {check}")
+    if arguments.correction is not None and arguments.window_end is None:
+        raise Refusal("correction", "needs {window_end}: a correction is of one period")
+    if arguments.until is not None and not (arguments.missed or arguments.catch_up):
+        raise Refusal("until", "goes with {missed} or {catch_up}")
+
+
+def _publish_one(report: ScheduledReport, arguments: Namespace) -> None:
+    from private_topk.pipelines.scheduled.publish import now
+
+    schedule = report.schedule
+    end, shown = (
+        _in_zone(arguments.window_end, schedule.zone),
+        arguments.window_end.isoformat().removesuffix("T00:00:00"),
+    )
+    try:
+        number = schedule.number(end)
+    except ValueError as error:
+        raise Refusal("window_end", f"{shown} ends no period of {verbatim(arguments.file)}: {error}") from None
+    if end > now():
+        raise Refusal("window_end", f"{shown} is not over yet: rows would still come")
+    if not _publish(report, number, arguments):
+        print(f"{report.name}, {report.words(number)}: published before, in {report.place(number)}")
+
+
+def _go_through(report: ScheduledReport, arguments: Namespace) -> None:
+    """Every missed period in turn: one that fails keeps no later one from being published."""
+    from private_topk.pipelines.scheduled.publish import now
+
+    until = now() if arguments.until is None else _in_zone(arguments.until, report.schedule.zone)
+    if until > now():
+        raise Refusal("until", f"{arguments.until.isoformat()} is not over yet", "of a period that is not over, rows "
+                      "would still come")  # fmt: skip
+    went = [_went_well(report, number, arguments) for number in range(report.schedule.ended(until))]
+    if all(well is None for well in went):
+        print(f"{report.name}: nothing was missed")
+    failed = [report.words(number) for number, well in enumerate(went) if well is False]
+    if failed:
+        raise Unfinished(f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
+                         "When that is mended, call it again")  # fmt: skip
+
+
+def _went_well(report: ScheduledReport, number: int, arguments: Namespace) -> bool | None:
+    """None for a period that was published before."""
+    try:
+        if report.published(number):
+            return None
+        print(f"{report.name}, {report.words(number)}: {'catching up' if arguments.catch_up else 'missed'}", flush=True)
+        if arguments.catch_up:
+            _publish(report, number, arguments)
+    except Exception as error:
+        told(error, about=f"private-topk: {report.words(number)}: ")
+        return False
+    return True
+
+
+def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:
+    from private_topk.pipelines.commands.show import show_rows
+
+    done = report.publish(number)
+    if done is not None and not (arguments.quiet or done.deferred):
+        show_rows(done.report.sink)
+    return done is not None
+
+
+def _in_zone(value: datetime, zone: tzinfo) -> datetime:
+    return value if value.tzinfo else value.replace(tzinfo=zone)

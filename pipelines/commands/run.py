@@ -1,0 +1,51 @@
+"""`private-topk run`: a ranking from files."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+from private_topk.pipelines.commands.arguments import add_columns, add_question, add_running
+from private_topk.pipelines.commands.parser import Parser, add, add_switch
+
+__all__ = ["execute", "parser"]
+
+_EXAMPLE = """example:
+  private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
+      --mechanism joint --k 10 --epsilon 1 \\
+      --window 7d --from 2026-01-05 --to 2026-02-16 --output ranking.avro
+
+Arguments that are not listed here go to Beam, such as --direct_num_workers=4.
+Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (what is published is told)."""
+
+
+def parser(words: Sequence[str] = ()) -> Parser:
+    """The arguments, also those of a mechanism of one's own that the words name."""
+    found = Parser(prog="private-topk run", description="Publish a ranking from files.", epilog=_EXAMPLE)
+    rows = found.add_argument_group("input")
+    add(rows, "input", "GLOB", "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or "
+        "bigquery://PROJECT:DATASET.TABLE")  # fmt: skip
+    add(rows, "snapshot", "gs://BUCKET/FOLDER", "with bigquery://: where the table's rows are exported to, once")
+    add_columns(rows)
+    add_question(found, words)
+    running = found.add_argument_group("running")
+    add_running(running, "ranking file: .avro, .jsonl, .csv or .parquet; a manifest goes beside it",
+                "direct (default), prism, flink, dataflow or portable")  # fmt: skip
+    add_switch(running, "quiet", "do not print the ranking")
+    add_switch(running, "show_left_out", "tell on stderr how many rows were left out and why: exact counts of private "
+               "data, for the operator only")  # fmt: skip
+    return found
+
+
+def execute(arguments: Namespace, others: list[str]) -> None:
+    """Publish, and show what was published."""
+    from private_topk.pipelines.commands.launching import publish
+    from private_topk.pipelines.commands.show import show_left_out, show_rows
+
+    done = publish(parser(), arguments, others)
+    if done.deferred:
+        return
+    if arguments.show_left_out:
+        show_left_out(done.rows_left_out())
+    if not arguments.quiet:
+        show_rows(done.report.sink)

@@ -1,0 +1,102 @@
+"""How a command ends: what it says, showing no data, and with which exit status."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+from private_topk.pipelines.commands.parser import flag
+from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "heed_signals", "leave", "told"]
+
+DONE, FAILED, BAD_INPUT = 0, 1, 2
+_OF_A_SIGNAL = 128
+
+
+def heed_signals() -> None:
+    """Let SIGTERM end a command as Ctrl-C does: with a sentence, and leaving nothing half done."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        for heard in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(heard, signal.SIG_IGN)  # what is being cleared away is cleared away whole
+        raise Stopped(number)
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run a command; turn what it raises into a message and an exit status.
+
+    0 done, 2 bad input, 1 failed, 130 or 143 ended by SIGINT or SIGTERM.
+    """
+    logged = logging.root.manager.disable
+    logging.disable(logging.ERROR)  # runners log what a worker raised, whose text may hold data
+    try:
+        command()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (Exception, KeyboardInterrupt) as error:
+        return told(error)
+    finally:
+        logging.disable(logged)
+    return DONE
+
+
+def told(error: BaseException, about: str = "private-topk: ") -> int:
+    """Say on stderr what went wrong; the exit status that it makes."""
+    if isinstance(error, Refusal):
+        print(f"{about}{error.shown(flag)}", file=sys.stderr)
+        return BAD_INPUT
+    if isinstance(error, KeyboardInterrupt):
+        name, number = (
+            ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
+        )
+        state = error.state if isinstance(error, Interrupted) else ""
+        print(f"{about}{name}{'; ' if state else ''}{state}", file=sys.stderr)
+        return _OF_A_SIGNAL + number
+    state = str(error) if isinstance(error, Unfinished) else ""
+    cause = error.__cause__ if state else error
+    if cause is None:
+        print(f"{about}{state}", file=sys.stderr)
+        return FAILED
+    # Its text may hold data, so only its kind and place are shown.
+    kind = type(cause).__name__ + _of_the_system(cause)
+    print(f"{about}failed with {kind}{'; ' if state else ''}{state}", file=sys.stderr)
+    for frame in traceback.extract_tb(cause.__traceback__)[-4:]:
+        print(f"  at {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
+    return FAILED
+
+
+def leave(status: int) -> NoReturn:
+    """End the process with a status, without taking the interpreter down piece by piece.
+
+    Arrow's threads may just be letting go of a file of ours; while Python takes itself down, that aborts the process.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:  # as in `private-topk mechanisms | head`
+            pass
+    os._exit(status)
+
+
+def _number(error: KeyboardInterrupt) -> int:
+    return error.number if isinstance(error, Stopped) else signal.SIGINT
+
+
+def _of_the_system(error: BaseException) -> str:
+    """What the operating system said, such as a full disk, also inside a runner's error: its own words, no data."""
+    found = re.search(r"\[Errno (\d{1,3})\]", str(error))
+    return f" ({os.strerror(int(found[1]))})" if found else ""

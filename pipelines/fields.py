@@ -1,0 +1,75 @@
+"""Everything that may be asked for, by the one name that a field has: what the doors pass on, read and typed.
+
+Each door spells the names in its own way (`publish_counts` is --publish-counts, or budget.publish_counts in a report
+file); behind a door nobody does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Any, TypedDict
+
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["Asked", "require"]
+
+
+class Asked(TypedDict, total=False):
+    """The fields that were given; those that were not are absent, and the values they then have are their own rooms'.
+
+    `parameters` are the mechanism's own, by the names of its fields. Moments without a time zone are in `time_zone`.
+    """
+
+    input: str
+    user_column: str
+    item_column: str
+    time_column: str
+    time_unit: str
+    csv_quoted_newlines: bool
+    payload: str
+    payload_schema: str
+    clock: str
+    slack: timedelta
+    poll: timedelta
+    kafka_reader: str
+    kafka_readers: int
+    kafka_start: str
+    kafka_option: tuple[tuple[str, str], ...]
+    expansion_service: str
+    snapshot: str
+    domain: str
+    domain_column: str
+    unknown_domain: bool
+    mechanism: str
+    k: int
+    epsilon: Fraction | float
+    delta: Fraction | float
+    parameters: Mapping[str, Any]
+    neighbours: str
+    max_items_per_user: int
+    publish_counts: Fraction | float
+    publish_counts_delta: Fraction | float
+    privacy_unit: str
+    horizon: int
+    ledger: str
+    dataset: str
+    window: timedelta | str
+    every: timedelta
+    time_zone: str
+    period_from: datetime
+    period_to: datetime
+    release_key: str
+    release_id: str
+    output: str
+    output_format: str
+    overwrite: bool
+    shards: int
+
+
+def require(asked: Mapping[str, Any], *names: str) -> None:
+    """Raise Refusal unless every one of the fields was given."""
+    missing = [f"{{{name}}}" for name in names if name not in asked]
+    if missing:
+        raise Refusal("", f"{', '.join(missing)} must be given")

@@ -1,0 +1,58 @@
+"""What makes an input or a question the same one: all of its fields, but for those that are marked with a reason.
+
+A ledger that knew less would give several answers for one charge; so leaving a field out takes a mark.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, timedelta
+from fractions import Fraction
+from typing import Any
+
+from private_topk.transforms.keys import ReleaseKey
+
+__all__ = ["UNASKED", "identity_of", "named", "unasked"]
+
+UNASKED = "unasked"
+"""The mark's name in a field's metadata, for rooms that cannot import this one."""
+
+
+def unasked(reason: str) -> Mapping[str, str]:
+    """Metadata of a dataclass field that changes neither which rows count nor what is drawn, and why that is so."""
+    if not reason:
+        raise ValueError("reason must be given: why the field changes neither rows nor draw")
+    return {UNASKED: reason}
+
+
+def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types go
+    """A value as JSON: the kind and every field of a dataclass, recursively, but for those marked `unasked`.
+
+    Renaming a dataclass or a field renames what ledgers know. Raises TypeError for a value that has no such form.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        asked = {field.name: identity_of(getattr(value, field.name))
+                 for field in fields(value) if UNASKED not in field.metadata}  # fmt: skip
+        return {"kind": type(value).__name__, **asked}
+    if isinstance(value, Mapping):
+        return {str(name): identity_of(member) for name, member in sorted(value.items())}
+    if isinstance(value, tuple | list):
+        return [identity_of(member) for member in value]
+    if isinstance(value, date):  # and datetime
+        return value.isoformat()
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    raise TypeError(f"a {type(value).__name__} has no identity: make it a dataclass, or mark its field as unasked")
+
+
+def named(value: object, key: ReleaseKey) -> str:
+    """64 hexadecimal digits that name a value, keyed: nobody without the release key can test a guess of it."""
+    message = json.dumps(["private-topk input 2", identity_of(value)], sort_keys=True)
+    return hmac.digest(key.derive("input fingerprint"), message.encode(), "sha256").hex()

@@ -1,0 +1,198 @@
+"""A ranking and its manifest put in their places: both or neither, whoever else is at it, whenever the process dies.
+
+The ranking comes last, so where it is, all is; and what is replaced goes first, so that an old ranking never stands
+beside a new manifest. Files of this machine are published under a lock on their folder, which the system lets go of
+with the process: whatever still bears a temporary name there was left by a run that was killed, and is swept.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from private_topk.pipelines.files import exists, is_local, open_file
+from private_topk.pipelines.gate import GATE
+from private_topk.transforms.keys import Release
+from private_topk.transforms.refusal import Refusal, verbatim
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system: two runs to one output are then kept apart by their checks alone
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["manifest_path", "obstacle", "publish"]
+
+_INCOMPLETE = ".incomplete"
+
+
+def manifest_path(output: str) -> str:
+    """Where the manifest of an output stands: ranking.avro has ranking.manifest.json beside it."""
+    return output.rpartition(".")[0] + ".manifest.json"
+
+
+def publish(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> None:
+    """Put a ranking and its manifest in their places, under names of this call's own until both are whole.
+
+    Repeating the call ends in the same files. What another run has published there is kept, unless it is `overwrite`n.
+
+    Raises:
+        Refusal: something else stands there.
+        RuntimeError: the run has ended; or the place keeps no locks, and another run was writing as well.
+    """
+    with GATE.passed(), _alone_with(path) as alone:
+        if _stands(path, ranking, manifest, overwrite):
+            return
+        found = None if overwrite else _in_the_way(path)
+        if found is not None:
+            raise _taken(found)
+        if alone:
+            _sweep(path)
+        _put(path, {manifest_path(path): manifest, path: ranking})
+        if not alone and not _is_whole(path):
+            raise RuntimeError(f"another run has published to {path} at the same time: repeat this one")
+
+
+def obstacle(path: str, release: Release) -> Refusal | None:
+    """Why a release cannot be published at a path without replacing something; None where it can.
+
+    What the same release has left there, under the same key, is no obstacle: repeating it ends in the same bytes.
+    """
+    found = _in_the_way(path)
+    if found is None or _is_of(_described(path), release):
+        return None
+    return _taken(found)
+
+
+def _taken(path: str) -> Refusal:
+    return Refusal("output", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}")
+
+
+def _in_the_way(path: str) -> str | None:
+    """A file that may not be replaced. A manifest without its ranking published nothing: a killed run left it."""
+    if exists(path):
+        return path
+    manifest = manifest_path(path)
+    return manifest if exists(manifest) and "windows" not in _described(path) else None
+
+
+def _described(path: str) -> dict[str, Any]:
+    """What the manifest of a ranking says; nothing where there is none, or no manifest of ours."""
+    try:
+        found = json.loads(_content(manifest_path(path)) or b"")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_of(described: dict[str, Any], release: Release) -> bool:
+    if described.get("report") != release.id:
+        return False
+    try:
+        return described.get("key_id") == release.key.key_id()
+    except ValueError:  # the key is not to be had here
+        return False
+
+
+def _stands(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> bool:
+    """Whether this very ranking is published. Its manifest may name the runner of an earlier run."""
+    if _content(path) != ranking:
+        return False
+    if _content(manifest_path(path)) == manifest:
+        return True
+    return not overwrite and _is_whole(path) and _described(path).get("report") == json.loads(manifest)["report"]
+
+
+def _is_whole(path: str) -> bool:
+    """Whether a ranking and a manifest stand that belong together."""
+    ranking = _content(path)
+    return ranking is not None and _described(path).get("ranking_sha256") == hashlib.sha256(ranking).hexdigest()
+
+
+def _content(path: str) -> bytes | None:
+    """What a file holds; None where there is none that can be read."""
+    if not exists(path):  # a store tells of a missing object in an error of its own kind, and late
+        return None
+    with suppress(ValueError, OSError), open_file(path) as source:
+        return source.read()
+    return None
+
+
+@contextmanager
+def _alone_with(path: str) -> Iterator[bool]:
+    """A lock on the folder of a path; whether it was to be had."""
+    if not is_local(path) or fcntl is None:
+        yield False
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    os.makedirs(folder, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            locked = True
+        except OSError:  # some network file systems lock no folders
+            locked = False
+        yield locked
+    finally:
+        os.close(handle)
+
+
+def _sweep(path: str) -> None:
+    for target in (path, manifest_path(path)):
+        for left in glob.glob(f"{glob.escape(target)}.*{_INCOMPLETE}"):
+            with suppress(OSError):
+                os.remove(left)
+
+
+def _put(path: str, contents: dict[str, bytes]) -> None:
+    own = secrets.token_hex(8)
+    temporary = {target: f"{target}.{own}{_INCOMPLETE}" for target in contents}
+    written = _write_local if is_local(path) else _write_remote
+    try:
+        for target, content in contents.items():
+            written(temporary[target], content)
+        _remove(path)
+        for target in contents:  # the ranking last
+            _rename(temporary[target], target)
+    except BaseException:
+        for left in temporary.values():
+            with suppress(Exception):
+                _remove(left)
+        raise
+
+
+def _write_local(path: str, content: bytes) -> None:
+    with open(path, "xb") as sink:
+        sink.write(content)
+        sink.flush()
+        os.fsync(sink.fileno())
+
+
+def _write_remote(path: str, content: bytes) -> None:
+    with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
+        sink.write(content)
+
+
+def _rename(source: str, target: str) -> None:
+    if is_local(target):
+        os.replace(source, target)
+        return
+    _remove(target)  # not every store replaces
+    FileSystems.rename([source], [target])
+
+
+def _remove(path: str) -> None:
+    if is_local(path):
+        with suppress(FileNotFoundError):
+            os.remove(path)
+    elif exists(path):
+        FileSystems.delete([path])

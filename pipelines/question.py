@@ -1,0 +1,151 @@
+"""What is asked of the rows, wherever they come from: settled and checked before any work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from private_topk.budget.composition import Total
+from private_topk.budget.limits import check_epsilon
+from private_topk.budget.sharing import Privacy, share_out
+from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.periods import period_of
+from private_topk.pipelines.sources.domain import read_domain
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
+from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.selection import CountBudget, Selection
+from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.windows import Period
+
+__all__ = ["Question", "ask", "counts_of", "mechanism_of", "question_of", "release_of"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is drawn from every window, settled: the mechanism in `selection` has one window's share of the budget.
+
+    Args:
+        period: the declared windows; None ranks all rows together.
+        privacy: what is protected across windows, and the total that the shares add up to.
+    """
+
+    selection: Selection
+    period: Period | None
+    release: Release
+    privacy: Privacy = Privacy()
+
+
+def ask(
+    k: int,
+    mechanism: Mechanism,
+    domain: PublicDomain | UnknownDomain | Iterable[str | int],
+    *,
+    max_items_per_user: int | None = None,
+    publish_counts: CountBudget | None = None,
+    spare_delta: Fraction | float | None = None,
+    period: Period | None = None,
+    release: Release | None = None,
+    privacy_unit: str = "user-window",
+    horizon: int | None = None,
+    held: Total | None = None,
+) -> Question:
+    """A question, checked, with the budget shared out over its windows.
+
+    Args:
+        mechanism, publish_counts: with the whole budget: of every window, or with the unit `user` of all together.
+        spare_delta: for a mechanism that has no delta of its own: it pays for composing only.
+        release: its key and id; by default new ones, for a release that nobody repeats.
+        horizon: with the unit `user`, how many windows there will be in all; by default those of the period.
+        held: the total in a ledger, where that parts the budget.
+
+    Raises:
+        Refusal: a field breaks its rule; nothing has been looked at or charged.
+    """
+    # Checked with the whole budget first, so that sharing it out meets no k that is none.
+    whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
+    shared = share_out(
+        mechanism,
+        whole.k,
+        publish_counts,
+        spare_delta,
+        unit=privacy_unit,
+        windows=len(period) if period else 1,
+        horizon=horizon,
+        held=held,
+        overlap=period.overlap if period else 1,
+    )
+    selection = make_selection(whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts)
+    return Question(selection, period, release or Release.fresh(), shared.privacy)
+
+
+def question_of(asked: Asked, held: Total | None = None) -> Question:
+    """The question that a door was given. Reads the domain's file. Raises Refusal."""
+    require(asked, "mechanism", "k", "epsilon")
+    mechanism, spare_delta = mechanism_of(asked)
+    return ask(
+        asked["k"],
+        mechanism,
+        _domain_of(asked),
+        max_items_per_user=asked.get("max_items_per_user"),
+        publish_counts=counts_of(asked),
+        spare_delta=spare_delta,
+        period=period_of(asked),
+        release=release_of(asked),
+        privacy_unit=asked.get("privacy_unit", "user-window"),
+        horizon=asked.get("horizon"),
+        held=held,
+    )
+
+
+def release_of(asked: Asked) -> Release:
+    """The key and the id of the release, new ones where none were given. Raises Refusal where the key is unreadable."""
+    if "release_key" not in asked:
+        if "release_id" in asked:
+            raise Refusal("release_id", "needs {release_key}", "an id repeats a release only under the same key")
+        return Release.fresh()
+    key = ReleaseKey.parse(asked["release_key"])
+    if not key.elsewhere:
+        key.secret()
+    return Release(key, asked["release_id"] if "release_id" in asked else fresh_id())
+
+
+def mechanism_of(asked: Asked) -> tuple[Mechanism, Fraction | float | None]:
+    """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
+    check_epsilon(asked["epsilon"])
+    own = parameters_of(mechanism_by_name(asked["mechanism"]))
+    delta, bound = asked.get("delta"), asked.get("max_items_per_user")
+    mechanism = make_mechanism(
+        asked["mechanism"],
+        **asked.get("parameters", {}),
+        epsilon=asked["epsilon"],
+        delta=delta if "delta" in own else None,
+        neighbours=asked.get("neighbours"),
+        max_items_per_user=bound if "max_items_per_user" in own else None,
+    )
+    return mechanism, None if "delta" in own else delta
+
+
+def counts_of(asked: Asked) -> CountBudget | None:
+    """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
+    epsilon, delta = asked.get("publish_counts"), asked.get("publish_counts_delta")
+    if epsilon is None:
+        if delta is not None:
+            raise Refusal("publish_counts_delta", "needs {publish_counts}: the epsilon of the noisy counts")
+        return None
+    check_epsilon(epsilon, "publish_counts")
+    try:
+        return CountBudget(epsilon, delta or 0.0)
+    except Refusal as error:
+        raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
+
+
+def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
+    if ("domain" in asked) == asked.get("unknown_domain", False):
+        raise Refusal("", "give {domain}, a public list of items, or {unknown_domain}: one of the two")
+    if "domain" not in asked:
+        return UnknownDomain()
+    column = asked.get("domain_column", asked.get("item_column", "item"))
+    return read_domain(asked["domain"], column)

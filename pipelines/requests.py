@@ -1,0 +1,62 @@
+"""What a report asks of a ledger: derived from all of its question and source, so that no field can be forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from private_topk.budget.account import Windows
+from private_topk.budget.sharing import cost_of
+from private_topk.pipelines.identity import identity_of
+from private_topk.pipelines.report import Report
+from private_topk.transforms.refusal import Refusal
+
+if TYPE_CHECKING:
+    from private_topk.budget.ledger import Request
+
+__all__ = ["how_to_resume", "request_of"]
+
+
+def request_of(report: Report, dataset: str) -> Request:
+    """The request of a report. Reads files once, for their name; needs the release key here. Raises Refusal."""
+    from private_topk.budget.ledger import Request
+
+    question = report.question
+    try:
+        key_id, source = question.release.key.key_id(), report.source.identity(question.release.key, question.period)
+    except Refusal as error:
+        if error.field != "release_key":
+            raise
+        raise Refusal(
+            "ledger", "needs the release key where the run is launched: {release_key} " + error.rule
+        ) from None
+    return Request(
+        dataset=dataset,
+        unit=question.privacy.unit,
+        report=question.release.id,
+        key_id=key_id,
+        fingerprint=source,
+        parameters={**question.selection.parameters(), "asked": identity_of(question)},
+        windows=Windows.of(question.period),
+        cost=cost_of(question.selection),
+        rows=_rows(report),
+    )
+
+
+def _rows(report: Report) -> dict[str, str]:
+    """How the dataset is read: by which users, and by which times where there are windows."""
+    columns = report.source.columns
+    if report.question.period is None or columns.time is None:
+        return {"user_column": columns.user}
+    return {"user_column": columns.user, "time_column": columns.time, "time_unit": columns.time_unit}
+
+
+def how_to_resume(report: Report, again: str) -> str:
+    """What the operator is told of the charge when a run has failed.
+
+    Args:
+        again: how the same report is run again, as its door says it.
+    """
+    stays = "the charge stays, since an answer may have been drawn. "
+    if report.question.release.key.source == "fresh":
+        return f"{stays}Its key was random and is gone: give a key and an id, so that a failed run can be resumed"
+    return f"{stays}To resume at no cost, {again}, with the same key and input"

@@ -1,0 +1,118 @@
+"""The one road of a report, batch or streaming: check, charge, build, wait. `build` is the recipe."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+
+import apache_beam as beam
+from apache_beam.metrics.metric import MetricsFilter
+from apache_beam.runners.runner import PipelineResult
+
+from private_topk.budget.charging import charge
+from private_topk.pipelines.errors import refusal_in
+from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.outcome import what_is_out
+from private_topk.pipelines.progress import PROGRESS
+from private_topk.pipelines.remote import check_remote
+from private_topk.pipelines.report import Report
+from private_topk.pipelines.requests import how_to_resume, request_of
+from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.unfinished import Interrupted, Unfinished
+from private_topk.runners import Launch
+from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
+from private_topk.transforms.cut import CutIntoWindows
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.top_k import RankBlocks
+
+__all__ = ["Done", "build", "check", "run"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A report that has run to its end; or, where the launch is deferred, a template that was written."""
+
+    report: Report
+    job: PipelineResult
+    deferred: bool
+
+    def rows_left_out(self) -> dict[str, int]:
+        """How many rows were left out, by reason. Exact counts of private data: for the operator's eyes only."""
+        found = self.job.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
+        return {counter.key.metric.name.removeprefix(LEFT_OUT): counter.committed for counter in found}
+
+
+def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
+    """The whole pipeline of a report."""
+    question = report.question
+    blocks = pipeline | "Read" >> report.source.read(question.period)
+    if question.period is not None:
+        blocks = blocks | "Cut into windows" >> CutIntoWindows(question.period)
+    waits = launch.waits_for_timers and not report.source.bounded
+    shards = report.user_shards()
+    rank = RankBlocks(question.selection, question.release, question.period, shards, waits, launch.draw_hints)
+    rankings = blocks | "Rank" >> rank
+    facts = describe_release(question.selection, question.release, launch.name)
+    facts["privacy"] = question.privacy.describe(facts["privacy"])
+    rankings | "Write" >> report.sink.write(facts, question.release)
+
+
+def check(report: Report, launch: Launch) -> None:
+    """Look at the places of a report, and whether the runner can do it. Raises Refusal; changes nothing."""
+    question = report.question
+    if launch.deferred and report.account is not None:
+        raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
+                      "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
+    domain = getattr(getattr(question.selection.domain, "load", None), "path", None)
+    inputs = [report.source.place, *report.source.local_places(), *([domain] if domain else [])]
+    report.sink.check(question.period, inputs, question.release)
+    report.source.check(question.period)
+    report.source.check_runner(launch)
+    if launch.remote:
+        check_remote(report)
+
+
+def run(report: Report, launch: Launch, again: str = "run the same report again") -> Done:
+    """Run a report to its end: that of its input, or of its horizon.
+
+    Args:
+        again: how the same release is run again, as the door says it: told where this run ends early.
+
+    Raises:
+        Refusal: before anything was charged or started; or where the input turns out to be bad, as a worker found.
+        Unfinished, Interrupted: the run failed or was ended, with what is published by then.
+    """
+    check(report, launch)
+    launch = launch.listening() if report.source.live else launch
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    try:
+        build(pipeline, report, launch)
+    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
+        raise Refusal("", str(error)) from None
+    job = None
+    GATE.open()
+    try:
+        # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
+        with _charged(report, again), PROGRESS.shown(), redirect_stderr(io.StringIO()):
+            job = pipeline.run()
+            job.wait_until_finish()
+    except KeyboardInterrupt as stop:
+        raise Interrupted(what_is_out(report, launch, job, again), stop) from None
+    except Exception as error:
+        found = refusal_in(error)
+        if found is not None:
+            raise found from None
+        raise Unfinished(what_is_out(report, launch, job, again)) from error
+    return Done(report, job, launch.deferred)
+
+
+@contextmanager
+def _charged(report: Report, again: str) -> Iterator[None]:
+    account = report.account
+    if account is None:
+        yield
+    else:
+        with charge(request_of(report, account.dataset), account.ledger, resume=how_to_resume(report, again)):
+            yield

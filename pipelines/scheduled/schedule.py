@@ -1,0 +1,109 @@
+"""Which periods a scheduled report has: declared in its file, never inferred from the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta, timezone
+from functools import cached_property
+from zoneinfo import ZoneInfo
+
+from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.calendar import Steps, came_before
+
+__all__ = ["CALENDAR", "Schedule"]
+
+CALENDAR = ("day", "week", "month")
+"""Lengths that have a name."""
+
+_DAY = timedelta(days=1)
+_NAMED: dict[str, timedelta | None] = {"day": _DAY, "week": 7 * _DAY, "month": None}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Periods one after the other.
+
+    Args:
+        first: start of the first period.
+        every: a length of time, or one of `CALENDAR`. Months and whole days are those of the time zone's calendar,
+            where a day may have 23 hours and one that the zone left out is no period; other lengths are exact.
+        zone: the time zone, also of dates that name none.
+        horizon: how many periods there are in all, or None for no end.
+    """
+
+    first: datetime
+    every: timedelta | str
+    zone: ZoneInfo
+    horizon: int | None = None
+
+    def period(self, number: int) -> Period:
+        """The period of a number, from 0."""
+        return Period(self._start(number), self._start(number + 1))
+
+    def number(self, end: datetime) -> int:
+        """The number of the period that ends at a moment.
+
+        Raises:
+            ValueError: none does, with the nearest that do.
+        """
+        after = self.ended(end)
+        if after == 0:
+            raise ValueError(f"the first period ends on {self.words(self._start(1))}")
+        last = self._start(after)
+        if last == end:
+            return after - 1
+        if self.horizon == after:
+            raise ValueError(f"the last of the {self.horizon} periods of its horizon ends on {self.words(last)}")
+        raise ValueError(f"periods end on {self.words(last)} and on {self.words(self._start(after + 1))}")
+
+    def ended(self, until: datetime) -> int:
+        """How many periods have ended at a moment."""
+        return self._started(until, self.horizon)
+
+    def words(self, moment: datetime) -> str:
+        """A moment as it is written in this schedule's time zone: no two starts of periods are written the same.
+
+        Where the clock goes back, periods may start at two moments that it shows alike. The later one is written with
+        its offset, as in 2026-10-25T020000+0100; all others are 2026-10-25T020000 and 2026-10-25 for midnight.
+        """
+        local = moment.astimezone(self.zone)
+        twin = came_before(moment, self.zone)
+        if twin is not None and self._starts_at(twin):
+            return f"{local:%Y-%m-%dT%H%M%S%z}"
+        return f"{local:%Y-%m-%d}" if local.time() == time() else f"{local:%Y-%m-%dT%H%M%S}"
+
+    def _starts_at(self, moment: datetime) -> bool:
+        return moment >= self._start(0) and self._start(self._started(moment, None)) == moment
+
+    def _started(self, until: datetime, horizon: int | None) -> int:
+        """The largest number, up to a horizon, whose period starts at a moment or before; 0 if none does."""
+
+        def is_over(number: int) -> bool:
+            try:
+                return (horizon is None or number <= horizon) and self._start(number) <= until
+            except (OverflowError, ValueError):  # past the year 9999
+                return False
+
+        high = 1
+        while is_over(high):
+            high *= 2
+        low = high // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if is_over(middle) else (low, middle)
+        return low
+
+    @cached_property
+    def _steps(self) -> Steps | None:
+        """The calendar's steps, or None where the length is exact."""
+        every = _NAMED[self.every] if isinstance(self.every, str) else self.every
+        if every is not None and every % _DAY:
+            return None
+        local = self.first.astimezone(self.zone).replace(tzinfo=None, fold=0)
+        return Steps(local, self.zone, months=1) if every is None else Steps(local, self.zone, days=every // _DAY)
+
+    def _start(self, number: int) -> datetime:
+        if self._steps is not None:
+            return self._steps.moment(number)
+        assert isinstance(self.every, timedelta)
+        return (self.first + number * self.every).astimezone(timezone.utc)

@@ -1,0 +1,95 @@
+"""Rankings as rows of a BigQuery table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
+
+from private_topk.pipelines.bigquery import client_of, load, table_of
+from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.sinks.formats import FORMATS
+from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows
+from private_topk.transforms.keys import Release
+from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.release import Ranking
+from private_topk.transforms.windows import Period
+
+__all__ = ["ToBigQuery", "table_schema"]
+
+
+@dataclass(frozen=True)
+class ToBigQuery:
+    """The rows of `FIELDS`, appended to a table, once however often they are written. It is made if it is not there.
+
+    Args:
+        place: bigquery://PROJECT:DATASET.TABLE.
+    """
+
+    place: str
+
+    def __post_init__(self) -> None:
+        table_of(self.place, "output")
+
+    def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
+        client_of(table_of(self.place, "output"), "output")
+        if self.place in inputs:
+            raise Refusal("output", f"{verbatim(self.place)} is read", "give another table")
+
+    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
+        return _WriteBigQuery(table_of(self.place, "output"), release.id)
+
+    def local_places(self) -> tuple[str, ...]:
+        return ()
+
+    def files(self, period: Period | None) -> list[str] | None:
+        return None
+
+    def published(self) -> list[dict[str, Any]] | None:
+        return None
+
+
+class _WriteBigQuery(beam.PTransform):
+    """One load job for all windows of a bounded input, and one for each window of a stream."""
+
+    def __init__(self, table: str, release_id: str) -> None:
+        super().__init__()
+        self._fn = _LoadDoFn(table, release_id)
+
+    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
+        if rankings.is_bounded:
+            rankings = rankings | "Out of the windows" >> beam.WindowInto(GlobalWindows())
+            groups = rankings | "One job" >> beam.WithKeys(0).with_output_types(tuple[int, Ranking])
+            together = groups | "Await every window" >> beam.GroupByKey() | "Together" >> beam.Values()
+        else:
+            together = rankings | "By itself" >> beam.Map(lambda ranking: [ranking])
+        # [Ranking]  ->  the windows' names
+        return together | "Load" >> beam.ParDo(self._fn).with_output_types(str)
+
+
+class _LoadDoFn(beam.DoFn):
+    def __init__(self, table: str, release_id: str) -> None:
+        self._table, self._release_id = table, release_id
+
+    def process(self, rankings: Iterable[Ranking]) -> Iterator[str]:
+        found = list(rankings)
+        rows = FORMATS[".avro"].encode(ranking_rows(found, self._release_id))
+        with GATE.passed():
+            load(self._table, rows, table_schema()["fields"])
+        yield from (ranking.window.label() for ranking in found)
+
+
+def table_schema() -> dict[str, Any]:
+    """The table of rankings, as BigQuery's JSON."""
+    return {"fields": [{"name": name, "type": _kind(kind), "mode": "NULLABLE", "description": doc}
+                       for name, (kind, doc) in FIELDS.items()]}  # fmt: skip
+
+
+def _kind(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP"
+    return "STRING" if pa.types.is_string(kind) else "INTEGER"

@@ -1,0 +1,45 @@
+"""Where rankings go: what every sink can say and do. tests/pipelines/sinks/contract.py holds them to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import apache_beam as beam
+
+from private_topk.transforms.keys import Release
+from private_topk.transforms.windows import Period
+
+__all__ = ["Sink"]
+
+
+class Sink(Protocol):
+    """A place for rankings. A frozen dataclass; it pickles. Writing a release twice leaves what once does."""
+
+    @property
+    def place(self) -> str:
+        """The address as it was given; public."""
+
+    def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
+        """Look whether the rankings of a period can be written, and change nothing. Raises Refusal of `output`.
+
+        Args:
+            inputs: addresses and paths that are read, and must not be written.
+            release: what this very release has left there, complete or not, is no obstacle: it is resumed.
+        """
+
+    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
+        """Ranking to str: where, or under which name, each was written.
+
+        Args:
+            facts: the manifest as known at the launch.
+        """
+
+    def files(self, period: Period | None) -> list[str] | None:
+        """The ranking files that a period's windows end in; None where rankings do not become files."""
+
+    def local_places(self) -> tuple[str, ...]:
+        """Paths on this machine, which workers elsewhere would not see."""
+
+    def published(self) -> list[dict[str, Any]] | None:
+        """The published rows, for people; None where they cannot be read back."""

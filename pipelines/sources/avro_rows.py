@@ -1,0 +1,224 @@
+"""From the blocks of an Avro file to rows: by polars where it knows the types, otherwise by fastavro, to the same."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import islice
+from typing import Any
+
+import fastavro
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from fastavro.read import LOGICAL_READERS
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources.avro_blocks import Header, blocks_of, long_of
+from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
+from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type, of_plain_types
+from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
+from private_topk.pipelines.sources.panics import unprinted
+
+__all__ = ["BlockDecoder", "check_columns", "rows_of", "schema_for"]
+
+_ROWS = 100_000
+_BYTES = 16 << 20
+_MOST_ROWS = 1 << 24
+_LABELS = {"string", "int", "long", "enum"}
+_TIMES = {"string", "int", "long", "float", "double", "date"} | {
+    f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")
+}
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+
+_ALONE = threading.Lock()
+"""Large blocks are decoded one at a time: decoding takes several times the memory of a block."""
+
+LOGICAL_READERS[f"int-{TAG}"] = lambda value, *_: (value,)
+
+
+class BlockDecoder:
+    """Decodes blocks of one file. A block is refused if it decodes to more than 256 MiB or 16 million rows."""
+
+    def __init__(self, header: Header, columns: Columns, path: str) -> None:
+        self._header, self._columns, self._path = header, columns, path
+        self._branches = {name: header.fields[name] for name in columns.names()}
+        places = {name: f"c{place}" for place, name in enumerate(header.fields)}
+        self._places = {name: places[name] for name in columns.names()}
+        plain = of_plain_types(header.schema, header.fields)
+        self._plain = None if plain is None else _file_start(plain, header.sync)
+        self._any = _file_start(schema_for(header.schema, header.fields, columns), header.sync)
+
+    def rows(self, run: bytes) -> Iterator[Rows]:
+        """The rows of whole blocks as they are stored, about 100,000 or 16 MiB at a time."""
+        contents: list[bytes] = []
+        rows = size = 0
+        for count, packed in blocks_of(run):
+            content = self._unpack(packed)
+            if count > min(len(content) + _ROWS, _MOST_ROWS):  # a row of no bytes could stand for any number
+                raise InputError(f"{self._path} has a block that claims more rows than it has bytes, or more than "
+                                 f"{_MOST_ROWS:,}: write smaller blocks, or copy it again")  # fmt: skip
+            contents.append(content)
+            rows, size = rows + count, size + len(content)
+            if rows >= _ROWS or size >= _BYTES:
+                yield from self._decoded(rows, contents)
+                contents, rows, size = [], 0, 0
+        if contents:
+            yield from self._decoded(rows, contents)
+
+    def _unpack(self, packed: bytes) -> bytes:
+        try:
+            return CODECS[self._header.codec](packed)
+        except TooLarge:
+            raise InputError(f"{self._path} has a block that decodes to more than {LARGEST >> 20} MiB: write smaller "
+                             "blocks") from None  # fmt: skip
+        except MemoryError:
+            raise
+        except Exception:  # whatever a decoder makes of broken bytes
+            raise self._damaged() from None
+
+    def _decoded(self, rows: int, contents: list[bytes]) -> Iterator[Rows]:
+        try:
+            found = self._at_once(rows, contents) if self._plain is not None else None
+            if found is None:  # polars does not know the types, or has given up: fastavro has the last word
+                yield from self._from_records(_file(self._any, rows, contents, self._header.sync))
+            else:
+                yield from found
+        except MemoryError:
+            raise InputError(f"{self._path} has a block that needs more memory than there is: write smaller "
+                             "blocks") from None  # fmt: skip
+        except Exception:  # whatever a decoder makes of broken bytes
+            raise self._damaged() from None
+
+    def _at_once(self, rows: int, contents: list[bytes]) -> list[Rows] | None:
+        assert self._plain is not None
+        is_large = sum(map(len, contents)) > 2 * _BYTES
+        try:
+            with _ALONE if is_large else nullcontext(), unprinted():
+                file = io.BytesIO(_file(self._plain, rows, contents, self._header.sync))
+                frame = pl.read_avro(file, columns=list(self._places.values()))
+            return list(self._from_frame(frame)) if len(frame) == rows else None
+        except MemoryError:
+            raise
+        except (Exception, pl.exceptions.PanicException):
+            return None
+
+    def _from_frame(self, frame: pl.DataFrame) -> Iterator[Rows]:
+        oldest = pl.CompatLevel.oldest()
+        # A run is a little over 100,000 rows: cut off, its rest would be a block of next to nothing.
+        for part in frame.iter_slices(_ROWS if len(frame) > 2 * _ROWS else max(len(frame), 1)):
+            arrays = {name: part[place].to_arrow(compat_level=oldest) for name, place in self._places.items()}
+            yield Rows({name: _meant(array, _only(self._branches[name])) for name, array in arrays.items()})
+
+    def _from_records(self, file: bytes) -> Iterator[Rows]:
+        records: Iterator[Any] = iter(fastavro.reader(io.BytesIO(file), handle_unicode_errors="surrogateescape"))
+        while rows := list(islice(records, _ROWS)):
+            yield rows_of(rows, self._branches, self._columns)
+
+    def _damaged(self) -> InputError:
+        return InputError(f"{self._path} is damaged: a block cannot be decoded. Write or copy it again")
+
+
+def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:
+    """Raise InputError, naming where they are, unless the fields have the columns, of types that can be read."""
+    for name in columns.names():
+        if name not in fields:
+            raise InputError(
+                f"{where} has no column {name!r}: its columns are {', '.join(sorted(fields))}; {SAY_WHICH}"
+            )
+        allowed = _TIMES if name == columns.time else _LABELS
+        found = {branch.meaning for branch in fields[name]}
+        if not found <= allowed | {"null"}:
+            raise InputError(f"{where}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
+                             f"got {', '.join(sorted(found - allowed))}")  # fmt: skip
+
+
+def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns: Columns) -> dict[str, Any]:
+    """The schema by which fastavro makes the records for `rows_of`."""
+    time = columns.time
+    return of_any_type(schema, time if time is not None and _needs_tag(fields[time]) else None)
+
+
+def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:
+    """The rows of records that fastavro has read by `schema_for`, with errors of UTF-8 as surrogates."""
+    arrays, unreadable = {}, None
+    for name in columns.names():
+        values = [record[name] for record in records]
+        if name == columns.time:
+            arrays[name], unreadable = _times(values, fields[name], columns.time_unit)
+        else:
+            arrays[name] = _labels(values)
+    return Rows(arrays, unreadable)
+
+
+def _file_start(schema: dict[str, Any], sync: bytes) -> bytes:
+    entries = {b"avro.schema": json.dumps(schema).encode(), b"avro.codec": b"null"}
+    packed = b"".join(long_of(len(text)) + text for pair in entries.items() for text in pair)
+    return b"Obj\x01" + long_of(len(entries)) + packed + b"\0" + sync
+
+
+def _file(start: bytes, rows: int, contents: list[bytes], sync: bytes) -> bytes:
+    """A file of one block, in one piece of memory."""
+    return b"".join([start, long_of(rows), long_of(sum(map(len, contents))), *contents, sync])
+
+
+def _needs_tag(branches: list[Branch]) -> bool:
+    """Whether an int and a long stand side by side that do not mean the same."""
+    meanings = {branch.base: branch.meaning for branch in branches if branch.base in ("int", "long")}
+    return len(meanings) == 2 and meanings != {"int": "int", "long": "long"}
+
+
+def _only(branches: list[Branch]) -> Branch:
+    return next((branch for branch in branches if branch.base != "null"), branches[0])
+
+
+def _meant(values: pa.Array, branch: Branch) -> pa.Array:
+    """Stored values as what their type means. Raises where an enum has no such symbol."""
+    if branch.base == "enum" and not pa.types.is_large_string(values.type):
+        return pa.array(branch.symbols, pa.large_string()).take(values)
+    if branch.meaning == "date":
+        return values.cast(pa.int32()).cast(pa.date32())
+    if "timestamp" in branch.meaning:
+        return values.cast(pa.int64()).cast(pa.timestamp(_UNITS[branch.meaning.rpartition("-")[2]]))
+    return values
+
+
+def _labels(values: list[Any]) -> pa.Array:
+    """Texts and integers as text; as bytes where some are no UTF-8, which fastavro hands on in surrogates."""
+    texts = [value if value is None or isinstance(value, str) else str(value) for value in values]
+    try:
+        return pa.array(texts, pa.large_string())
+    except (UnicodeEncodeError, pa.ArrowInvalid):
+        return pa.array([text and text.encode("utf-8", "surrogateescape") for text in texts], pa.large_binary())
+
+
+def _times(values: list[Any], branches: list[Branch], unit: str) -> tuple[pa.Array, pa.Array | None]:
+    """The times of a column, and which are unreadable where several types may meet: each value goes by its own."""
+    by_type: dict[type, Branch] = {
+        _python_type(branch, branches): branch for branch in branches if branch.base != "null"
+    }
+    if len(by_type) < 2:
+        return _of_one_type(values, _only(branches)), None
+    micros = pa.nulls(len(values), pa.int64())
+    for kind, branch in by_type.items():
+        mask = pa.array([type(value) is kind for value in values], pa.bool_())
+        some: list[Any] = [value for value in values if type(value) is kind]
+        some = [value for (value,) in some] if kind is tuple else some
+        times, _ = texts_of(_of_one_type(some, branch))
+        micros = pc.replace_with_mask(micros, mask, to_microseconds(times, unit))
+    valid = pa.array([value is not None for value in values], pa.bool_())
+    return micros.cast(pa.timestamp("us")), pc.and_(valid, micros.is_null())
+
+
+def _python_type(branch: Branch, branches: list[Branch]) -> type:
+    if branch.base == "int" and _needs_tag(branches):
+        return tuple
+    return {"string": str, "float": float, "double": float}.get(branch.base, int)
+
+
+def _of_one_type(values: list[Any], branch: Branch) -> pa.Array:
+    kinds = {"int": pa.int64(), "long": pa.int64(), "float": pa.float64(), "double": pa.float64(), "null": pa.null()}
+    return _labels(values) if branch.base == "string" else _meant(pa.array(values, kinds[branch.base]), branch)

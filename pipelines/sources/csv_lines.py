@@ -1,0 +1,121 @@
+"""CSV text to rows where every line is a row: what one line holds is never any other's business.
+
+The rule is one regular expression: a line is as many values as the header has, between commas. A value is bare, without
+a quote at its start, or in quotes, with every quote inside doubled. Arrow parses the lines that fit, many at once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.text import lines_of
+
+__all__ = ["Header", "header_of", "null_if_empty", "rows_of", "width_is"]
+
+_VALUE = r'(?:"(?:[^"\x00]|"")*"|[^",\r\n\x00][^,\r\n\x00]*)?'
+_BLANK = (b"\n", b"\r\n", b"\r")
+_EACH = re.compile(r'(?:^|,)(?:"((?:[^"]|"")*)"|([^,\r\n]*))')
+
+
+class Header(NamedTuple):
+    """Where the wanted columns are, by name, and how many there are in all."""
+
+    places: dict[str, int]
+    width: int
+
+
+def header_of(line: bytes, columns: Columns) -> tuple[list[str], Header] | None:
+    """The names in a header line, and the place of the first with each wanted name; None if it is no line of CSV."""
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    if not text.strip() or not re.fullmatch(f"{_VALUE}(?:,{_VALUE})*\r?\n?", text):
+        return None
+    names = [quoted.replace('""', '"') or bare for quoted, bare in _EACH.findall(text.rstrip("\r\n"))]
+    return names, Header({name: names.index(name) for name in columns.names() if name in names}, len(names))
+
+
+def width_is(lines: pa.Array, width: int) -> pa.Array:
+    """Which of the lines (binary) are rows of so many values."""
+    return pc.match_substring_regex(lines, f"^(?:{_VALUE},){{{width - 1}}}{_VALUE}\r?\n?$")
+
+
+def rows_of(text: bytes, header: Header) -> Rows:
+    """The rows of whole lines as bytes, null where empty. Blank lines are none; what is no row stands as unreadable."""
+    table, unreadable = None, 0
+    if _is_tidy(text):
+        table = _parsed(text, header)
+    if table is None:
+        lines = lines_of(text)
+        fits = width_is(lines, header.width)
+        if not pc.all(fits).as_py():
+            others = lines.filter(pc.invert(fits)).to_pylist()
+            unreadable = sum(line not in _BLANK for line in others)
+            text = b"".join(lines.filter(fits).to_pylist())
+        table = _parsed(text, header)
+    assert table is not None, "every line has been looked at"
+    columns = {name: _with_nulls(table[f"{place}"], unreadable) for name, place in header.places.items()}
+    if not unreadable:
+        return Rows(columns)
+    return Rows(columns, pa.array(np.arange(len(table) + unreadable) >= len(table)))
+
+
+def _is_tidy(text: bytes) -> bool:
+    """Whether every quote opens or closes a value in its own line, with none inside; and there is no odd letter."""
+    if b"\0" in text or (b"\r" in text and text.count(b"\r") != text.count(b"\r\n")):
+        return False
+    if b'"' not in text:
+        return True
+    letters = np.frombuffer(b"\n" + text + b"\n", np.uint8)
+    quotes = np.flatnonzero(letters == ord('"'))
+    opening, closing = quotes[::2], quotes[1::2]
+    if len(opening) != len(closing):
+        return False
+    before, behind = letters[opening - 1], letters[closing + 1]
+    ends = np.flatnonzero(letters == ord("\n"))
+    last = np.searchsorted(opening, ends)  # how many values have been opened when a line ends
+    return bool(
+        np.all((before == ord(",")) | (before == ord("\n")))
+        and np.all((behind == ord(",")) | (behind == ord("\n")) | (behind == ord("\r")))
+        and not np.any((last > 0) & (closing[last - 1] > ends))
+    )
+
+
+def _parsed(text: bytes, header: Header) -> pa.Table | None:
+    """The lines as Arrow reads them; None if any has another number of values.
+
+    Its handler of such rows is of no use here: it cannot be called for one that is no UTF-8.
+    """
+    names = [f"{place}" for place in sorted(set(header.places.values()))]
+    if not text.strip(b"\r\n"):  # what Arrow takes for an empty file
+        return pa.table({name: pa.nulls(0, pa.large_binary()) for name in names})
+    columns = [f"{place}" for place in range(header.width)]
+    try:
+        return pa_csv.read_csv(
+            pa.BufferReader(text),
+            pa_csv.ReadOptions(column_names=columns, block_size=len(text) + 1, use_threads=False),
+            # Quoted carriage returns are values; quoted line feeds do not occur, since every line has been looked at.
+            pa_csv.ParseOptions(newlines_in_values=True),
+            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
+        )
+    except pa.ArrowInvalid:
+        return None
+
+
+def null_if_empty(values: pa.Array) -> pa.Array:
+    """Empty values are missing."""
+    empty = pc.equal(pc.binary_length(values), 0)
+    return pc.if_else(empty, pa.scalar(None, values.type), values) if pc.any(empty).as_py() else values
+
+
+def _with_nulls(values: pa.ChunkedArray, more: int) -> pa.Array:
+    array = null_if_empty(values.combine_chunks())
+    return pa.concat_arrays([array, pa.nulls(more, array.type)]) if more else array

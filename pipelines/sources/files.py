@@ -1,0 +1,132 @@
+"""Files of rows that are all there: a source that ends."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
+
+from private_topk.pipelines.files import FileInfo, is_local, match, open_file
+from private_topk.pipelines.identity import identity_of, named
+from private_topk.pipelines.progress import PROGRESS
+from private_topk.pipelines.sources.ahead import read_ahead
+from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
+from private_topk.pipelines.sources.formats import Piece, bundle, check_files, cut_into_pieces, format_name, format_of
+from private_topk.pipelines.sources.source import about_the_input
+from private_topk.runners import Launch
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.windows import Period
+
+__all__ = ["Files", "ReadBlocks"]
+
+_EARLIEST = TimestampCombiner.OUTPUT_AT_EARLIEST
+_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a glob, as they are at the first look: what is checked, named for a ledger and read is one list.
+
+    Its name comes from what the files hold, not from where they are: the same files under other paths or in another
+    order are the same input; the same rows written anew are not. Cost of the name: every local file is read once,
+    about 1.5 GB/s a core; of remote ones only the checksum that their store keeps.
+
+    Args:
+        place: a path or a glob.
+    """
+
+    place: str
+    columns: Columns = Columns()
+
+    bounded, live = True, False
+
+    @cached_property
+    def files(self) -> tuple[FileInfo, ...]:
+        """The files, sorted by path. Raises Refusal if there are none."""
+        with about_the_input():
+            return tuple(match(self.place))
+
+    def check(self, period: Period | None) -> None:
+        with about_the_input():
+            check_files(self.files, self._columns(period))
+
+    def check_runner(self, launch: Launch) -> None:
+        """Every runner reads files."""
+
+    def read(self, period: Period | None) -> beam.PTransform:
+        return ReadBlocks(cut_into_pieces(self.files), self._columns(period))
+
+    def stored_bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
+        with about_the_input(), ThreadPoolExecutor(16) as pool:
+            contents = sorted(pool.map(_content, self.files))
+        # Read as another format, the same bytes would be other rows.
+        return named({"kind": "files", "contents": contents, "columns": identity_of(self._columns(period))}, key)
+
+    def local_places(self) -> tuple[str, ...]:
+        return tuple(file.path for file in self.files if is_local(file.path))
+
+    def _columns(self, period: Period | None) -> Columns:
+        return self.columns if period is not None else replace(self.columns, time=None)
+
+
+def _content(file: FileInfo) -> tuple[int, str, str]:
+    if not is_local(file.path):
+        return file.size, str(FileSystems.checksum(file.path)), format_name(file.path)
+    digest = hashlib.sha256()
+    with open_file(file.path) as source:
+        while chunk := source.read(_AT_ONCE):
+            digest.update(chunk)
+    return os.path.getsize(file.path), digest.hexdigest(), format_name(file.path)
+
+
+@beam.typehints.with_output_types(pa.RecordBatch)
+class ReadBlocks(beam.PTransform):
+    """The rows of many files as blocks. Rows without a user, an item or a readable time are left out and counted."""
+
+    def __init__(self, pieces: Sequence[Piece], columns: Columns) -> None:
+        super().__init__()
+        self._pieces, self._columns = pieces, columns
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        pieces = bundle(self._pieces)
+        return (
+            pipeline
+            | beam.Impulse()
+            | "Name the pieces" >> beam.FlatMap(lambda _: pieces).with_output_types(tuple[int, Piece])
+            # A grouping spreads the pieces over the workers like a Reshuffle, with a tenth of its transforms. It must
+            # keep the early timestamp: rows sent back in time from the end of the window would be late, and dropped.
+            | "At the start" >> beam.WindowInto(GlobalWindows(), timestamp_combiner=_EARLIEST)
+            | "Spread the pieces" >> beam.GroupByKey()
+            # (bundle, [Piece])  ->  block of up to 100,000 rows
+            | "Read the pieces" >> beam.ParDo(_ReadDoFn(self._columns, sum(piece.stored for piece in self._pieces)))
+        )
+
+
+class _ReadDoFn(beam.DoFn):
+    def __init__(self, columns: Columns, stored: int) -> None:
+        self._columns, self._stored = columns, stored
+        self._left_out = LeftOut()
+
+    def process(self, bundled: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
+        # In order, so that a repetition meets the same blocks.
+        for block, missing in read_ahead(self._blocks(sorted(bundled[1]))):
+            self._left_out.add(missing)
+            if len(block):
+                yield block
+
+    def _blocks(self, pieces: Iterable[Piece]) -> Iterator[tuple[pa.RecordBatch, dict[str, int]]]:
+        for path, start, stop, stored in pieces:
+            for table in format_of(path).read(path, start, stop, self._columns):
+                yield block_of(table, self._columns)
+            PROGRESS.add(stored / max(self._stored, 1))

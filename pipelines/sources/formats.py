@@ -1,0 +1,86 @@
+"""Formats of files of rows: a module with `check`, `pieces` and `read` each; a table names them by ending."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import NamedTuple
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.files import FileInfo, is_gzip
+from private_topk.pipelines.sources import avro, csv, json_lines, parquet
+from private_topk.pipelines.sources.columns import Columns
+
+__all__ = ["FORMATS", "Piece", "bundle", "check_files", "cut_into_pieces", "format_name", "format_of"]
+
+FORMATS: dict[str, ModuleType] = {
+    ".avro": avro,
+    ".avro.gz": avro,
+    ".parquet": parquet,
+    ".parquet.gz": parquet,
+    ".csv": csv,
+    ".csv.gz": csv,
+    ".jsonl": json_lines,
+    ".jsonl.gz": json_lines,
+    ".ndjson": json_lines,
+    ".ndjson.gz": json_lines,
+    ".json": json_lines,
+    ".json.gz": json_lines,
+}
+
+_LEAST_PIECE = 8 << 20
+_MOST_PIECES = 1000
+
+
+class Piece(NamedTuple):
+    """A part of a file: byte range or row groups, as its format has it, and about how many bytes it is stored in."""
+
+    path: str
+    start: int
+    stop: int
+    stored: int
+
+
+def format_of(path: str) -> ModuleType:
+    """The format of a file by its ending. Raises InputError for an unknown one."""
+    for ending, module in FORMATS.items():
+        if path.lower().endswith(ending):
+            return module
+    raise InputError(f"{path} has no known ending: use one of {', '.join(FORMATS)}")
+
+
+def format_name(path: str) -> str:
+    """How the bytes of a file are read, such as avro or csv.gz. Raises InputError for an unknown ending."""
+    return format_of(path).__name__.rpartition(".")[2] + (".gz" if is_gzip(path) else "")
+
+
+def check_files(files: Sequence[FileInfo], columns: Columns) -> None:
+    """Raise InputError unless every file can be read. Looks at headers, footers and first lines only."""
+    with ThreadPoolExecutor(16) as pool:
+        for _ in pool.map(lambda file: format_of(file.path).check(file, columns), files):
+            pass
+    for module in (csv, json_lines):
+        module.check_rows([file for file in files if format_of(file.path) is module], columns)
+
+
+def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
+    """Pieces of about equal size, at least 8 MiB each and about a thousand in all."""
+    total = sum(file.size for file in files)
+    size = max(_LEAST_PIECE, total // _MOST_PIECES)
+    found = []
+    for file in files:
+        ranges = list(format_of(file.path).pieces(file, size))
+        found += [Piece(file.path, start, stop, file.size // len(ranges)) for start, stop in ranges]
+    return found
+
+
+def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
+    """Pieces with the number of their bundle, which one worker reads in one go: small ones together, up to 8 MiB."""
+    found, number, stored = [], 0, 0
+    for piece in pieces:
+        if stored and stored + piece.stored > _LEAST_PIECE:
+            number, stored = number + 1, 0
+        found.append((number, piece))
+        stored += piece.stored
+    return found

@@ -1,0 +1,48 @@
+"""Which releases stand at a place: what is published already, and what of another report would be replaced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from private_topk.pipelines.files import exists, open_file
+from private_topk.pipelines.sinks.manifest import manifest_path
+from private_topk.pipelines.sinks.sink import Sink
+from private_topk.transforms.windows import Period
+
+__all__ = ["Standing", "standing_at"]
+
+
+class Standing(NamedTuple):
+    """What stands at a path.
+
+    Args:
+        release: its id; empty where no manifest says so.
+        windows: how many windows it publishes, 0 where the ranking or its manifest is missing.
+    """
+
+    path: str
+    release: str
+    windows: int
+
+
+def standing_at(sink: Sink, period: Period | None) -> list[Standing | None] | None:
+    """What stands at each of a sink's files for a period, None for nothing. None for a sink that is no files."""
+    paths = sink.files(period)
+    return None if paths is None else list(_look(paths))
+
+
+def _look(paths: list[str]) -> Iterator[Standing | None]:
+    for path in paths:
+        manifest = manifest_path(path)
+        described, written = exists(manifest), exists(path)
+        if not described:
+            yield Standing(path, "", 0) if written else None
+            continue
+        with open_file(manifest) as source:
+            try:
+                found = json.load(source)
+                yield Standing(path, str(found["report"]), len(found["windows"]) if written else 0)
+            except (ValueError, KeyError, TypeError):
+                yield Standing(path, "", 0)

@@ -1,0 +1,27 @@
+"""A run that ended early, as an error. Nothing here imports Beam, so that commands are quick."""
+
+from __future__ import annotations
+
+import signal
+
+__all__ = ["Interrupted", "Stopped", "Unfinished"]
+
+
+class Unfinished(Exception):
+    """A run failed; its cause is this error's, and its text what is published and how to go on."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal that asks this process to end."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        self.number = number
+        super().__init__(signal.Signals(number).name)
+
+
+class Interrupted(Stopped):
+    """A run was ended from outside, with what is published and how to go on."""
+
+    def __init__(self, state: str, cause: KeyboardInterrupt) -> None:
+        super().__init__(getattr(cause, "number", signal.SIGINT))
+        self.state = state

@@ -1,0 +1,106 @@
+"""Watches a job while it runs on Flink: says when it restarts or waits for slots, and ends a stream that is over.
+
+Flink keeps a streaming job for ever once its sources have ended, because a job whose sources are shut down takes no
+more checkpoints. Here the job is stopped when the clock of every task stands at the end of time: nothing can come any
+more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from private_topk.runners.console import say as say_on_stderr
+from private_topk.runners.flink_rest import Rest
+
+__all__ = ["Watch"]
+
+_END_OF_TIME = 9_223_371_950_454_775
+"""In milliseconds: the last moment of Beam's global window."""
+
+_SAVEPOINTS = ("state.savepoints.dir", "execution.checkpointing.savepoint-dir", "state.checkpoints.dir",
+               "execution.checkpointing.dir")  # fmt: skip
+
+
+class Watch(threading.Thread):
+    """A thread that looks at one job every second until the job has ended.
+
+    Args:
+        name: of the job, and of no other on this cluster.
+        say: takes one line of public facts for the operator.
+        patience: seconds without slots before it is said.
+    """
+
+    def __init__(
+        self, rest: Rest, name: str, streaming: bool, say: Callable[[str], None] = say_on_stderr, patience: float = 20
+    ) -> None:
+        super().__init__(name="flink-watch", daemon=True)
+        self._rest, self._name, self._streaming = rest, name, streaming
+        self._say, self._patience = say, patience
+        self._restarts = 0
+        self._starved: float | None = None
+        self._stopping = ""
+        self._told = False
+
+    def run(self) -> None:
+        state = ""
+        while state not in ("FINISHED", "FAILED", "CANCELED"):
+            time.sleep(1)
+            job = next((job for job in self._rest.jobs() if job["name"] == self._name), None)
+            if job is not None:
+                state = job["state"]
+                self._look(job["jid"], state, job["tasks"])
+
+    def _look(self, job: str, state: str, tasks: dict[str, int]) -> None:
+        # Flink's own count of restarts leaves out those by which the adaptive scheduler changes the parallelism.
+        failures = self._rest.failures(job)
+        restarts = max(self._rest.metric(job, "numRestarts"), len(failures))
+        if restarts > self._restarts:
+            self._restarts = restarts
+            cause = failures[0] if failures else "unknown cause"
+            self._say(f"Flink: the job restarted, {restarts} in all ({cause})")
+        self._look_at_slots(state, tasks)
+        if self._stopping:
+            self._look_at_the_end(job)
+        elif self._streaming and state == "RUNNING" and tasks["running"] == tasks["total"]:
+            self._end_when_over(job)
+
+    def _look_at_slots(self, state: str, tasks: dict[str, int]) -> None:
+        """A job waits for slots if none of its tasks runs: where some do, those behind them come when they are done."""
+        busy = tasks["running"] + tasks["initializing"] + tasks["deploying"] + tasks["canceling"]
+        starved = not busy and state in ("CREATED", "RUNNING", "RESTARTING")
+        cluster = self._rest.overview() if starved else {}
+        if not cluster or cluster["slots-available"]:
+            self._starved = None
+            return
+        now = time.monotonic()
+        self._starved = self._starved or now
+        if now - self._starved > self._patience:
+            self._starved = now + 60 - self._patience  # again in a minute
+            slots, managers = cluster["slots-total"], cluster["taskmanagers"]
+            self._say(f"Flink: the job waits for slots: all {slots} of the {managers} task managers are taken. Start "
+                      f"task managers, or cancel the job and give --parallelism {max(slots, 1)}")  # fmt: skip
+
+    def _end_when_over(self, job: str) -> None:
+        clocks = self._rest.watermarks(job)
+        if not clocks or min(clocks) < _END_OF_TIME:
+            return
+        place = self._rest.setting(*_SAVEPOINTS)
+        if place:
+            # Draining takes a last checkpoint, so what the last bundles still write is written first.
+            order = self._rest.post(f"jobs/{job}/stop", {"drain": True, "targetDirectory": place})
+            self._stopping = (order or {}).get("request-id", "")
+        elif not self._told:
+            self._told = True
+            self._say("Flink: the horizon is over, and the cluster has no state.savepoints.dir, which ending a job "
+                      "needs: cancel it")  # fmt: skip
+
+    def _look_at_the_end(self, job: str) -> None:
+        """Take away the last checkpoint, of which nobody has any use; where it failed, the end is tried again."""
+        found = self._rest.get(f"jobs/{job}/savepoints/{self._stopping}") or {}
+        if found.get("status", {}).get("id") == "COMPLETED":
+            self._stopping = ""
+            location = found.get("operation", {}).get("location")
+            if location:
+                self._rest.post("savepoint-disposal", {"savepoint-path": location})

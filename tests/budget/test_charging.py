@@ -1,0 +1,82 @@
+"""`charge` around a job of one's own: the example of the documentation, run as it is printed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from private_topk.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge
+from private_topk.transforms.refusal import Refusal
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "budget.md"
+URL = "sqlite:///budget.db"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def request(report: str = "a", epsilon: int = 1) -> Request:
+    cost = Cost.of_any(Total(epsilon).epsilon, Total(epsilon).delta)
+    return Request("orders", "user-window", report, "k", "f", {"mechanism": "mine"}, Windows.of(None), cost)
+
+
+def example() -> tuple[list[str], str]:
+    section = DOCS.read_text().partition("### A job of your own")[2].partition("\n### ")[0]
+    command = next(line.split() for line in section.splitlines() if line.startswith("    private-topk"))
+    return command, section.partition("```python\n")[2].partition("```")[0]
+
+
+def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None:
+    command, code = example()
+    (place / "release.key").write_text("the key of the example's test")
+    (place / "orders.csv").write_text("user,drink\n" + "ann,tea\nann,tea\nbob,coffee\neve,tea\n")
+    (place / "job.py").write_text(code)
+    subprocess.run([sys.executable, "-m", "private_topk", *command[1:]], check=True, capture_output=True)
+
+    def job() -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "job.py"], capture_output=True, text=True, timeout=120)
+
+    first, answer = job(), (place / "answer").read_text()
+    assert first.returncode == 0 and "54.9% of the budget is used" in first.stderr, first.stderr
+    assert answer in ("tea\n", "coffee\n")
+    again = job()
+    assert again.returncode == 0 and "repeating it costs nothing" in again.stderr
+    assert (place / "answer").read_text() == answer
+    (place / "orders.csv").write_text("user,drink\nann,coffee\n")
+    other = job()
+    assert other.returncode == 1 and "release_id tea or coffee/2026 was used on" in other.stderr
+    assert (place / "answer").read_text() == answer, "nothing ran"
+    (place / "job.py").write_text(code.replace("tea or coffee/2026", "tea or coffee/2027"))
+    more = job()
+    assert "does not suffice" in more.stderr and (place / "answer").read_text() == answer
+    assert [entry.outcome for entry in Ledger(URL).read()[1]] == ["released"]
+
+
+def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path) -> None:
+    ledger = Ledger(URL)
+    ledger.create(Budget("orders", "user-window", Total(1)))
+    said: list[str] = []
+    for interrupt in (RuntimeError, KeyboardInterrupt):
+        with pytest.raises(interrupt), charge(request(), ledger, said.append):
+            raise interrupt
+    assert [entry.outcome for entry in ledger.read()[1]] == ["failed"]
+    assert said[0] == "charged a to dataset orders; 100.0% of the budget is used"
+    assert said[1].startswith("the charge stays") and said[2].startswith("resuming a")
+    with charge(request(), URL, said.append) as receipt:
+        assert receipt.outcome == "failed"
+    assert [entry.outcome for entry in ledger.read()[1]] == ["released"]
+
+
+def test_a_block_that_cannot_be_paid_for_does_not_run(place: Path) -> None:
+    Ledger(URL).create(Budget("orders", "user-window", Total(1)))
+    ran = []
+    with pytest.raises(Refusal, match="does not suffice"), charge(request(epsilon=2), URL):
+        ran.append(1)
+    assert not ran and Ledger(URL).read()[1] == []
+    assert Account(URL, "orders").budget("user-window").total.epsilon == 1

@@ -1,0 +1,169 @@
+"""How a command ends: what is said is true, whatever ended it, and nothing half done is left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from private_topk.budget.ledger import Ledger
+from private_topk.pipelines.commands.status import guarded
+from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.outcome import what_is_out
+from private_topk.pipelines.question import ask
+from private_topk.pipelines.report import Report
+from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.files import Files
+from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
+from private_topk.runners import prepare
+from private_topk.transforms import Period, Release, ReleaseKey
+from private_topk.transforms.mechanisms import Joint
+from tests.pipelines.support import command, write
+
+ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "rows.csv", ROWS)
+    (tmp_path / "items.txt").write_text("a\nb\nc\n")
+    (tmp_path / "key").write_text("a key of enough bytes")
+    assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=9").status == 0
+    return tmp_path
+
+
+def endless(*more: str) -> list[str]:
+    """A stream whose horizon ends in a hundred years."""
+    asked = ["--input=./in/*.csv", "--domain=items.txt", "--mechanism=joint", "--k=2", "--epsilon=1", "--output=out",
+             "--window=52w", "--from=2026-01-01", "--to=2126-01-01", *more]  # fmt: skip
+    return [sys.executable, "-m", "private_topk", "stream", *asked]
+
+
+@pytest.mark.server  # by itself: the workers of parallel tests are deaf to SIGINT, and so would be their children
+@pytest.mark.parametrize(("sent", "status", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
+def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, status: int, word: str) -> None:
+    kept = ["--release-key=file:key", "--release-id=the id", "--ledger=sqlite:///b.db", "--dataset=d"]
+    before = {path.name for path in folder.iterdir()}
+    # A test runner's workers ignore SIGINT, which a child would inherit.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    process = subprocess.Popen(endless(*kept), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard)
+    while not Ledger("sqlite:///b.db").read()[1]:
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.Signals[sent])
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (status, ""), err
+    assert (
+        f"private-topk: {word}; nothing is published. To go on with this very release, run again with the same " in err
+    )
+    assert err.endswith("--release-id the id\n") and "the charge stays" in err and "secret" not in err
+    assert [entry.outcome for entry in Ledger("sqlite:///b.db").read()[1]] == ["failed"]
+    assert {path.name for path in folder.iterdir()} == before
+
+
+def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
+    def stop() -> None:
+        raise Stopped(signal.SIGTERM)
+
+    assert guarded(stop) == 143
+
+
+def report(folder: Path, release: Release) -> Report:
+    start = datetime(2026, 1, 5, tzinfo=timezone.utc)
+    period = Period(start, start + timedelta(days=14), timedelta(days=7))
+    question = ask(2, Joint(epsilon=1.0), ["a", "b", "c"], period=period, release=release)
+    return Report(question, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
+
+
+def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> None:
+    """Of this release only, and only where the ranking stands beside its manifest."""
+    asked = report(folder, Release(ReleaseKey.parse("file:key"), "r"))
+    launch = prepare("direct", [])
+
+    def told(of: Report = asked) -> str:
+        return what_is_out(of, launch, None, "run it again")
+
+    out = folder / "out"
+    names = [f"{window.label()}" for window in asked.question.period.windows()]
+    assert told() == "nothing is published. To go on with this very release, run it again"
+    out.mkdir()
+    manifest = '{"report": "r", "windows": [{}]}'
+    (out / f"{names[0]}.manifest.json").write_text(manifest)
+    assert told().startswith("nothing is published.")
+    (out / f"{names[0]}.avro").write_text("")
+    assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
+    (out / f"{names[1]}.avro").write_text("")
+    (out / f"{names[1]}.manifest.json").write_text(manifest.replace('"r"', '"another"'))
+    assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
+    (out / f"{names[1]}.manifest.json").write_text(manifest)
+    assert told().startswith(f"all is published in {out}.")
+    assert "Its random key is gone" in told(report(folder, Release.fresh()))
+
+
+def test_nothing_is_published_after_what_is_published_was_told() -> None:
+    """A worker's thread goes on for a while: it waits at the gate, or was through it before the gate was closed."""
+    inside, leave, events = threading.Event(), threading.Event(), []
+
+    def publish() -> None:
+        with GATE.passed():
+            inside.set()
+            leave.wait(10)
+            events.append("published")
+
+    GATE.open()
+    worker = threading.Thread(target=publish)
+    worker.start()
+    assert inside.wait(10)
+    closing = threading.Thread(target=lambda: (GATE.close(), events.append("told")))
+    closing.start()
+    time.sleep(0.1)
+    assert events == []
+    leave.set()
+    worker.join(10)
+    closing.join(10)
+    assert events == ["published", "told"]
+    with pytest.raises(RuntimeError, match="nothing more is published"), GATE.passed():
+        events.append("too late")
+    assert len(events) == 2
+    GATE.open()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (Unfinished("1 of 2 periods are not published"), 1, "private-topk: 1 of 2 periods are not published\n"),
+        (Interrupted("nothing is published", KeyboardInterrupt()), 130, "private-topk: interrupted; nothing is "),
+        (KeyboardInterrupt(), 130, "private-topk: interrupted\n"),
+    ],
+)
+def test_every_end_has_its_status(capsys: pytest.CaptureFixture, error: BaseException, status: int, said: str) -> None:
+    def end() -> None:
+        raise error
+
+    assert guarded(end) == status
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_failed_run_says_what_is_published_and_shows_no_data(capsys: pytest.CaptureFixture) -> None:
+    def end() -> None:
+        try:
+            raise OSError(28, "secret user 7 fills the disk")
+        except OSError as error:
+            raise Unfinished("3 of 7 windows are published") from error
+
+    assert guarded(end) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "private-topk: failed with OSError (No space left on device); 3 of 7 windows are published\n"
+    )
+    assert "secret" not in said and " in end\n" in said

@@ -1,0 +1,94 @@
+"""What every sink must hold to. A new one inherits `SinkContract`, says how it is made, and has these tests."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import FrozenInstanceError, is_dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.sinks.sink import Sink
+from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.release import Ranking, Selection
+from private_topk.transforms.windows import Period
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
+RELEASE = Release(ReleaseKey("file", b"a key of the tests, which is no secret"), "of the contract")
+OTHER = Release(ReleaseKey("file", b"a key of the tests, which is no secret"), "another")
+RANKINGS = [Ranking(PERIOD.window(0), ("tea", "cake"), 2, "sequence"), Ranking(PERIOD.window(1), (), 2, "sequence")]
+FACTS = describe_release(Selection(Joint(epsilon=1.0), 2, PublicDomain.of(["tea", "cake"])), RELEASE, "direct")
+
+
+class SinkContract:
+    """The fixture `sink` gives a sink whose place is empty."""
+
+    writes = True
+    """Whether it can be written here, without a service."""
+
+    keeps = True
+    """Whether what another release has left is kept unless `overwrite` is given."""
+
+    @pytest.fixture
+    def sink(self) -> Sink:
+        raise NotImplementedError
+
+    def state(self) -> Any:  # noqa: ANN401
+        """All that the place holds."""
+        raise NotImplementedError
+
+    def test_it_is_a_value(self, sink: Sink) -> None:
+        assert is_dataclass(sink) and pickle.loads(pickle.dumps(sink)) == sink
+        with pytest.raises((FrozenInstanceError, AttributeError)):
+            sink.place = "elsewhere"  # type: ignore[misc]
+        assert isinstance(sink.place, str) and all("://" not in place for place in sink.local_places())
+
+    def test_a_look_changes_nothing(self, sink: Sink) -> None:
+        before = self.state()
+        sink.check(PERIOD, [], RELEASE)
+        sink.check(PERIOD, [], RELEASE)
+        assert self.state() == before
+
+    def test_what_is_read_is_not_written(self, sink: Sink) -> None:
+        inputs = [sink.place, *(sink.files(PERIOD) or [])]
+        for place in inputs[-1:]:
+            with pytest.raises(Refusal) as refusal:
+                sink.check(PERIOD, ["elsewhere", place], RELEASE)
+            assert refusal.value.field == "output"
+
+    def test_written_twice_it_holds_what_it_held(self, sink: Sink) -> None:
+        if not self.writes:
+            pytest.skip("needs a service")
+        written(sink)
+        once = self.state()
+        assert once
+        sink.check(PERIOD, [], RELEASE)  # the same release is resumed
+        written(sink)
+        assert self.state() == once
+        files = sink.files(PERIOD)
+        assert files is None or len(set(files)) == len(files)
+
+    def test_what_another_release_has_left_is_kept(self, sink: Sink) -> None:
+        if not (self.writes and self.keeps):
+            pytest.skip("it has nothing to keep")
+        written(sink)
+        once = self.state()
+        with pytest.raises(Refusal, match="exists and is kept") as refusal:
+            sink.check(PERIOD, [], OTHER)
+        assert refusal.value.field == "output" and self.state() == once
+
+
+def written(sink: Sink) -> None:
+    """Write `RANKINGS` in the windows of `PERIOD`, by a pipeline."""
+    options = PipelineOptions(["--direct_runner_bundle_repeat=1"])
+    with beam.Pipeline(runner=FnApiRunner(), options=options) as pipeline:
+        _ = pipeline | beam.Create(RANKINGS).with_output_types(Ranking) | sink.write(FACTS, RELEASE)

@@ -1,0 +1,125 @@
+"""What every source must hold to. A new one inherits `SourceContract`, says how it is made, and has these tests."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from private_topk.pipelines.identity import UNASKED
+from private_topk.pipelines.sources.source import Source
+from private_topk.runners import Launch
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows import Period
+
+KEY = ReleaseKey("file", b"a key of the tests, which is no secret")
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
+ROWS = [{"user": f"u{n}", "item": f"i{n % 7}", "time": (START + timedelta(hours=n % 48)).isoformat()}
+        for n in range(200)]  # fmt: skip
+
+
+class SourceContract:
+    """The fixture `source` gives a source whose place holds `ROWS`; `missing` one whose place is not there."""
+
+    reads = True
+    """Whether it can be read here, without a service."""
+
+    @pytest.fixture
+    def source(self) -> Source:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def missing(self) -> Source | None:
+        raise NotImplementedError
+
+    def changes(self) -> dict[str, Any]:
+        """Another value for every field that is asked for."""
+        raise NotImplementedError
+
+    def state(self) -> object:
+        """All that the place holds, and when it was last touched."""
+        raise NotImplementedError
+
+    def test_it_is_a_value(self, source: Source) -> None:
+        assert is_dataclass(source) and pickle.loads(pickle.dumps(source)) == source
+        with pytest.raises((FrozenInstanceError, AttributeError)):
+            source.place = "elsewhere"  # type: ignore[misc]
+        assert isinstance(source.place, str) and isinstance(source.bounded, bool) and isinstance(source.live, bool)
+        assert source.stored_bytes() >= 0 and all("://" not in place for place in source.local_places())
+
+    def test_a_look_changes_nothing_and_reads_no_row(self, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = self.state()
+        source.check(PERIOD)
+        source.check(PERIOD)
+        assert self.state() == before
+
+    def test_what_is_not_there_is_refused(self, missing: Source | None) -> None:
+        if missing is None:
+            pytest.skip("nobody can tell whether it is there")
+        with pytest.raises(Refusal) as refusal:
+            missing.check(PERIOD)
+        assert refusal.value.field == "input", refusal.value
+
+    def test_what_never_ends_needs_a_horizon(self, source: Source) -> None:
+        if not source.bounded:
+            with pytest.raises(Refusal) as refusal:
+                source.check(None)
+            assert refusal.value.field == "period_from"
+
+    def test_a_ledger_knows_it_by_every_field_but_those_with_a_reason(self, source: Source) -> None:
+        name = source.identity(KEY, PERIOD)
+        assert len(name) == 64 and int(name, 16) >= 0
+        assert source.identity(KEY, PERIOD) == name == pickle.loads(pickle.dumps(source)).identity(KEY, PERIOD)
+        assert source.identity(ReleaseKey("file", b"another key, which is no secret"), PERIOD) != name
+        others = self.changes()
+        names = [name]
+        for field in fields(source):  # type: ignore[arg-type]
+            if UNASKED in field.metadata:
+                assert len(field.metadata[UNASKED]) > 10, "the reason"
+            else:
+                assert field.name in others, f"how is another {field.name} told from this one?"
+                names.append(replace(source, **{field.name: others[field.name]}).identity(KEY, PERIOD))  # type: ignore[type-var]
+        assert len(set(names)) == len(names), "every change of a field is another input"
+
+    def test_runners_that_follow_the_slowest_reader_do(self, source: Source) -> None:
+        source.check_runner(Launch("direct", FnApiRunner(), PipelineOptions([])))
+
+    def test_read_twice_it_gives_the_same_rows(self, source: Source) -> None:
+        if not self.reads:
+            pytest.skip("needs a service")
+        first, second = rows_of(source), rows_of(source)
+        assert first == second == Counter((row["user"], row["item"]) for row in ROWS)
+
+
+def rows_of(source: Source) -> Counter[tuple[str, str]]:
+    """The rows of a source, each as (user, item), by a pipeline of its own."""
+    Gather.found.clear()
+    pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([] if source.bounded else ["--streaming"]))
+    _ = pipeline | source.read(PERIOD) | beam.ParDo(Gather())
+    pipeline.run().wait_until_finish()
+    return Counter(Gather.found)
+
+
+class Gather(beam.DoFn):
+    found: list[tuple[str, str]] = []
+
+    def process(self, block: Any) -> Iterator[None]:  # noqa: ANN401 - a block
+        assert "time" in block.schema.names
+        self.found.extend(zip(block["user"].to_pylist(), block["item"].to_pylist(), strict=True))
+        return iter(())
+
+
+def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file of a folder, with its bytes and when it was written."""
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}

@@ -1,0 +1,287 @@
+"""Both Avro decoders, files and messages, on every type: schemas and values at random, against the slow reference."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import fastavro
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from private_topk.pipelines.errors import InputError
+from private_topk.pipelines.sources import Columns, avro_rows
+from private_topk.pipelines.sources.columns import block_of
+from private_topk.pipelines.sources.payloads import AvroPayload
+from tests.pipelines.sources import reference
+from tests.pipelines.support import avro_schema, read, to_avro, write
+
+SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=120, derandomize=True)
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}
+
+
+class Kind(NamedTuple):
+    """A type: as a schema gives it, as it is stored, what values it is stored with, and what they mean."""
+
+    schema: Any
+    stored: Any
+    values: st.SearchStrategy[Any]
+    meaning: Callable[[Any], Any]
+
+
+def logical(base: str, name: str) -> dict[str, str]:
+    return {"type": base, "logicalType": name}
+
+
+def micros(value: int) -> int:
+    """A timestamp of microseconds, in the way a column of numbers of that unit has it."""
+    found = reference.micros_of_number(value, "us")
+    if found is None:
+        raise ValueError
+    return found
+
+
+def text(value: bytes) -> str:
+    return value.decode()  # UnicodeDecodeError is a ValueError
+
+
+def float32(value: float) -> float:
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+ints, longs = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**12), 10**12)
+texts = st.text(max_size=5).map(str.encode) | st.sampled_from([b"", b"\xff", b"a\x80", b"\xed\xa0\x80", b"5", b"\0"])
+uuids = st.uuids().map(lambda found: str(found).upper().encode()) | texts
+moments = st.sampled_from([b"2026-01-01", b"2026-01-01T05:06:07Z", b"never", b"1767225600", b"\xff", b"1e3", b""])
+floats = st.floats(-1e13, 1e13) | st.sampled_from([float("nan"), float("inf"), 5.0])
+
+NULL = Kind("null", "null", st.none(), lambda value: value)
+LABELS = [
+    Kind("string", "bytes", texts, text),
+    Kind(logical("string", "uuid"), "bytes", uuids, text),
+    Kind(logical("string", "timestamp-millis"), "bytes", texts, text),
+    Kind("int", "int", ints, str),
+    Kind("long", "long", longs, str),
+    Kind(logical("long", "made up"), "long", longs, str),
+    Kind(logical("long", "date"), "long", longs, str),
+    Kind({"type": {"type": "int"}}, "int", ints, str),
+    Kind(ENUM, ENUM, st.sampled_from("ABC"), str),
+]
+NUMBERS = [
+    Kind("int", "int", ints, lambda value: reference.micros_of(value, "s")),
+    Kind("long", "long", longs, lambda value: reference.micros_of(value, "s")),
+    Kind("float", "float", floats.map(float32), lambda value: reference.micros_of(value, "s")),
+    Kind("double", "double", floats, lambda value: reference.micros_of(value, "s")),
+]
+TIMES = [
+    *NUMBERS,
+    Kind("string", "bytes", moments, lambda value: reference.micros_of(value.decode(), "s")),
+    Kind(logical("int", "date"), "int", ints, lambda value: micros(value * 86_400 * 10**6)),
+    *(Kind(logical("long", f"{local}timestamp-{unit}"), "long", longs, meaning)
+      for local in ("", "local-")
+      for unit, meaning in (("millis", lambda value: micros(value * 1000)), ("micros", micros),
+                            ("nanos", lambda value: value // 1000))),
+]  # fmt: skip
+
+
+@st.composite
+def columns(draw: st.DrawFn, kinds: list[Kind]) -> tuple[Any, Any, list[Kind]]:
+    """A type or a union of several, and how it is stored."""
+    chosen = draw(st.lists(st.sampled_from([NULL, *kinds]), min_size=1, max_size=4, unique_by=lambda k: str(k.stored)))
+    if len(chosen) == 1 and draw(st.booleans()):
+        return chosen[0].schema, chosen[0].stored, chosen
+    return [kind.schema for kind in chosen], [kind.stored for kind in chosen], chosen
+
+
+@st.composite
+def files(draw: st.DrawFn) -> tuple[dict, list[list[bytes]], list[tuple | str]]:
+    """A schema, the records of some blocks as they are stored, and what rows they are."""
+    found = [draw(columns(kinds)) for kinds in (LABELS, LABELS, TIMES)]
+    names = draw(st.permutations(["user", "item", "time"]))
+    order = [["user", "item", "time"].index(name) for name in names]
+    found = [(_renamed(schema, n), _renamed(stored, n), kinds) for n, (schema, stored, kinds) in enumerate(found)]
+    others = [(None, None), ({"type": "map", "values": "string"}, {"k": "v"}), ("boolean", True)]
+    extra, value = draw(st.sampled_from([*others, (logical("bytes", "decimal"), b"\1")]))
+    schema = [{"name": name, "type": found[place][0]} for name, place in zip(names, order, strict=True)]
+    stored = [{"name": name, "type": found[place][1]} for name, place in zip(names, order, strict=True)]
+    if extra:
+        schema, stored = ([*fields, {"name": "z", "type": extra}] for fields in (schema, stored))
+    parsed = fastavro.parse_schema({"type": "record", "name": "Row", "fields": stored})
+    blocks, rows = [], []
+    for _ in range(draw(st.integers(1, 3))):
+        block = []
+        for _ in range(draw(st.integers(0, 4))):
+            chosen = [(kind := draw(st.sampled_from(kinds)), draw(kind.values), stored) for _, stored, kinds in found]
+            record = {name: _as_stored(*chosen[place]) for name, place in zip(names, order, strict=True)}
+            sink = io.BytesIO()
+            fastavro.schemaless_writer(sink, parsed, record | {"z": value})
+            block.append(sink.getvalue())
+            rows.append(_row([(kind, found) for kind, found, _ in chosen]))
+        blocks.append(block)
+    return {"type": "record", "name": "Row", "fields": schema}, blocks, rows
+
+
+def _renamed(kind: Any, place: int) -> Any:  # noqa: ANN401
+    """Enums of two columns have two names."""
+    if isinstance(kind, list):
+        return [_renamed(branch, place) for branch in kind]
+    return kind | {"name": f"E{place}"} if isinstance(kind, dict) and "symbols" in kind else kind
+
+
+def _as_stored(kind: Kind, value: Any, stored: Any) -> Any:  # noqa: ANN401
+    if not isinstance(stored, list):
+        return value
+    names = [branch["name"] for branch in stored if isinstance(branch, dict)]
+    return (names[0] if isinstance(kind.stored, dict) else kind.stored, value)
+
+
+def _row(chosen: list[tuple[Kind, Any]]) -> tuple | str:
+    try:
+        meant = tuple(None if value is None else kind.meaning(value) for kind, value in chosen)
+    except ValueError:
+        return reference.BAD
+    return reference.NULL if None in meant else meant
+
+
+def number(value: int) -> bytes:
+    sink = io.BytesIO()
+    fastavro.schemaless_writer(sink, "long", value)
+    return sink.getvalue()
+
+
+def container(schema: dict, blocks: list[tuple[int, bytes]], codec: str = "null", sync: bytes = b"s" * 16) -> bytes:
+    """A file of blocks that are packed already."""
+    entries = {b"avro.schema": json.dumps(schema).encode(), b"avro.codec": codec.encode()}
+    head = b"".join(number(len(part)) + part for pair in entries.items() for part in pair)
+    parts = [b"Obj\x01", number(len(entries)), head, b"\0", sync]
+    for count, content in blocks:
+        parts += [number(count), number(len(content)), content, sync]
+    return b"".join(parts)
+
+
+TIMED = Columns(time="time")
+
+
+@SLOW
+@given(files(), st.sampled_from([1 << 30, 40, 7]))
+def test_both_decoders_and_messages_mean_what_the_reference_says(tmp_path_factory, made: tuple, size: int) -> None:  # noqa: ANN001
+    schema, blocks, rows = made
+    expected = [row for row in rows if isinstance(row, tuple)]
+    left_out = {reason: rows.count(reason) for reason in ("null", "unreadable") if reason in rows}
+    content = container(schema, [(len(block), b"".join(block)) for block in blocks])
+    path = write(tmp_path_factory.mktemp("rows") / "rows.avro", content)
+    assert read(path, TIMED, size) == (expected, sum(left_out.values()))
+    with patch.object(avro_rows, "of_plain_types", lambda schema, fields: None):
+        assert read(path, TIMED, size) == (expected, sum(left_out.values()))
+    messages = [record for block in blocks for record in block]
+    part = AvroPayload(json.dumps(schema)).rows(messages, TIMED)
+    block, reasons = block_of(part, TIMED)
+    assert list(zip(*(column.to_pylist() for column in block.columns), strict=True)) == expected
+    assert reasons == left_out
+
+
+OTHERS = [
+    "boolean", "bytes", logical("bytes", "decimal"), logical("int", "time-millis"), logical("long", "time-micros"),
+    {"type": "array", "items": "string"}, {"type": "map", "values": "long"}, ["null", "string", "bytes"],
+    {"type": "fixed", "name": "F", "size": 16}, {"type": "fixed", "name": "F", "size": 12, "logicalType": "duration"},
+    {"type": "fixed", "name": "F", "size": 16, "logicalType": "uuid"},
+    {"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 4},
+    {"type": "record", "name": "R", "fields": [{"name": "x", "type": "string"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+def test_other_types_are_refused_beforehand_for_every_role(tmp_path: Path, other: Any) -> None:  # noqa: ANN401
+    for role in ("user", "item", "time"):
+        kinds = {"user": "string", "item": "string", "time": "long"} | {role: other}
+        schema = {"type": "record", "name": "Row", "fields": [{"name": n, "type": kinds[n]} for n in kinds]}
+        path = write(tmp_path / "rows.avro", container(schema, []))
+        with pytest.raises(InputError, match=f"column '{role}' must be one of .*, got "):
+            read(path, TIMED)
+
+
+@pytest.mark.parametrize("kind", [kind.schema for kind in TIMES[2:4] + TIMES[5:]], ids=str)
+def test_times_are_no_labels(tmp_path: Path, kind: Any) -> None:  # noqa: ANN401
+    for role in ("user", "item"):
+        kinds = {"user": "string", "item": "string"} | {role: kind}
+        schema = {"type": "record", "name": "Row", "fields": [{"name": n, "type": kinds[n]} for n in kinds]}
+        with pytest.raises(InputError, match=f"column '{role}' must be one of enum, int, long, string, got "):
+            read(write(tmp_path / "rows.avro", container(schema, [])))
+
+
+@pytest.mark.parametrize("union", [["null", logical("long", "timestamp-nanos"), "string"], ["long", "string"]], ids=str)
+def test_one_text_among_times_harms_no_other_row(tmp_path: Path, union: list) -> None:
+    moments: list = [1_767_225_600 * (10**9 if len(union) == 3 else 1)] * 100
+    kind = union if len(union) == 2 else ["null", "long", "string"]
+    rows = [{"user": f"u{n}", "item": "i", "time": moment} for n, moment in enumerate([*moments, "soon", "2026-01-01"])]
+    content = to_avro(rows, avro_schema(user="string", item="string", time=kind))
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "user", "type": "string"},
+              {"name": "item", "type": "string"}, {"name": "time", "type": union}]}  # fmt: skip
+    blocks = content[content.index(content[-16:]) + 16 :]
+    path = write(tmp_path / "rows.avro", container(schema, [], sync=content[-16:]) + blocks)
+    found = read(path, TIMED)
+    assert found.left_out == 1 and len(found.rows) == 101
+    assert {row[2] for row in found.rows} == {1_767_225_600_000_000}
+
+
+def test_a_uuid_is_the_text_it_is_written_as_in_both_decoders(tmp_path: Path) -> None:
+    """40 users in two files, one of which only fastavro decodes, are 40 users."""
+    users = [f"{n:08X}-ABCD-ABCD-ABCD-ABCDEFABCDEF" for n in range(40)]
+    seen = set()
+    for extra in ({}, {"more": {"type": "map", "values": "int"}}):
+        schema = avro_schema(user="string", item="string", **extra)
+        content = to_avro([{"user": user, "item": "i", "more": {}} for user in users], schema)
+        content = content.replace(b'{"name": "user", "type": "string"}', b'{"name": "user", "type": "string"}')
+        head, sync = content, content[-16:]
+        blocks = head[head.index(sync) + 16 :]
+        fields = [{"name": "user", "type": logical("string", "uuid")}, {"name": "item", "type": "string"},
+                  *({"name": name, "type": kind} for name, kind in extra.items())]  # fmt: skip
+        start = container({"type": "record", "name": "Row", "fields": fields}, [], sync=sync)
+        seen |= {user for user, _ in read(write(tmp_path / "rows.avro", start + blocks)).rows}
+    assert seen == set(users)
+
+
+@pytest.mark.parametrize("extra", [{}, {"more": {"type": "map", "values": "int"}}], ids=["polars", "fastavro"])
+def test_a_far_future_leaves_its_own_row_out_and_no_other(tmp_path: Path, extra: dict) -> None:
+    fields = {"user": "string", "item": "string", "time": "long", **extra}
+    rows = [{"user": f"u{n}", "item": "i", "time": time, "more": {}} for n, time in enumerate([0, 2**62, 10**15, -1])]
+    content = to_avro(rows, avro_schema(**fields))
+    kinds = fields | {"time": logical("long", "timestamp-millis")}
+    schema = {"type": "record", "name": "Row", "fields": [{"name": n, "type": k} for n, k in kinds.items()]}
+    blocks = content[content.index(content[-16:]) + 16 :]
+    path = write(tmp_path / "rows.avro", container(schema, [], sync=content[-16:]) + blocks)
+    assert read(path, TIMED) == ([("u0", "i", 0), ("u2", "i", 10**18), ("u3", "i", -1000)], 1)
+
+
+def test_a_record_that_may_hold_itself_is_refused(tmp_path: Path) -> None:
+    """One row of a few megabytes, nested a million deep, would end the process."""
+    kinds = {"user": "string", "item": "string", "next": ["null", "Node"]}
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    node = {"type": "record", "name": "Node", "namespace": "a.b", "fields": fields}
+    with pytest.raises(InputError, match="may hold themselves, which is not safe to read"):
+        read(write(tmp_path / "rows.avro", container(node, [])))
+
+
+def test_a_schema_that_doubles_itself_asks_for_no_memory(tmp_path: Path) -> None:
+    """Twenty records of two fields each of the one before: a million fields, once they are written out."""
+    kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "null"}]}
+    for n in range(1, 25):
+        kind = {
+            "type": "record",
+            "name": f"R{n}",
+            "fields": [{"name": "a", "type": kind}, {"name": "b", "type": f"R{n - 1}"}],
+        }
+    fields = [
+        {"name": "user", "type": "string"},
+        {"name": "item", "type": "string"},
+        {"name": "z", "type": ["null", kind]},
+    ]
+    row = b"\x02a\x02b\x00"
+    content = container({"type": "record", "name": "Row", "fields": fields}, [(1, row)])
+    assert read(write(tmp_path / "rows.avro", content)).rows == [("a", "b")]

@@ -1,0 +1,215 @@
+"""The sources that need no service, held to the contract of all. Kafka's is among the streams, BigQuery's beside it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from private_topk.pipelines.places import source_of
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.files import Files
+from private_topk.pipelines.sources.folder import Folder
+from private_topk.pipelines.sources.payloads import AvroPayload
+from private_topk.pipelines.sources.pubsub import PubSub
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.sources.contract import KEY, PERIOD, ROWS, SourceContract, rows_of, tree
+from tests.pipelines.support import write
+
+COLUMNS = Columns(time="time")
+OTHERS = Columns("item", "user", "time")
+
+
+class TestFiles(SourceContract):
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Files:
+        self.folder = tmp_path
+        write(tmp_path / "a.jsonl", ROWS[:150])
+        write(tmp_path / "b.csv.gz", ROWS[150:])
+        write(tmp_path / "other.jsonl", ROWS[:10])
+        return Files(f"{tmp_path}/[ab].*", COLUMNS)
+
+    @pytest.fixture
+    def missing(self, tmp_path: Path) -> Files:
+        return Files(f"{tmp_path}/none*.avro", COLUMNS)
+
+    def changes(self) -> dict[str, Any]:
+        return {"place": f"{self.folder}/other.jsonl", "columns": OTHERS}
+
+    def state(self) -> object:
+        return tree(self.folder)
+
+    def test_the_same_bytes_elsewhere_are_the_same_input(self, source: Files, tmp_path: Path) -> None:
+        name = source.identity(KEY, PERIOD)
+        (tmp_path / "moved").mkdir()
+        os.replace(tmp_path / "a.jsonl", tmp_path / "moved" / "z.jsonl")
+        os.replace(tmp_path / "b.csv.gz", tmp_path / "moved" / "a.csv.gz")
+        assert Files(f"{tmp_path}/moved/*", COLUMNS).identity(KEY, PERIOD) == name
+        write(tmp_path / "moved" / "z.jsonl", ROWS[:149])
+        assert Files(f"{tmp_path}/moved/*", COLUMNS).identity(KEY, PERIOD) != name
+
+    def test_read_as_another_format_the_same_bytes_are_another_input(self, tmp_path: Path) -> None:
+        names = []
+        for ending in (".csv", ".jsonl", ".json", ".csv.gz"):
+            write(tmp_path / f"rows{ending}", "user,item\n")
+            names.append(Files(f"{tmp_path}/rows{ending}", COLUMNS).identity(KEY, None))
+        assert len(set(names)) == 3 and names[1] == names[2], "json lines by two names"
+
+    def test_the_time_column_counts_where_there_are_windows(self, source: Files) -> None:
+        other = replace(source, columns=Columns(time="when"))
+        assert other.identity(KEY, None) == source.identity(KEY, None)
+        assert other.identity(KEY, PERIOD) != source.identity(KEY, PERIOD)
+
+
+class TestFolder(SourceContract):
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Folder:
+        self.folder = tmp_path
+        write(tmp_path / "a.jsonl", ROWS[:150])
+        write(tmp_path / "b.jsonl", ROWS[150:])
+        for name in ("a.jsonl", "b.jsonl"):
+            os.utime(tmp_path / name, (PERIOD.start.timestamp(),) * 2)
+        return Folder(f"{tmp_path}/*.jsonl", COLUMNS)
+
+    @pytest.fixture
+    def missing(self) -> None:
+        """What is to come may come to a folder that is not there yet."""
+
+    def changes(self) -> dict[str, Any]:
+        return {"place": f"{self.folder}/b*.jsonl", "columns": OTHERS, "clock": "event"}
+
+    def state(self) -> object:
+        return tree(self.folder)
+
+    def test_it_is_named_by_where_it_is_from_wherever_that_is_said(
+        self, source: Folder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name = source.identity(KEY, PERIOD)
+        monkeypatch.chdir(self.folder)
+        assert replace(source, place="*.jsonl").identity(KEY, PERIOD) == name
+        assert replace(source, place="./*.jsonl").identity(KEY, PERIOD) == name
+        monkeypatch.chdir(self.folder.parent)
+        assert replace(source, place="*.jsonl").identity(KEY, PERIOD) != name
+
+    def test_how_often_it_is_looked_at_changes_nothing(self, source: Folder) -> None:
+        assert replace(source, poll=timedelta(hours=1)).identity(KEY, PERIOD) == source.identity(KEY, PERIOD)
+
+
+class TestPubSub(SourceContract):
+    reads = False
+
+    @pytest.fixture
+    def source(self) -> PubSub:
+        return PubSub("pubsub://projects/project-1/subscriptions/rows-1", COLUMNS, since="2026-01-01")
+
+    @pytest.fixture
+    def missing(self) -> PubSub:
+        return PubSub("pubsub://projects/p/subscriptions/s", COLUMNS)
+
+    def changes(self) -> dict[str, Any]:
+        schema = AvroPayload('{"type": "record", "name": "Row", "fields": []}')
+        return {"place": "pubsub://projects/project-1/subscriptions/rows-2", "columns": OTHERS, "payload": schema,
+                "since": "2026-01-02"}  # fmt: skip
+
+    def state(self) -> object:
+        return None
+
+    def test_every_launch_is_another_input(self) -> None:
+        """A subscription hands every message out once: what is repeated would be read by nobody."""
+        import time
+
+        names = []
+        for _ in range(2):
+            names.append(source_of("pubsub://projects/p-1/subscriptions/rows", COLUMNS, True).identity(KEY, PERIOD))
+            time.sleep(0.002)
+        assert names[0] != names[1]
+
+
+class TestPatterns:
+    """Which files a pattern names."""
+
+    @pytest.mark.parametrize(
+        ("files", "pattern", "found"),
+        [
+            (["a.jsonl", "b.jsonl", "c.csv"], "*.jsonl", ["a.jsonl", "b.jsonl"]),
+            (["a.jsonl"], "a.jsonl", ["a.jsonl"]),
+            (["in/a.jsonl", "b.jsonl"], "*/*.jsonl", ["in/a.jsonl"]),
+            (["in/deep/a.jsonl", "in/b.jsonl"], "in/**/*.jsonl", ["in/b.jsonl", "in/deep/a.jsonl"]),
+            (["in/deep/a.jsonl", "b.jsonl"], "**/*.jsonl", ["b.jsonl", "in/deep/a.jsonl"]),
+            (["data [1]/a.jsonl", "data 1/b.jsonl"], "data [1]/*.jsonl", ["data [1]/a.jsonl"]),
+            (["data 1/b.jsonl", "data 2/b.jsonl"], "data [1]/*.jsonl", ["data 1/b.jsonl"]),
+            (["what?/a*b.jsonl", "whats/acb.jsonl"], "what?/a*b.jsonl", ["what?/a*b.jsonl"]),
+            (["a [x].jsonl", "a x.jsonl"], "a [x].jsonl", ["a [x].jsonl"]),
+            (["100%/a%20b.jsonl", "100%/a b.jsonl"], "100%/a%20b.jsonl", ["100%/a%20b.jsonl"]),
+            (["a1.jsonl", "a2.jsonl", "a3.jsonl"], "a[!2].jsonl", ["a1.jsonl", "a3.jsonl"]),
+            (["{user}/a.jsonl"], "{user}/*.jsonl", ["{user}/a.jsonl"]),
+        ],
+    )
+    def test_as_a_shell_would(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], pattern: str, found: list[str]
+    ) -> None:
+        for name in [*files, "elsewhere/z.txt"]:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            write(tmp_path / name, ROWS[:3]) if not name.endswith(".txt") else (tmp_path / name).touch()
+        monkeypatch.chdir(tmp_path)
+        for start in ("", "./", f"{tmp_path}/"):
+            source = source_of(start + pattern, COLUMNS)
+            assert isinstance(source, Files)
+            assert [file.path.removeprefix(start) for file in source.files] == found
+        assert sum(rows_of(source).values()) == 3 * len(found)
+
+    def test_file_addresses(self, tmp_path: Path) -> None:
+        (tmp_path / "a b%").mkdir()
+        write(tmp_path / "a b%" / "r.jsonl", ROWS)
+        for host in ("", "localhost"):
+            source = source_of(f"file://{host}{tmp_path}/a%20b%25/*.jsonl", COLUMNS)
+            assert source.place == f"{tmp_path}/a b%/*.jsonl" and source.stored_bytes() > 0
+        for place in ("file://elsewhere/x.avro", "file://x.avro"):
+            with pytest.raises(Refusal, match="must be a path or file:///PATH") as refusal:
+                source_of(place, COLUMNS)
+            assert refusal.value.field == "input"
+
+    def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
+        (tmp_path / "rows.jsonl").mkdir()
+        with pytest.raises(Refusal, match="matches no file") as refusal:
+            source_of(f"{tmp_path}/rows.jsonl", COLUMNS).check(None)
+        assert refusal.value.field == "input"
+
+    def test_what_is_refused_is_shown_as_it_was_given(self, tmp_path: Path) -> None:
+        with pytest.raises(Refusal) as refusal:
+            source_of(f"{tmp_path}/{{user}}/*.avro", COLUMNS).check(None)
+        assert refusal.value.shown(lambda field: f"--{field}").startswith(f"--input {tmp_path}/{{user}}/*.avro matches")
+
+
+@pytest.mark.parametrize(
+    ("place", "watch", "options", "field"),
+    [
+        ("rows.avro", False, {"clock": "log"}, "clock"),
+        ("rows.avro", False, {"payload": AvroPayload("{}")}, "payload"),
+        ("rows.avro", False, {"snapshot": "gs://b/f"}, "snapshot"),
+        ("in/*.avro", True, {"kafka_readers": 2}, "kafka_readers"),
+        ("in/*.avro", True, {"clock": "sun"}, "clock"),
+        ("kafka://h:1/t", False, {}, "input"),
+        ("kafka://h/t", True, {}, "input"),
+        ("kafka://h:1/t", True, {"poll": timedelta(1)}, "poll"),
+        ("kafka://h:1/t", True, {"kafka_readers": 0}, "kafka_readers"),
+        ("kafka://h:1/t", True, {"kafka_start": "noon"}, "kafka_start"),
+        ("kafka://h:1/t", True, {"kafka_reader": "mine"}, "kafka_reader"),
+        ("kafka://h:1/t", True, {"kafka_reader": "beam", "kafka_readers": 2}, "kafka_readers"),
+        ("kafka://h:1/t", True, {"expansion_service": "h:2"}, "expansion_service"),
+        ("kafka://h:1/t", True, {"kafka_option": [("isolation.level", "read_uncommitted")]}, "kafka_option"),
+        ("kafka://h:1/t", True, {"kafka_option": [("bootstrap.servers", "other:1")]}, "kafka_option"),
+        ("pubsub://projects/p/topics/t", True, {}, "input"),
+        ("pubsub://projects/p/subscriptions/s", True, {"clock": "event"}, "clock"),
+        ("bigquery://p:d.t", False, {}, "snapshot"),
+        ("bigquery://p:d.t", True, {"snapshot": "gs://b/f"}, "input"),
+    ],
+)
+def test_what_does_not_fit_an_address_is_refused(place: str, watch: bool, options: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        source_of(place, COLUMNS, watch, **options)
+    assert refusal.value.field == field

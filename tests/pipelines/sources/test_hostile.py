@@ -1,0 +1,147 @@
+"""Files made to hurt: each ends in one sentence, in a process that may have little memory and prints nothing else."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import subprocess
+import sys
+import textwrap
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.pipelines.sources.test_avro_types import container, number
+from tests.pipelines.support import to_avro, write
+
+LIMIT = 2 << 30
+"""Bytes of memory that the process may map beyond what it has mapped when the libraries are loaded."""
+
+READER = textwrap.dedent("""
+    import resource, sys
+    from pathlib import Path
+    from private_topk.pipelines.errors import InputError
+    from tests.pipelines.support import read, to_avro, write
+    read(write(Path(sys.argv[2]).parent / "first.avro", to_avro([{"user": "a", "item": "b"}])))
+    mapped = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmSize"))
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + int(sys.argv[1]),) * 2)
+    for path in sys.argv[2:]:
+        try:
+            print(len(read(Path(path)).rows), "rows")
+        except InputError as error:
+            print(str(error).removeprefix(path))
+""")
+TEXTS = {"type": "record", "name": "Row", "fields": [{"name": n, "type": "string"} for n in ("user", "item")]}
+NOTHING = {"type": "record", "name": "Row", "fields": [{"name": n, "type": "null"} for n in ("user", "item")]}
+NULLABLE = {
+    "type": "record",
+    "name": "Row",
+    "fields": [{"name": n, "type": ["null", "string"]} for n in ("user", "item")],
+}
+
+
+def outcomes(*paths: Path) -> list[str]:
+    """What reading each file ends in, all in one process."""
+    done = subprocess.run([sys.executable, "-c", READER, str(LIMIT), *map(str, paths)], capture_output=True, text=True,
+                          cwd=Path(__file__).parents[3], timeout=500)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr[-2000:]
+    found = done.stdout.splitlines()
+    assert len(found) == len(paths)
+    return found
+
+
+def deflated(size: int) -> bytes:
+    """Zeros, which are rows of empty texts, packed a thousandfold."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)), packer.flush()])
+
+
+def test_a_block_that_decodes_to_more_than_the_bound(tmp_path: Path) -> None:
+    """A gigabyte of zeros in a megabyte, and little more than the bound in every codec."""
+    zeros = bytes(260 << 20)
+    bombs = {
+        "deflate": deflated(1 << 30),
+        "bzip2": bz2.compress(zeros),
+        "xz": lzma.compress(zeros, preset=0),
+        "zstandard": pa.compress(zeros, "zstd", asbytes=True),
+        "snappy": pa.compress(zeros, "snappy", asbytes=True) + b"\0\0\0\0",
+        "lz4": len(zeros).to_bytes(4, "little") + pa.compress(zeros, "lz4_raw", asbytes=True),
+    }
+    paths = [
+        write(tmp_path / f"{codec}.avro", container(TEXTS, [(1000, bomb)], codec)) for codec, bomb in bombs.items()
+    ]
+    assert paths[0].stat().st_size < 2 << 20
+    said = " has a block that decodes to more than 256 MiB: write smaller blocks"
+    assert outcomes(*paths) == [said] * len(paths)
+
+
+def test_hostile_blocks(tmp_path: Path) -> None:
+    """Counts of rows that are not there; many blocks within the bound in one run; a text longer than its block."""
+    long = b"\x02u" + number(64 << 20) + bytes(64 << 20)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = packer.compress(long) + packer.flush()
+    many = (" has a block that claims more rows than it has bytes, or more than 16,777,216: write smaller blocks, or "
+            "copy it again")  # fmt: skip
+    cut = " is truncated or damaged: a block does not end with the file's sync marker. Write or copy it again"
+    damaged = " is damaged: a block cannot be decoded. Write or copy it again"
+    cases = [
+        (container(TEXTS, [(10**12, b"\0\0")]), many),
+        (container(NULLABLE, [(10**12, b"\0" * 100)]), many),
+        (container(NULLABLE, [(10**12, deflated(1 << 20))], "deflate"), many),
+        (container(NOTHING, [(10**9, b"")]), many),
+        (container(NULLABLE, [(10**8, deflated(200 << 20))], "deflate"), many),
+        (container(TEXTS, [(2**62, b"")]), many),
+        (container(TEXTS, [(-5, b"\0\0")]), cut),
+        (container(TEXTS, [(1, packed)] * 8, "deflate"), "8 rows"),
+        # Polars panics here, and prints where.
+        (container(TEXTS, [(2, b"\x02a\x02b" + b"\xfe\xff\xff\x0fa\x02b")]), damaged),
+        (to_avro([{"user": f"u{n}", "item": "i"} for n in range(200_000)], codec="deflate"), "200000 rows"),
+    ]
+    paths = [write(tmp_path / f"{n}.avro", content) for n, (content, _) in enumerate(cases)]
+    assert outcomes(*paths) == [said for _, said in cases]
+
+
+def test_zipped_bombs(tmp_path: Path) -> None:
+    """More than a gigabyte of zeros behind a good start: one row too long, a block too large, no Parquet at all."""
+    starts = {
+        "csv": (b"user,item\na,b\n", "1 rows"),
+        "jsonl": (b'{"user":"a","item":"b"}\n', "1 rows"),
+        "avro": (container(TEXTS, [(1, b"\x02a\x02b")]) + number(1) + number(1 << 40),
+                 " has a block of more than 256 MiB, or is damaged: write smaller blocks, or copy it again"),
+        "parquet": (b"PAR1", " unzips to more than 1024 MiB: unzip it, Parquet compresses its own pages"),
+    }  # fmt: skip
+    paths = []
+    for ending, (start, _) in starts.items():
+        paths.append(tmp_path / f"rows.{ending}.gz")
+        with gzip.open(paths[-1], "wb", compresslevel=1) as sink:
+            sink.write(start)
+            for _ in range(1100):
+                sink.write(bytes(1 << 20))
+    assert max(path.stat().st_size for path in paths) < 6 << 20
+    assert outcomes(*paths) == [said for _, said in starts.values()]
+
+
+def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:
+    """One user with a label of a megabyte in 100,000 rows: 100 GB, were they decoded at once."""
+    label = "x" * (1 << 20)
+    users = pa.DictionaryArray.from_arrays(pa.array([0] * 3000 + [1], pa.int32()), pa.array([label, "b"]))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"user": users, "item": ["i"] * 3001}), sink, dictionary_pagesize_limit=8 << 20)
+    path = write(tmp_path / "rows.parquet", sink.getvalue())
+    from private_topk.pipelines.sources import Columns, parquet
+    from private_topk.pipelines.sources.columns import block_of
+
+    sizes = [(len(block), block.nbytes) for part in parquet.read(str(path), 0, 1, Columns())
+             for block in [block_of(part, Columns())[0]]]  # fmt: skip
+    assert sum(rows for rows, _ in sizes) == 3001 and max(size for _, size in sizes) < 80 << 20
+
+
+def test_nulls_without_end_take_time_and_no_memory(tmp_path: Path) -> None:
+    """Ten million rows of nothing are left out."""
+    nothing = pa.nulls(10_000_000, pa.string())
+    pq.write_table(pa.table({"user": nothing, "item": nothing}), tmp_path / "rows.parquet")
+    assert outcomes(tmp_path / "rows.parquet") == ["0 rows"]

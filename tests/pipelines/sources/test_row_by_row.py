@@ -1,0 +1,191 @@
+"""What a row means depends on that row alone: random rows, hostile rows, every split, against the slow reference."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from private_topk.pipelines.sources import Columns, json_rows, text
+from private_topk.pipelines.sources import csv as csv_source
+from private_topk.pipelines.sources import json_lines as json_source
+from private_topk.pipelines.sources.columns import block_of, to_microseconds
+from private_topk.pipelines.sources.payloads import JsonPayload
+from tests.pipelines.sources import reference
+
+SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150, derandomize=True)
+TIMED = Columns(time="time")
+
+labels = st.text(st.sampled_from('ab",\n\r\\é🎵 \x00{}[]:'), max_size=4)
+numbers = st.one_of(st.integers(-(2**70), 2**70), st.sampled_from([0, -1, 2**63, 2**64, 10**40])).map(str)
+reals = st.sampled_from(["5.0", "1e3", "-0", "-0.0", "1e400", "1.5", "1E5", "1767225600.25", "1e22", "5e-7", "0.1"])
+times = st.sampled_from(
+    ["2026-01-01", "2026-01-01T05:06:07Z", "2026-01-01 05:06", "2026-01-01T23:59:60Z", "9999-12-31T23:59:59.9999999Z",
+     "0000-02-29", "2026-02-29", "10000-01-01", "2026-W01-1", "2026-001", "20260101", "1767225600", "-5", "+5", "1e400",
+     "nan", "0x10", " 5", "2026-01-01T05:06:07-00:30", "2026-01-01T05+0130", "2026-01-01T05:06+24:00", "", "never",
+     "2026-01-01t05:06:07z", "٢٠٢٦-01-01", "-0001-01-01", "1969-12-31T23:59:59.9999999"]
+)  # fmt: skip
+broken = st.sampled_from(["NaN", "Infinity", "007", "+1", "1.", ".5", "'x'", "tru", "-", "\x00", '"\\x"', '"a\tb"'])
+halves = st.sampled_from(['"\\ud800"', '"\\ud83d\\ude00"', '"\\u0041"', '"\\uDC00x"', '"\\\\ud83d\\ude00"'])
+
+
+def values(depth: int = 2) -> st.SearchStrategy[str]:
+    texts = st.one_of(labels, times).flatmap(
+        lambda t: st.sampled_from([json.dumps(t), json.dumps(t, ensure_ascii=False)])
+    )
+    flat = st.one_of(texts, texts, numbers, reals, st.sampled_from(["true", "false", "null"]), halves, broken)
+    if not depth:
+        return flat
+    inner = st.deferred(lambda: values(depth - 1))
+    lists = st.lists(inner, max_size=2).map(lambda found: "[" + ",".join(found) + "]")
+    return st.one_of(flat, flat, flat, lists, st.deferred(lambda: objects(depth - 1)))
+
+
+@st.composite
+def objects(draw: st.DrawFn, depth: int = 2) -> str:
+    keys = draw(st.lists(st.sampled_from(['"z"', '"us\\u0065r"', '"a\\"user"', '"user"', '"item"']), max_size=2))
+    if draw(st.booleans()):
+        keys = draw(st.permutations(['"user"', '"item"', '"time"', *keys[:1]]))
+    space = st.sampled_from(["", "", " ", "\t", "\r"])
+    pairs = [draw(space) + key + draw(space) + ":" + draw(space) + draw(values(depth)) for key in keys]
+    return "{" + ",".join(pairs) + draw(space) + "}"
+
+
+json_lines = st.one_of(
+    objects().map(lambda line: line.replace("\n", " ").encode()),
+    objects().map(lambda line: line.replace("\n", " ").encode()),
+    st.sampled_from([b"", b" ", b"\x0b", b"[1]", b"null", b'{"user":"m","item":"x","y":', b"} {} {}", b"\xef\xbb\xbf{}",
+                     b'{"user":"\xff","item":"b","time":1}', b'{"user":"a","item":"b","time":1} {}', b"{",
+                     b'{"user":"a","item":"b","z":' + b"[" * 99 + b"]" * 99 + b',"time":5}',
+                     b'{"user":"a","item":"b","z":' + b"[" * 100 + b"]" * 100 + b',"time":5}',
+                     b'{"z":' + b"[" * 5000]),
+)  # fmt: skip
+
+
+def outcome(expected: list[tuple | str | None]) -> tuple[list[tuple], dict[str, int]]:
+    reasons = Counter(row for row in expected if isinstance(row, str))
+    return [row for row in expected if isinstance(row, tuple)], dict(reasons)
+
+
+def found(parts: list, columns: Columns) -> tuple[list[tuple], dict[str, int]]:
+    rows, reasons = [], Counter[str]()
+    for part in parts:
+        block, missing = block_of(part, columns)
+        rows += zip(*(column.to_pylist() for column in block.columns), strict=True)
+        reasons.update(missing)
+    return rows, dict(reasons)
+
+
+@SLOW
+@given(st.lists(json_lines, max_size=9), st.integers(1, 80), st.sampled_from([1, 3, 1024]))
+@example([b'{"user":"m","item":"x","y":', b'{"user":"a","item":"b"}', b"} {} {}"], 5, 1024)
+def test_json_lines_mean_what_the_reference_says(lines: list[bytes], chunk: int, least: int) -> None:
+    for ending in (b"\n", b"\r\n"):
+        content = ending.join(lines)
+        apart = content.removeprefix(codecs.BOM_UTF8).split(b"\n")
+        expected = outcome([reference.json_row(line, timed=True) for line in apart])
+        with patch.object(text, "_BYTES", chunk), patch.object(json_rows, "_LEAST", least):
+            parts = [part for part in _json_parts(content)]
+        assert found(parts, TIMED) == expected
+
+
+def _json_parts(content: bytes) -> list:
+    with patch.object(json_source, "open_content", lambda path: io.BytesIO(content)):
+        return list(json_source.read("x.jsonl", 0, 0, TIMED))
+
+
+@SLOW
+@given(st.lists(objects().map(str.encode), max_size=6), st.randoms(use_true_random=False))
+def test_messages_mean_the_same_in_any_company(messages: list[bytes], random) -> None:  # noqa: ANN001
+    """A message may hold line ends where JSON has white space; otherwise it is a line."""
+    alone = [found([JsonPayload().rows([message], TIMED)], TIMED) for message in messages]
+    for message, (rows, reasons) in zip(messages, alone, strict=True):
+        assert (rows, reasons) == outcome([reference.json_row(message, timed=True)])
+    order = list(range(len(messages)))
+    random.shuffle(order)
+    rows, reasons = found([JsonPayload().rows([messages[n] for n in order], TIMED)], TIMED)
+    assert rows == [row for n in order for row in alone[n][0]]
+    assert reasons == dict(sum((Counter(alone[n][1]) for n in order), Counter()))
+
+
+csv_values = st.one_of(
+    st.text(st.sampled_from('ab"é, \r\x00'), max_size=4),
+    st.text(st.sampled_from('ab",é'), max_size=4).map(lambda value: '"' + value.replace('"', '""') + '"'),
+    times,
+)
+csv_lines = st.one_of(
+    st.lists(csv_values, min_size=3, max_size=3).map(",".join).map(str.encode),
+    st.lists(csv_values, max_size=4).map(",".join).map(str.encode),
+    st.sampled_from(
+        [b'mallory,"i2,5', b'"', b'""', b"a,b,5\xff", b"\xff,b,5", b'"a"b,c,5', b"a\rb,c,5", b"\r", b",,", b" "]
+    ),
+).map(lambda line: line.replace(b"\n", b""))
+
+
+@SLOW
+@given(st.lists(csv_lines, max_size=9), st.integers(1, 60), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
+@example([b'mallory,"i2', b"a,b,5", b'c,"d",5'], 7, b"\n", True)
+def test_csv_lines_mean_what_the_reference_says(lines: list[bytes], chunk: int, ending: bytes, ended: bool) -> None:
+    content = ending.join([b"user,item,time", *lines]) + (ending if ended else b"")
+    expected = [reference.csv_row(line, 3, [0, 1, 2]) for line in content.split(b"\n")[1:]]
+    with (
+        patch.object(text, "_BYTES", chunk),
+        patch.object(csv_source, "open_content", lambda path: io.BytesIO(content)),
+    ):
+        parts = list(csv_source.read("x.csv", 0, 0, TIMED))
+    rows, reasons = found(parts, TIMED)
+    assert (sorted(rows), reasons) == (sorted(outcome(expected)[0]), outcome(expected)[1])
+
+
+@SLOW
+@given(st.lists(st.one_of(times, st.none(), st.text(st.sampled_from("0123456789-:.T Z+e"), max_size=12)), max_size=6),
+       st.sampled_from(["s", "ms", "us"]))  # fmt: skip
+def test_times_mean_what_the_reference_says(texts: list[str | None], unit: str) -> None:
+    expected = [None if value is None else reference.micros_of_text(value, unit) for value in texts]
+    assert to_microseconds(pa.array(texts, pa.string()), unit).to_pylist() == expected
+
+
+@SLOW
+@given(st.lists(st.floats() | st.floats(-(2.0**62), 2.0**62) | st.integers(0, 2**40).map(float), max_size=6))
+def test_floats_mean_what_the_reference_says(numbers: list[float]) -> None:
+    for unit in ("s", "ms", "us"):
+        expected = [reference.micros_of_number(value, unit) for value in numbers]
+        assert to_microseconds(pa.array(numbers, pa.float64()), unit).to_pylist() == expected
+
+
+def test_times_finer_than_a_microsecond_are_rounded_down() -> None:
+    nanos = pa.array([-1, -1000, -1001, 0, 1, 999, 1000, None], pa.timestamp("ns"))
+    assert to_microseconds(nanos, "s").to_pylist() == [-1, -1, -2, 0, 0, 0, 1, None]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".jsonl", ".jsonl.gz"])
+def test_a_line_of_any_length_asks_for_no_memory_and_goes_alone(tmp_path: Path, ending: str) -> None:
+    from tests.pipelines.support import read, write
+
+    rows = {".csv": [b"user,item", b"a,x", b"b," + b"y" * 30_000_000, b"c,z"],
+            ".jsonl": [b'{"user":"a","item":"x"}', b'{"user":"' + b"b" * 30_000_000 + b'","item":"y"}',
+                       b'{"user":"c","item":"z"}']}[ending.removesuffix(".gz")]  # fmt: skip
+    content = b"\n".join(rows)
+    path = write(tmp_path / f"rows{ending}", gzip.compress(content, 1) if ending.endswith("gz") else content)
+    assert read(path) == ([("a", "x"), ("c", "z")], 1)
+
+
+def test_the_longest_line_is_the_same_wherever_a_chunk_ends() -> None:
+    with patch.object(text, "LONGEST", 10):
+        for chunk in range(1, 11):  # never more than the longest line
+            with patch.object(text, "_BYTES", chunk):
+                for length in (8, 9, 10, 11, 25):
+                    content = b"ab\n" + b"x" * length + b"\ncd\n" + b"y" * length + b"\nef"
+                    got = list(text.chunks(io.BytesIO(content)))
+                    kept = [line for line in content.split(b"\n") if len(line) < 10]
+                    assert b"".join(part.text for part in got).split(b"\n") == kept
+                    assert sum(part.too_long for part in got) == (0 if length < 10 else 2)

@@ -1,0 +1,126 @@
+"""Files that come late to a watched folder: read live under hostile timing and read again, the folder is one."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.sources.arrivals import NOTES
+from private_topk.pipelines.sources.clock import Clock
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.folder import Folder, _WatchDoFn
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows import Period
+from tests.pipelines.streaming.turns import Reading, in_the_background, short_windows
+from tests.pipelines.support import to_json_lines
+
+COLUMNS = Columns(time="time", time_unit="ms")
+
+
+def reading(folder: Path, period: Period) -> Reading:
+    return Reading(_WatchDoFn(COLUMNS, Clock("log", period), 0.05), f"{folder}/*.jsonl")
+
+
+def rows(name: str, count: int, moment: float) -> bytes:
+    return to_json_lines([{"user": f"{name} {n}", "item": "x", "time": int(moment * 1000)} for n in range(count)])
+
+
+def test_a_file_renamed_after_its_window_closed_is_late_live_and_when_repeated(tmp_path: Path) -> None:
+    start = time.time()
+    period = short_windows(start, 1, 3)
+    (tmp_path / "early.jsonl").write_bytes(rows("early", 30, start))
+    (tmp_path / "late.tmp").write_bytes(rows("late", 20, start + 0.2))
+    written = start + 0.5
+    os.utime(tmp_path / "late.tmp", (written, written))
+    live = reading(tmp_path, period)
+    live.until(lambda: live.clock > period.closing[0])
+    os.replace(tmp_path / "late.tmp", tmp_path / "late.jsonl")
+    counted = live.to_the_end()
+    assert len(counted) == 30 and len(live.rows) == 50
+    assert reading(tmp_path, period).to_the_end() == counted
+    (tmp_path / "late.jsonl").chmod(0o600)  # as a backup by links does too, this changes its inode's time
+    os.link(tmp_path / "late.jsonl", tmp_path / "backup")
+    assert reading(tmp_path, period).to_the_end() == counted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_live_equals_replayed_under_hostile_timing(tmp_path: Path, seed: int) -> None:
+    """Files that are renamed at once, much later, or bear times of the past and of the future."""
+    dice, period = random.Random(seed), short_windows(time.time() + 0.3, 0.4, 8)
+
+    def send() -> None:
+        waiting: list[Path] = []
+        number = 0
+        while time.time() * 1e6 < period.closing[-1]:
+            number += 1
+            path = tmp_path / f"{number}.tmp"
+            path.write_bytes(rows(f"f{number}", 3, time.time() - dice.choice([0, 0, 0.3, 0.8])))
+            at = time.time() + dice.choice([0, 0, -0.6, -5, 0.5])
+            os.utime(path, (at, at))
+            waiting.append(path)
+            for file in [file for file in waiting if dice.random() < 0.5]:
+                waiting.remove(file)
+                os.replace(file, file.with_suffix(".jsonl"))
+            time.sleep(dice.choice([0.001, 0.03, 0.2]))
+
+    sender = in_the_background(send)
+    live = reading(tmp_path, period)
+    counted = live.to_the_end()
+    sender.join()
+    for path in tmp_path.glob("*.jsonl"):  # what came after the report had ended is nobody's matter
+        if not any(row[0].startswith(f"f{path.stem} ") for row in live.rows):
+            path.unlink()
+    assert reading(tmp_path, period).to_the_end() == counted
+    assert len(counted) > 20 and len(live.rows) > len(counted) and list((tmp_path / NOTES).iterdir())
+
+
+def test_files_that_are_there_have_arrived_when_they_were_written(tmp_path: Path) -> None:
+    period = short_windows(1_000_000, 100, 3)
+    for name, written in (("on time", 1_000_050), ("late", 1_000_150)):
+        (tmp_path / f"{name}.jsonl").write_bytes(rows(name, 5, 1_000_010))
+        os.utime(tmp_path / f"{name}.jsonl", (written, written))
+    found = reading(tmp_path, period).to_the_end()
+    assert {user for _, user in found} == {f"on time {n}" for n in range(5)}
+    assert not (tmp_path / NOTES).exists()
+
+
+def test_where_lateness_cannot_be_noted_the_report_fails(tmp_path: Path) -> None:
+    period = short_windows(time.time(), 0.5, 4)
+    live = reading(tmp_path, period)
+    live.until(lambda: live.clock > period.closing[0])
+    (tmp_path / NOTES).write_bytes(b"a file where a folder should be")
+    (tmp_path / "late.jsonl").write_bytes(rows("late", 5, time.time() - 1))
+    os.utime(tmp_path / "late.jsonl", (1, 1))
+    with pytest.raises(Refusal, match="takes no note of that"):
+        live.to_the_end()
+
+
+def test_two_streams_over_one_folder_contradict_each_other_aloud(tmp_path: Path) -> None:
+    period = short_windows(time.time(), 0.5, 4)
+    live = reading(tmp_path, period)
+    live.until(lambda: live.clock > period.closing[0])
+    path = tmp_path / "late.jsonl"
+    path.write_bytes(rows("late", 5, time.time() - 1))
+    os.utime(path, (1, 1))
+    live.until(lambda: live.rows)
+    (note,) = (tmp_path / NOTES).iterdir()
+    note.write_bytes(b"5\n")
+    again = reading(tmp_path, period)
+    again.estimator.set_watermark(live.estimator.current_watermark())
+    with pytest.raises(Refusal, match="another stream over this folder"):
+        again.turn()
+
+
+def test_a_folder_and_a_name_may_hold_brackets_and_percent_signs(tmp_path: Path) -> None:
+    folder = tmp_path / "in [1] 100%"
+    folder.mkdir()
+    now = time.time()
+    (folder / "a [b] %20.jsonl").write_bytes(rows("u", 3, now))
+    period = short_windows(now - 0.2, 1, 2)
+    source = Folder(f"{folder}/*.jsonl", COLUMNS)
+    source.check(period)
+    assert len(reading(folder, period).to_the_end()) == 3

@@ -1,0 +1,315 @@
+"""Runs of the command line with a ledger and with a user's total: real pipelines, real databases, a real kill."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from private_topk.budget.composition import rho_within
+from private_topk.budget.ledger import Ledger
+from private_topk.budget.sharing import share_out
+from private_topk.pipelines.cli import main
+from private_topk.transforms.mechanisms import MECHANISMS
+from tests.pipelines.support import settled
+
+ITEMS = [f"item {n}" for n in range(20)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with six weeks of rows, a domain and a key, and the process in it."""
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path / "rows.csv", 3000)
+    (tmp_path / "items.txt").write_text("\n".join(ITEMS) + "\n")
+    (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef")
+    return tmp_path
+
+
+def write_rows(path: Path, rows: int) -> None:
+    with open(path, "w", newline="") as sink:
+        writer = csv.writer(sink)
+        writer.writerow(["user", "item", "time"])
+        for n in range(rows):
+            day = n * 7919 % 42
+            item = ITEMS[n * n % 97 % 20]
+            writer.writerow(
+                [f"user {n % 300}", item, f"2026-{1 + (day + 4) // 31:02}-{1 + (day + 4) % 31:02}T12:00:00Z"]
+            )
+
+
+def arguments(report: str, *more: str, weeks: int = 1) -> list[str]:
+    end = {1: "2026-01-12", 2: "2026-01-19", 6: "2026-02-16"}[weeks]
+    return settled([
+        "run", "--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "3", "--quiet",
+        "--window", "7d", "--from", "2026-01-05", "--to", end, "--release-key", "file:key", "--release-id", report,
+        "--output", f"{report}.csv", *more,
+    ])  # fmt: skip
+
+
+def with_ledger(url: str, *more: str) -> list[str]:
+    return ["--ledger", url, "--dataset", "plays", *more]
+
+
+def create(url: str, *more: str) -> None:
+    assert main(["budget", "create", *with_ledger(url), *more]) == 0
+
+
+def test_a_run_is_charged_once_and_refused_when_the_budget_is_spent(
+    url: str, place: Path, capsys: pytest.CaptureFixture
+) -> None:
+    create(url, "--epsilon", "1")
+    run = arguments("a", *with_ledger(url, "--epsilon", "0.75"))
+    assert main(run) == 0
+    assert "75.0% of the budget is used" in capsys.readouterr().err
+    first = (place / "a.csv").read_bytes()
+    assert main([*run, "--overwrite"]) == 0
+    assert "repeating it costs nothing" in capsys.readouterr().err
+    assert (place / "a.csv").read_bytes() == first
+    assert main(arguments("b", *with_ledger(url, "--epsilon", "0.5"))) == 2
+    assert "0.75 spent + 0.5 asked = 1.25, over 1" in capsys.readouterr().err
+    assert not (place / "b.csv").exists()
+    with open(place / "rows.csv", "a") as sink:
+        sink.write("newcomer,item 1,2026-01-06\n")
+    assert main([*run, "--overwrite"]) == 2
+    assert "was used on" in capsys.readouterr().err
+    assert (place / "a.csv").read_bytes() == first
+    [entry] = Ledger(url).read()[1]
+    assert (
+        entry.outcome == "released"
+        and entry.request.key_id == json.loads((place / "a.manifest.json").read_text())["key_id"]
+    )
+
+
+def test_input_is_recognised_by_content_and_the_ledger_does_not_disclose_it(place: Path) -> None:
+    url = "sqlite:///budget.db"
+    create(url, "--epsilon", "9")
+    assert main(arguments("a", *with_ledger(url, "--epsilon", "1"))) == 0
+    (place / "rows.csv").rename(place / "moved.csv")
+    again = arguments("a", *with_ledger(url, "--epsilon", "1"), "--overwrite", "--input", "moved.csv")
+    assert main(again) == 0
+    assert main([*again, "--item-column", "user", "--domain-column", "user"]) == 2, "other columns are other input"
+    (place / "key").write_text("another key that is long enough")
+    assert main(again) == 0
+    one, two = Ledger(url).read()[1]
+    assert one.request.fingerprint != two.request.fingerprint, "without the key nobody can compare inputs"
+
+
+def test_a_killed_run_leaves_its_charge_and_resumes_for_nothing(
+    url: str, place: Path, capsys: pytest.CaptureFixture
+) -> None:
+    create(url, "--epsilon", "1")
+    ledger = Ledger(url)
+    run = arguments("a", *with_ledger(url, "--epsilon", "1"))
+    process = subprocess.Popen([sys.executable, "-m", "private_topk", *run], stderr=subprocess.DEVNULL)
+    while not ledger.read()[1]:
+        assert process.poll() is None, "the run ended before it was charged"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (place / "a.csv").exists(), "killed too late for this test to mean anything"
+    assert ledger.read()[1][0].outcome == "started"
+    capsys.readouterr()
+    assert main(["budget", "show", "--ledger", url]) == 0
+    assert "not finished: a of plays" in capsys.readouterr().out
+    assert main(run) == 0
+    assert "resuming a" in capsys.readouterr().err
+    [entry] = ledger.read()[1]
+    assert entry.outcome == "released"
+    resumed = (place / "a.csv").read_bytes()
+    assert main([*arguments("a", "--epsilon", "1"), "--overwrite"]) == 0
+    assert (place / "a.csv").read_bytes() == resumed, "the ranking does not depend on ledger or kill"
+
+
+def test_a_failed_run_says_how_to_resume(
+    place: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "sqlite:///budget.db"
+    create(url, "--epsilon", "1")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("private_topk.pipelines.sinks.file.publish", full)
+    assert main(arguments("a", *with_ledger(url, "--epsilon", "1"))) in (1, 2)
+    assert "To resume at no cost, run again with the same arguments, --release-id a" in capsys.readouterr().err
+    assert [entry.outcome for entry in Ledger(url).read()[1]] == ["failed"]
+
+
+def test_a_user_s_total_is_split_and_the_manifest_says_so(place: Path) -> None:
+    total = ["--privacy-unit", "user", "--epsilon", "1", "--delta", "1e-6"]
+    assert main(arguments("six", *total, weeks=6)) == 0
+    privacy = json.loads((place / "six.manifest.json").read_text())["privacy"]
+    assert (privacy["epsilon"], privacy["delta"], privacy["guarantee"]) == (1, 1e-6, "approximate")
+    assert (privacy["windows"], privacy["accounting"]) == (6, "zcdp")
+    share = privacy["share_of_a_window"]["epsilon"]
+    assert 1 / 6 < share and 6 * Fraction(share) ** 2 / 8 <= rho_within(Fraction(1), Fraction(1e-6))
+    assert main(arguments("one", *total, "--horizon", "6")) == 0
+    one = json.loads((place / "one.manifest.json").read_text())
+    assert one["privacy"]["share_of_a_window"] == privacy["share_of_a_window"] and len(one["windows"]) == 1
+    assert one["parameters"]["epsilon"] == share
+
+
+def test_a_pure_total_stays_pure_and_noisy_counts_share_it(place: Path) -> None:
+    assert main(arguments("a", "--privacy-unit", "user", "--epsilon", "3", "--publish-counts", "1", weeks=2)) == 0
+    privacy = json.loads((place / "a.manifest.json").read_text())["privacy"]
+    assert (privacy["epsilon"], privacy["delta"], privacy["guarantee"]) == (4, 0, "pure")
+    share = privacy["share_of_a_window"]
+    assert (share["ranking"]["epsilon"], share["noisy_counts"]["epsilon"]) == (1.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        ["--mechanism", "joint"],
+        ["--mechanism", "cdp-peeling"],
+        ["--mechanism", "gaussian", "--max-items-per-user", "1"],
+        ["--mechanism", "pnf-peeling", "--publish-counts", "0.25"],
+        ["--mechanism", "oneshot", "--noise", "laplace", "--publish-counts", "0.25", "--publish-counts-delta", "1e-7"],
+    ],
+    ids=lambda words: words[1],
+)
+def test_runs_of_a_horizon_fill_the_ledger_exactly(
+    place: Path, capsys: pytest.CaptureFixture, mechanism: list[str]
+) -> None:
+    url = "sqlite:///budget.db"
+    epsilon, delta = ("1.25" if "--publish-counts" in mechanism else "1"), "1e-6"
+    create(url, "--epsilon", epsilon, "--delta", delta, "--privacy-unit", "user")
+    total = ["--privacy-unit", "user", "--epsilon", "1", "--delta", delta, "--horizon", "12", *mechanism]
+    assert main(arguments("first six", *with_ledger(url, *total), weeks=6)) == 0
+    assert "50.0% of the budget is used" in capsys.readouterr().err
+    assert main(arguments("next six", *with_ledger(url, *total), weeks=6)) == 0
+    assert "100.0% of the budget is used" in capsys.readouterr().err
+    assert main(arguments("one more", *with_ledger(url, *total))) == 2
+    assert "does not suffice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--horizon", "6"], "--horizon needs --privacy-unit user"),
+        (["--horizon", "1", "--privacy-unit", "user"], "--horizon must be at least the 2 windows of this run, got 1"),
+        (["--ledger", "sqlite:///b.db"], "--ledger and --dataset go together"),
+        (["--ledger", "sqlite:///b.db", "--dataset", "x"], "does not exist: make it with `private-topk budget create`"),
+        (["--privacy-unit", "user", "--mechanism", "cdp-peeling"], "--delta must be given for cdp-peeling"),
+        (["--privacy-unit", "user", "--delta", "2"], "--delta must lie strictly between 0 and 1"),
+        (["--privacy-unit", "user", "--gamma", "1"], "--gamma does not apply to joint"),
+    ],
+)
+def test_bad_arguments(place: Path, capsys: pytest.CaptureFixture, more: list[str], message: str) -> None:
+    assert main(arguments("a", "--epsilon", "1", *more, weeks=2)) == 2
+    assert message in capsys.readouterr().err
+    assert not list(place.glob("a.*"))
+
+
+def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture) -> None:
+    url = "sqlite:///budget.db"
+    create(url, "--epsilon", "2", "--delta", "1e-6")
+    create(url, "--epsilon", "8", "--privacy-unit", "user")
+    assert main(arguments("weekly", *with_ledger(url, "--epsilon", "0.5"), weeks=2)) == 0
+    capsys.readouterr()
+    assert main(["budget", "show", "--ledger", url, "--plot", "spent.svg"]) == 0
+    shown = capsys.readouterr().out
+    assert "25.0% used" in shown and "12.5% used by 1 charges" in shown
+    assert (place / "spent.svg").read_text().startswith("<?xml")
+    assert main(["budget", "history", "--ledger", url, "--dataset", "plays"]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[:4] == ["charged", "dataset", "unit", "report"]
+    assert "2 windows of 7 days, 2026-01-05 to 2026-01-19" in row and row.endswith("released")
+
+
+def test_plan_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:
+    plan = ["plan", "--epsilon", "1", "--delta", "1e-6", "--windows", "52", "--mechanism"]
+    assert main([*plan, "joint", "--k", "10"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    assert rows["zcdp"].split()[1] == "0.0612133183" and "<- tightest" in rows["zcdp"]
+    assert rows["basic"].split()[1].startswith("0.0192307")
+    assert main([*plan, "oneshot"]) == 0
+    assert "Tightest: optimal" in capsys.readouterr().out
+    assert main(["plan", "--epsilon", "1", "--windows", "0", "--mechanism", "joint"]) == 2
+    assert main(["plan", "--epsilon", "1", "--windows", "9", "--mechanism", "gaussian"]) == 2
+
+
+def test_help_needs_no_database_and_no_beam() -> None:
+    code = "import sys; from private_topk.pipelines.commands import budget; budget.parser(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"apache_beam", "sqlalchemy", "matplotlib", "dp_accounting", "yaml", "polars"} & set(loaded)
+
+
+def test_the_plan_in_the_documentation_is_what_is_printed(capsys: pytest.CaptureFixture) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "budget.md").read_text()
+    block = text[text.index("    $ private-topk plan") :].partition("\n\n| accounting")[0]
+    command, _, printed = block.partition("\n")
+    assert main(command.split()[2:]) == 0
+    assert capsys.readouterr().out.strip() == "\n".join(line[4:] for line in printed.splitlines()).strip()
+
+
+@pytest.mark.parametrize(("overlap", "share"), [(1, 1.0), (13, 1 / 13)])
+def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
+    """Weeks that start every day: the rows of one week are in 13 of them."""
+    shared = share_out(MECHANISMS["joint"](1.0), 3, windows=400, overlap=overlap)
+    epsilon = shared.mechanism.parameter("epsilon")
+    assert (shared.privacy.windows, epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(epsilon) <= 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--mechanism", "cdp-peeling"],
+        ["--mechanism", "gaussian", "--max-items-per-user", "2"],
+        ["--mechanism", "joint", "--publish-counts", "0.5", "--publish-counts-delta", "1e-7"],
+    ],
+)
+def test_totals_of_approximate_releases(place: Path, more: list[str]) -> None:
+    total = ["--privacy-unit", "user", "--epsilon", "2", "--delta", "1e-6", "--horizon", "30", *more]
+    assert main(arguments("a", *total, weeks=2)) == 0
+    privacy = json.loads((place / "a.manifest.json").read_text())["privacy"]
+    share = privacy["share_of_a_window"]
+    counts = "--publish-counts" in more
+    assert privacy["epsilon"] == (2.5 if counts else 2)
+    assert privacy["delta"] == pytest.approx(1.1e-6 if counts else 1e-6)
+    assert privacy["windows"] == 30 and privacy["guarantee"] == "approximate"
+    if counts:
+        assert share["noisy_counts"]["epsilon"] == pytest.approx(share["ranking"]["epsilon"] / 4)
+        assert share["ranking"]["delta"] == 0 < share["noisy_counts"]["delta"]
+    else:
+        assert privacy["accounting"] == "zcdp" and share["epsilon"] > 2 / 30 * 3
+
+
+def test_a_plan_of_very_many_windows_is_quick(capsys: pytest.CaptureFixture) -> None:
+    assert main(["plan", "--epsilon=1", "--delta=1e-6", "--windows=1000000000000", "--mechanism=joint"]) == 0
+    printed = capsys.readouterr().out
+    assert "zcdp" in printed and "PLD" not in printed
+
+
+def test_a_budget_is_not_evaded_by_reading_the_rows_otherwise(place: Path, capsys: pytest.CaptureFixture) -> None:
+    """By another column of times the same rows lie in weeks that have spent nothing; by another of users they are
+    other people's."""
+    rows = (place / "rows.csv").read_text().splitlines()
+    added = ["added", *(row.rpartition(",")[2].replace("2026-", "2027-") for row in rows[1:])]
+    (place / "rows.csv").write_text("".join(f"{row},{time}\n" for row, time in zip(rows, added, strict=True)))
+    url = "sqlite:///budget.db"
+    create(url, "--epsilon", "1")
+
+    def run(report: str, *more: str) -> int:
+        return main(arguments(report, *with_ledger(url, "--epsilon", "1"), *more))
+
+    assert run("a") == 0
+    capsys.readouterr()
+    for more, said in [
+        (["--time-column", "added"], "--time-column must be time for dataset plays, as in its charge of "),
+        (["--time-unit", "ms"], "--time-unit must be s for dataset plays, as in its charge of "),
+        (["--user-column", "added"], "--user-column must be user for dataset plays, as in its charge of "),
+        (["--user-column", "item"], "--user-column must be another column than --item-column"),
+    ]:
+        assert run("b", *more) == 2
+        assert said in capsys.readouterr().err
+        assert not list(place.glob("b.*"))
+    assert len(Ledger(url).read()[1]) == 1

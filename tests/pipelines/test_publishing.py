@@ -1,0 +1,139 @@
+"""A ranking and its manifest: one whole pair, whoever else writes, and whenever the process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines import publishing
+from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.publishing import obstacle, publish
+from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.faults import attempt, kill, leftovers, pair, race, standing
+from tests.pipelines.support import command, settled, write
+from tests.runners.cloud import BUCKET, bucket_serving
+
+ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
+
+
+def test_two_runs_at_the_same_moment_leave_one_whole_pair(tmp_path: Path) -> None:
+    """The loser is refused unless it overwrites. `python -m tests.pipelines.faults race 1500` tries more often."""
+    found = race(150, tmp_path)
+    assert sum(found.values()) == 150 and found["published/refused"] == 80
+
+
+@pytest.mark.parametrize(("before", "overwrite"), [(None, False), (None, True), ("old", True)])
+def test_killed_at_any_step_it_is_resumed(tmp_path: Path, before: str | None, overwrite: bool) -> None:
+    states = kill(tmp_path, before, overwrite)
+    assert sum(states.values()) > 40 and states["manifest alone"] and states["new"]
+
+
+def test_what_others_have_written_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "r.avro"
+    for name in ("r.avro.incomplete", "r.avro.mine", "r.manifest.json.bak", "s.avro.0a.incomplete"):
+        (tmp_path / name).write_bytes(b"precious")
+    (tmp_path / "r.manifest.json").write_bytes(b'{"version": 1}')
+    assert attempt(path, "new", False) == "refused"
+    (tmp_path / "r.manifest.json").unlink()
+    (tmp_path / f"r.avro.{'0' * 16}.incomplete").write_bytes(b"of a run that was killed")
+    assert attempt(path, "new", False) == "published" and standing(path) == "new"
+    assert sorted(leftovers(path)) == ["r.avro.incomplete", "s.avro.0a.incomplete"]
+    assert attempt(path, "other", False) == "refused" and standing(path) == "new"
+    assert attempt(path, "other", True) == "published" and standing(path) == "other"
+
+
+def test_the_same_release_is_no_obstacle(tmp_path: Path) -> None:
+    path, key = tmp_path / "r.avro", ReleaseKey("file", b"a key of the tests, which is no secret")
+    ranking, _ = pair("week")
+    publish(str(path), ranking, b'{"report": "week", "key_id": "%s", "windows": []}' % key.key_id().encode(), False)
+    assert obstacle(str(path), Release(key, "week")) is None
+    keys = [ReleaseKey.fresh(), ReleaseKey("env:NO_SUCH_KEY")]
+    for release in [Release(key, "other"), *(Release(other, "week") for other in keys)]:
+        assert "exists and is kept" in str(obstacle(str(path), release))
+
+
+def test_a_write_that_fails_leaves_neither_file(tmp_path: Path) -> None:
+    (tmp_path / "r.avro").mkdir()
+    with pytest.raises(OSError):
+        publish(str(tmp_path / "r.avro"), *pair("new"), True)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.avro"]
+    publish(str(tmp_path / "a" / "b" / "r.avro"), *pair("new"), False)
+    assert standing(tmp_path / "a" / "b" / "r.avro") == "new"
+
+
+def test_after_a_stop_nothing_more_is_published(tmp_path: Path) -> None:
+    GATE.close()
+    try:
+        with pytest.raises(RuntimeError, match="nothing more is published"):
+            publish(str(tmp_path / "r.avro"), *pair("new"), False)
+        assert not list(tmp_path.iterdir())
+    finally:
+        GATE.open()
+
+
+def test_a_link_that_leads_nowhere_is_something(tmp_path: Path) -> None:
+    path = tmp_path / "r.avro"
+    path.symlink_to(tmp_path / "nowhere")
+    assert attempt(path, "new", False) == "refused"
+    assert attempt(path, "new", True) == "published" and standing(path) == "new"
+
+
+def test_on_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without locks: what stands is looked at before, and whether the pair is whole afterwards."""
+    with bucket_serving(tmp_path) as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+        path = f"gs://{BUCKET}/out/r.avro"
+        for name, overwrite, winner in (("a", False, "a"), ("a", False, "a"), ("c", True, "c")):
+            publish(path, *pair(name), overwrite)
+            assert bucket.get("out/r.avro") == pair(winner)[0]
+        with pytest.raises(Refusal, match="exists and is kept"):
+            publish(path, *pair("d"), False)
+        assert bucket.names() == ["out/r.avro", "out/r.manifest.json"] and bucket.get("out/r.avro") == pair("c")[0]
+        monkeypatch.setattr(publishing, "_is_whole", lambda path: False)
+        with pytest.raises(RuntimeError, match="another run has published"):
+            publish(path, *pair("e"), True)
+
+
+_KILLED = {
+    "between the renames": "names, real = [], p._rename\n"
+    "def die(*pair):\n    real(*pair); names.append(pair)\n    os.kill(os.getpid(), signal.SIGKILL)\np._rename = die",
+    "before the ledger is told": "real = f.publish\n"
+    "def die(*pair):\n    real(*pair)\n    os.kill(os.getpid(), signal.SIGKILL)\nf.publish = die",
+}
+
+
+@pytest.mark.parametrize("moment", _KILLED)
+def test_the_same_arguments_resume_a_killed_run(tmp_path: Path, moment: str) -> None:
+    """Without --overwrite: what stands there is its own."""
+    write(tmp_path / "rows.avro", ROWS)
+    write(tmp_path / "items.txt", "\n".join(f"i{n}" for n in range(7)))
+    write(tmp_path / "key", "a key of the tests, which is no secret")
+    ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]
+    made = command("budget", "create", *ledger, "--privacy-unit", "user-window", "--epsilon", "1", "--delta", "0")
+    assert made.status == 0, made.err
+    words = ["run", "--quiet", "--input", f"{tmp_path}/rows.avro", "--domain", f"{tmp_path}/items.txt",
+             "--mechanism", "joint", "--k", "3", "--epsilon", "1", "--output", f"{tmp_path}/out/r.jsonl",
+             "--release-key", f"file:{tmp_path}/key", "--release-id", "week", *ledger]  # fmt: skip
+    script = f"""import os, signal, sys
+import private_topk.pipelines.publishing as p
+import private_topk.pipelines.sinks.file as f
+{_KILLED[moment]}
+from private_topk.pipelines import cli
+cli.main(sys.argv[1:])"""
+    killed = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    left = {path.name for path in (tmp_path / "out").iterdir()}
+    assert "r.manifest.json" in left and ("r.jsonl" in left) == (moment == "before the ledger is told")
+    again = command(*words)
+    assert again.status == 0 and "resuming week" in again.err, again.err
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"r.jsonl", "r.manifest.json"}
+    repeated = command(*words)
+    assert repeated.status == 0 and "was released before" in repeated.err
+    assert "exists and is kept" in command(*settled([*words, "--release-id", "another"])).err
+    assert os.stat(tmp_path / "out" / "r.jsonl").st_size > 0

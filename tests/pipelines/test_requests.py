@@ -1,0 +1,168 @@
+"""What a ledger knows of a report: every argument changes it, or provably neither rows nor draw.
+
+Whoever adds an argument must put it on one of the two lists below, or the first test fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from private_topk.pipelines.commands import run, stream
+from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.identity import UNASKED, identity_of
+from private_topk.pipelines.question import Question
+from private_topk.pipelines.report import Report, report_of
+from private_topk.pipelines.requests import request_of
+from tests.pipelines.support import command, options, write
+
+ROWS = [{"user": str(n), "who": str(n), "item": "abc"[n % 3], "time": "2026-01-06", "at": 5} for n in range(9)]
+
+SAME = {
+    "output": "where an answer is written changes nothing in it",
+    "output_format": "how an answer is written changes nothing in it",
+    "overwrite": "as above",
+    "runner": "every runner draws the same answer, which tests hold",
+    "shards": "any number of shards counts the same",
+    "snapshot": "where a table's rows are kept; they are named by what the files hold",
+    "poll": "how often a folder is looked at; rows have arrived when their files were written",
+    "kafka_readers": "how many share the partitions changes neither rows nor clock",
+    "kafka_option": "how a broker is reached; its address is the topic's",
+    "expansion_service": "where Java runs",
+    "ledger": "which ledger is asked is no question to it",
+    "quiet": "the terminal", "show_left_out": "the terminal", "help": "the terminal",
+    "release_id": "a request's own name", "release_key": "a ledger knows the key by its id", "dataset": "its own name",
+}  # fmt: skip
+"""Arguments that change neither the rows that count nor what is drawn, and why."""
+
+BASE = {
+    "input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 2, "epsilon": 1, "output": "out.csv",
+    "release_key": "file:key", "release_id": "r", "window": "7d", "from_": "2026-01-05", "to": "2026-01-19",
+}  # fmt: skip
+FOLDER = {**BASE, "input": "./rows*.csv", "output": "out"}
+KAFKA = {**FOLDER, "input": "kafka://localhost:9092/plays"}
+HIDDEN = {**BASE, "domain": None, "unknown_domain": True, "mechanism": "limit-domain", "delta": 1e-6}
+
+CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
+    "input": (False, BASE, {"input": "more.csv"}),
+    "user_column": (False, BASE, {"user_column": "who"}),
+    "item_column": (False, BASE, {"item_column": "who", "domain_column": "item"}),
+    "time_column": (False, BASE, {"time_column": "at"}),
+    "time_unit": (False, BASE, {"time_unit": "ms"}),
+    "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),
+    "domain": (False, BASE, {"domain": "turned.txt"}),
+    "domain_column": (False, {**BASE, "domain": "items.csv"}, {"domain_column": "other"}),
+    "unknown_domain": (False, {**HIDDEN, "domain": "items.txt", "unknown_domain": None}, HIDDEN),
+    "mechanism": (False, BASE, {"mechanism": "peeling"}),
+    "k": (False, BASE, {"k": 3}),
+    "epsilon": (False, BASE, {"epsilon": 2}),
+    "delta": (False, HIDDEN, {"delta": 1e-7}),
+    "skew": (False, BASE, {"skew": "3/5"}),
+    "noise": (False, BASE, {"noise": "exponential"}),
+    "beta": (False, {**BASE, "mechanism": "fast-joint"}, {"beta": 1e-9}),
+    "gamma": (False, {**BASE, "mechanism": "canonical"}, {"gamma": "1/3"}),
+    "kbar": (False, HIDDEN, {"kbar": 9}),
+    "neighbours": (False, BASE, {"neighbours": "swap"}),
+    "max_items_per_user": (False, BASE, {"max_items_per_user": 2}),
+    "publish_counts": (False, {**BASE, "max_items_per_user": 2}, {"publish_counts": 1}),
+    "publish_counts_delta": (False, {**BASE, "publish_counts": 1}, {"publish_counts_delta": 1e-6}),
+    "privacy_unit": (False, BASE, {"privacy_unit": "user"}),
+    "horizon": (False, {**BASE, "privacy_unit": "user"}, {"horizon": 9}),
+    "window": (False, BASE, {"window": "1d"}),
+    "every": (False, BASE, {"every": "1d"}),
+    "time_zone": (False, BASE, {"time_zone": "Asia/Tokyo"}),
+    "period_from": (False, BASE, {"from_": "2026-01-06"}),
+    "period_to": (False, BASE, {"to": "2026-01-18"}),
+    "clock": (True, FOLDER, {"clock": "event"}),
+    "slack": (True, FOLDER, {"slack": "1h"}),
+    "payload": (True, KAFKA, {"payload": "avro", "payload_schema": "a.avsc"}),
+    "payload_schema": (True, {**KAFKA, "payload": "avro", "payload_schema": "a.avsc"}, {"payload_schema": "b.avsc"}),
+    "kafka_reader": (True, KAFKA, {"kafka_reader": "beam"}),
+    "kafka_start": (True, KAFKA, {"kafka_start": "latest"}),
+}
+"""Arguments that change the request: of `stream` or of `run`, a command line, and what is changed in it."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rows.csv", ROWS)
+    write(tmp_path / "more.csv", [*ROWS, ROWS[0]])
+    write(tmp_path / "items.csv", [{"item": item, "other": item.upper()} for item in "abc"])
+    (tmp_path / "items.txt").write_text("a\nb\nc\n")
+    (tmp_path / "turned.txt").write_text("c\nb\na\n")
+    (tmp_path / "key").write_text("a key of enough bytes")
+    field = '{"name": "NAME", "type": "string"}'
+    for name, more in (("a", ""), ("b", "," + field.replace("NAME", "more"))):
+        schema = ",".join(field.replace("NAME", column) for column in ("user", "item", "time")) + more
+        (tmp_path / f"{name}.avsc").write_text(f'{{"type": "record", "name": "R", "fields": [{schema}]}}')
+    assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=9").status == 0
+    return tmp_path
+
+
+def report(watch: bool, asked: dict[str, Any]) -> Report:
+    arguments, others = (stream if watch else run).parser().read(options(**asked))
+    assert others == []
+    return report_of(asked_of(arguments), watch=watch)
+
+
+def known(of: Report) -> list[object]:
+    """All that a ledger holds of a report's question and input."""
+    request = request_of(of, "d")
+    return [request.fingerprint, request.text(), request.windows, request.cost, request.unit]
+
+
+def test_every_argument_is_on_one_of_the_lists() -> None:
+    given = {action.dest for parser in (run.parser(), stream.parser()) for action in parser._actions}
+    assert given == set(SAME) | set(CHANGES) and not set(SAME) & set(CHANGES)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_argument_that_changes_rows_or_draw_changes_the_request(folder: Path, name: str) -> None:
+    watch, asked, change = CHANGES[name]
+    assert known(report(watch, asked)) == known(report(watch, asked)) != known(report(watch, {**asked, **change}))
+
+
+@pytest.mark.parametrize(
+    ("watch", "asked", "change"),
+    [
+        (False, BASE, {"output": "other/", "output_format": "csv", "overwrite": True, "runner": "flink", "shards": 2}),
+        (True, FOLDER, {"output": "other", "poll": "3s", "shards": 64}),
+        (True, KAFKA, {"kafka_readers": 2, "kafka_option": "client.id=x"}),
+        (True, {**KAFKA, "kafka_reader": "beam"}, {"expansion_service": "localhost:1"}),
+    ],
+)
+def test_an_argument_that_changes_neither_leaves_the_request_as_it_is(
+    folder: Path, watch: bool, asked: dict[str, Any], change: dict[str, Any]
+) -> None:
+    assert known(report(watch, asked)) == known(report(watch, {**asked, **change}))
+
+
+def parts(value: object, path: str = "") -> Iterator[tuple[str, object, dataclasses.Field]]:
+    """Every field of a dataclass and of those inside it."""
+    for field in dataclasses.fields(value):  # type: ignore[arg-type]
+        inner = getattr(value, field.name)
+        yield f"{path}{field.name}", inner, field
+        if dataclasses.is_dataclass(inner):
+            yield from parts(inner, f"{path}{field.name}.")
+
+
+@pytest.mark.parametrize(("watch", "asked"), [(False, BASE), (True, FOLDER), (True, KAFKA), (False, HIDDEN)])
+def test_every_field_of_question_and_source_is_part_or_says_why_not(
+    folder: Path, watch: bool, asked: dict[str, Any]
+) -> None:
+    made = report(watch, asked)
+    for value in (made.question, made.source):
+        text = identity_of(value)
+        for path, _, field in parts(value):
+            inside: Any = text
+            above = path.split(".")
+            for step in above[:-1]:
+                inside = inside.get(step) if isinstance(inside, dict) else None
+            if isinstance(inside, dict):
+                assert (above[-1] in inside) != bool(field.metadata.get(UNASKED)), path
+    assert isinstance(made.question, Question)

@@ -1,0 +1,208 @@
+"""A lost or doubled part of a window: no ranking comes out, and a message says so. Every way of losing one is tried."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms.window import FixedWindows
+
+from private_topk.transforms import PrivateTopK, top_k
+from private_topk.transforms.columnar import make_table
+from private_topk.transforms.contributions import CountContributions
+from private_topk.transforms.counts import AddUp, add_up
+from private_topk.transforms.guard import LostPartError, check_whole
+from private_topk.transforms.heartbeats import WakeShards
+from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
+from private_topk.transforms.parts import MANIFEST, PartCoder, PlacedPart, with_manifest
+from tests.transforms.streams import (
+    DOMAIN,
+    RELEASE,
+    Collect,
+    batch,
+    events_of,
+    period_of,
+    some_rows,
+    stamped,
+    stream,
+    transform,
+)
+
+SENT = {0: (0, 1), 1: (1,), 2: ()}
+"""Which places the three user shards of the exact tests send counts to: the last has no rows."""
+
+
+def handed_on(shard: int) -> list[PlacedPart]:
+    return list(with_manifest(shard, [(place, make_table(item=[place << 20], count=[1])) for place in SENT[shard]]))
+
+
+def gathered(parts: list[PlacedPart]) -> list[PlacedPart]:
+    """The stage in the middle: what it makes of whatever reaches it."""
+    places = sorted({place for place, _ in parts})
+    return [
+        add_up(place, [part for at, part in parts if at == place], Layout(2 << ITEM_SHARD_BITS)) for place in places
+    ]
+
+
+class TestEveryWayToLoseAPart:
+    """All multisets with each element zero, one or two times: only the one with each of them once may pass."""
+
+    def test_before_adding_up(self) -> None:
+        parts = [part for shard in SENT for part in handed_on(shard)]
+        assert len(parts) == 6
+        for times in itertools.product((0, 1, 2), repeat=len(parts)):
+            came = gathered([part for part, often in zip(parts, times, strict=True) for _ in range(often)])
+            assert passes(came) == (set(times) == {1})
+
+    def test_after_adding_up(self) -> None:
+        totals = gathered([part for shard in SENT for part in handed_on(shard)])
+        for times in itertools.product((0, 1, 2), repeat=len(totals)):
+            came = [total for total, often in zip(totals, times, strict=True) for _ in range(often)]
+            assert all(passes(list(order)) == (set(times) == {1}) for order in itertools.permutations(came))
+
+    def test_a_part_that_names_another_shard_or_place(self) -> None:
+        parts = [part for shard in SENT for part in handed_on(shard)]
+        place, part = parts[0]
+        for wrong in ((place + 1, part), (place, part._replace(sources=np.array([2])))):
+            assert not passes(gathered([wrong, *parts[1:]]))
+
+    def test_one_shard_too_many_or_too_few(self) -> None:
+        totals = gathered([part for shard in SENT for part in handed_on(shard)])
+        assert [passes(totals, shards) for shards in (2, 3, 4)] == [False, True, False]
+
+
+def passes(parts: list[PlacedPart], shards: int = 3) -> bool:
+    try:
+        check_whole(parts, shards)
+    except LostPartError:
+        return False
+    return True
+
+
+def test_the_message_says_what_and_what_to_do_and_survives_a_worker() -> None:
+    sentence = "of 3 user shards 0 were heard, 0 times in all.*nothing is published for their window. Run it again"
+    with pytest.raises(LostPartError, match=sentence) as caught:
+        check_whole([], 3)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_parts_travel_as_they_are() -> None:
+    coder = PartCoder()
+    for _, part in handed_on(0):
+        other = coder.decode(coder.encode(part))
+        assert other.sources.tolist() == part.sources.tolist() and other.table.equals(part.table)
+    assert beam.coders.registry.get_coder(PlacedPart).is_deterministic() is False
+
+
+class Sabotage(beam.DoFn):
+    """A runner that does to certain elements what it should not."""
+
+    def __init__(self, picks: Callable[[PlacedPart], bool], does: str) -> None:
+        self._picks, self._does = picks, does
+
+    def process(self, element: PlacedPart, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:  # noqa: ANN401
+        picked = self._picks(element)
+        if not picked:
+            yield element
+        elif self._does == "doubles":
+            yield from (element, element)
+        elif self._does == "delays":  # until after its window, where it is a part too many
+            yield beam.window.TimestampedValue(element, time + 7 * 3600)
+
+
+def first_counts(element: PlacedPart) -> bool:
+    return element[0] == 0 and 1 in element[1].sources
+
+
+def manifest(element: PlacedPart) -> bool:
+    return element[0] == MANIFEST and 1 in element[1].sources
+
+
+def anything(element: PlacedPart) -> bool:
+    return True
+
+
+PICKS = {"counts": first_counts, "manifest": manifest}
+HOPS = {"before adding up": ("CountContributions", CountContributions), "before the draw": ("AddUp", AddUp)}
+
+
+def sabotage(patch: pytest.MonkeyPatch, hop: str, picks: Callable[[PlacedPart], bool], does: str) -> None:
+    name, stage = HOPS[hop]
+
+    class Sabotaged(stage):
+        def expand(self, whole: beam.PCollection) -> beam.PCollection:
+            done = super().expand(whole) | "Sabotage" >> beam.ParDo(Sabotage(picks, does)).with_output_types(PlacedPart)
+            return done | "As it was" >> beam.WindowInto(whole.windowing)
+
+    patch.setattr(top_k, name, Sabotaged)
+
+
+ROWS = some_rows(21, 13.9, 600)
+
+
+@pytest.mark.parametrize("does", ["drops", "doubles", "delays"])
+@pytest.mark.parametrize("picked", PICKS)
+@pytest.mark.parametrize("hop", HOPS)
+class TestNoRankingComesOut:
+    def test_of_a_stream(self, hop: str, picked: str, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        sabotage(monkeypatch, hop, PICKS[picked], does)
+        with pytest.raises(Exception, match="counts were lost or doubled on the way to the final stage"):
+            stream(events_of(ROWS, 72, 600), period_of("fixed"), "direct")
+        assert {r.window.label() for r in Collect.found["stream"]} <= WITHOUT_ROWS
+
+    def test_of_files(self, hop: str, picked: str, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        if does == "delays":
+            pytest.skip("nothing is late in a bounded input")
+        sabotage(monkeypatch, hop, PICKS[picked], does)
+        with pytest.raises(Exception, match="counts were lost or doubled on the way to the final stage"):
+            batch(ROWS, period_of("whole"))
+        assert Collect.found["batch"] == []
+
+
+WITHOUT_ROWS: set[str] = {w.label() for w in period_of("fixed").windows()[3:]}
+"""Windows from hour 21 on, of which counts cannot be lost; a part that comes a window late spoils the third at most."""
+
+
+def test_losing_everything_of_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for hop in HOPS:
+        with monkeypatch.context() as patch:
+            sabotage(patch, hop, anything, "drops")
+            with pytest.raises(Exception, match="of 4 user shards 0 were heard"):
+                batch(ROWS, period_of("whole"))
+            assert Collect.found["batch"] == []
+
+
+@pytest.mark.parametrize("runner", [FnApiRunner, BundleBasedDirectRunner])
+def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = PrivateTopK(3, transform(period_of("fixed"))._rank._selection.mechanism, DOMAIN, release=RELEASE, shards=4)
+    few = [row for row in ROWS if row[0] == "u7"]  # of one user shard alone: the others have to be woken
+
+    def run() -> None:
+        with beam.Pipeline(runner=runner()) as pipeline:
+            rows = pipeline | beam.Create(stamped(few)) | beam.WindowInto(FixedWindows(7 * 3600))
+            _ = rows | plain | beam.ParDo(Collect("undeclared"))
+
+    run()
+    assert len(Collect.found["undeclared"]) >= 2
+    sabotage(monkeypatch, "before adding up", manifest, "drops")
+    with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
+        run()
+    assert Collect.found["undeclared"] == []
+
+
+def test_a_shard_that_is_not_woken_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asleep(WakeShards):
+        def expand(self, names: beam.PCollection) -> beam.PCollection:
+            return super().expand(names) | "Sleep" >> beam.Filter(lambda pair: pair[0] != 2)
+
+    monkeypatch.setattr(top_k, "WakeShards", Asleep)
+    with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
+        batch([], period_of("whole"))
+    assert Collect.found["batch"] == []

@@ -1,0 +1,86 @@
+"""Rankings under a given key and id stay what they were: on every road, whatever is rebuilt between."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from private_topk.transforms import CountBudget, PrivateTopK, UnknownDomain
+from private_topk.transforms.mechanisms import MECHANISMS, Joint
+from tests.transforms.streams import (
+    DOMAIN,
+    RELEASE,
+    Collect,
+    Row,
+    events_of,
+    period_of,
+    some_rows,
+    stamped,
+    streaming,
+)
+
+LIMITED = MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1)
+JOINT = Joint(epsilon=0.05)
+
+CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
+    "one window": (None, {"mechanism": JOINT, "domain": DOMAIN}),
+    "whole": ("whole", {"mechanism": JOINT, "domain": DOMAIN}),
+    "fixed": ("fixed", {"mechanism": JOINT, "domain": DOMAIN}),
+    "day": ("day", {"mechanism": JOINT, "domain": DOMAIN}),
+    "sliding": ("sliding", {"mechanism": JOINT, "domain": DOMAIN, "max_items_per_user": 2}),
+    "counts": ("fixed", {"mechanism": JOINT, "domain": DOMAIN, "publish_counts": CountBudget(1.0)}),
+    "unknown": ("fixed", {"mechanism": LIMITED, "domain": UnknownDomain()}),
+    "unknown, bounded": ("sliding", {"mechanism": LIMITED, "domain": UnknownDomain(), "max_items_per_user": 3}),
+}
+
+PINNED = {
+    "one window": "1 75a898204e2d64b9",
+    "whole": "1 a32586e4f450b92e",
+    "fixed": "11 af709b6e48d0e9e8",
+    "day": "3 c5889b6758ddce94",
+    "sliding": "16 89ceeaa062d8c093",
+    "counts": "11 733da0c0d364964f",
+    "unknown": "11 21bc674ff1adeb51",
+    "unknown, bounded": "16 33ff177b582f393c",
+}
+
+
+def digest(found: Sequence[Any]) -> str:
+    """One name for all rankings of a run: windows, items and counts."""
+    facts = sorted([r.window.label(), list(r.items), r.noisy_counts and list(r.noisy_counts)] for r in found)
+    return f"{len(facts)} {hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
+
+
+def released(pipeline: beam.Pipeline, rows: Any, case: str, shards: int = 4) -> str:  # noqa: ANN401
+    cut, settings = CASES[case]
+    period = period_of(cut) if cut else None
+    with pipeline as p:
+        transform = PrivateTopK(5, release=RELEASE, period=period, shards=shards, **settings)
+        _ = p | rows | transform | beam.ParDo(Collect("pinned"))
+    return digest(Collect.found["pinned"])
+
+
+def many_rows() -> list[Row]:
+    """Enough for items to pass an unknown domain's threshold; some users hold more items than any bound."""
+    return [(f"u{n % 499}" if n % 3 else "busy", *row[1:]) for n, row in enumerate(some_rows(11, 72, 6_000))]
+
+
+@pytest.mark.parametrize("shards", [1, 64])
+@pytest.mark.parametrize("case", CASES)
+def test_batch(case: str, shards: int) -> None:
+    rows = many_rows()
+    np.random.RandomState(shards).shuffle(rows)
+    assert released(beam.Pipeline(runner=FnApiRunner()), beam.Create(stamped(rows)), case, shards) == PINNED[case]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0]])
+def test_streams(case: str) -> None:
+    rows = many_rows()
+    assert released(streaming("direct"), events_of(rows, 72, 1500), case) == PINNED[case]

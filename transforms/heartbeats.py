@@ -1,0 +1,74 @@
+"""Every declared window is named and every user shard woken in it, rows or no rows: so that what is missing shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows, TimestampedValue
+from apache_beam.utils.windowed_value import WindowedValue
+
+from private_topk.transforms.blocks import late_moment
+from private_topk.transforms.contributions import ShardedPairs
+from private_topk.transforms.cut import last_moment
+from private_topk.transforms.windows import Period
+
+__all__ = ["NameWindows", "WakeShards"]
+
+
+class NameWindows(beam.PTransform):
+    """Blocks to one empty element for every window of theirs, which is in that window.
+
+    Of a declared period every window is named, whether it has rows or not, and so is the one global window. Of other
+    windows only those of the blocks are known: each is named once a bundle or more.
+    """
+
+    def __init__(self, period: Period | None) -> None:
+        super().__init__()
+        self._period = period
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        if self._period is None and not isinstance(blocks.windowing.windowfn, GlobalWindows):
+            return blocks | "Name the windows of the rows" >> beam.ParDo(_NameDoFn()).with_output_types(int)
+        return (
+            blocks.pipeline
+            | beam.Impulse()
+            | "Declared windows" >> beam.FlatMap(_declared, self._period).with_output_types(int)
+            | "Into the same windows" >> beam.WindowInto(blocks.windowing)
+        )
+
+
+def _declared(_: bytes, period: Period | None) -> Iterator[Any]:
+    if period is None:
+        yield 0
+    else:
+        yield from (TimestampedValue(0, last_moment(period, number)) for number in range(len(period)))
+
+
+class _NameDoFn(beam.DoFn):
+    def start_bundle(self) -> None:
+        self._windows: set[Any] = set()
+
+    def process(self, block: pa.RecordBatch, window: Any = beam.DoFn.WindowParam) -> None:  # noqa: ANN401
+        self._windows.add(window)
+
+    def finish_bundle(self) -> Iterable[WindowedValue]:
+        for window in self._windows:
+            yield WindowedValue(0, late_moment(window), (window,))
+
+
+class WakeShards(beam.PTransform):
+    """Names of windows to an empty table of pairs for every user shard, so that each sends a manifest."""
+
+    def __init__(self, empty: pa.RecordBatch, shards: int) -> None:
+        super().__init__()
+        self._empty, self._shards = empty, shards
+
+    def expand(self, names: beam.PCollection) -> beam.PCollection:
+        return names | beam.FlatMap(_everywhere, self._shards, self._empty).with_output_types(ShardedPairs)
+
+
+def _everywhere(_: int, shards: int, empty: pa.RecordBatch) -> Iterator[ShardedPairs]:
+    yield from ((shard, empty) for shard in range(shards))

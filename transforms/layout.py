@@ -1,0 +1,82 @@
+"""Where counts meet. In a bounded input a window is a number, like an item is: one column more in every table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from private_topk.transforms.columnar import Codes
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.windows import Period
+
+__all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
+
+ITEM_SHARD_BITS = 20
+"""Public domain: an item shard is a range of 2**20 codes, 8 MiB of counts."""
+
+UNKNOWN_ITEM_SHARDS = 16
+"""Unknown domain: an item shard is a residue of the item's hash."""
+
+_GROUPS = 64
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which counts are added up and drawn from together.
+
+    Windows that follow each other form up to 64 groups; a place, where counts are added up, is one item shard of one
+    group. So the number of elements does not grow with that of the windows, and no worker needs more than a group's
+    counts at a time.
+
+    Args:
+        size: how many items the public domain has; 0 for an unknown one.
+        windows: how many windows the tables hold. With 1 they have no column for them: the window is Beam's own.
+        overlap: a row may belong to several windows that follow each other.
+    """
+
+    size: int
+    windows: int = 1
+    overlap: bool = False
+
+    @classmethod
+    def of(cls, domain: PublicDomain | UnknownDomain, period: Period | None = None) -> Layout:
+        """The layout of a bounded input with a declared period; without one, that of a single window."""
+        size = domain.size if isinstance(domain, PublicDomain) else 0
+        if period is None:
+            return cls(size)
+        return cls(size, len(period), period.overlaps)
+
+    @property
+    def item_shards(self) -> int:
+        return -(-self.size >> ITEM_SHARD_BITS) if self.size else UNKNOWN_ITEM_SHARDS
+
+    @property
+    def together(self) -> int:
+        """How many windows a group has; the last may have fewer."""
+        return -(-self.windows // _GROUPS)
+
+    @property
+    def groups(self) -> int:
+        return -(-self.windows // self.together)
+
+    def group(self, number: int) -> range:
+        """The windows of a group."""
+        return range(number * self.together, min((number + 1) * self.together, self.windows))
+
+    def places(self, windows: Codes, item_shards: Codes) -> Codes:
+        return windows // self.together * self.item_shards + item_shards
+
+    def group_of(self, place: int) -> int:
+        return place // self.item_shards
+
+    @property
+    def code_type(self) -> np.dtype:
+        """Of the codes of a public domain: what is shuffled should be narrow."""
+        return np.min_scalar_type(self.size - 1)
+
+    @property
+    def window_columns(self) -> dict[str, np.dtype]:
+        """Which columns say in which windows a row is, and their types."""
+        names = ["first", "after"][: 0 if self.windows == 1 else 1 + self.overlap]
+        return {name: np.min_scalar_type(self.windows) for name in names}

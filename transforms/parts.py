@@ -1,0 +1,67 @@
+"""What flows between counting and drawing: counts that name the user shards they come from.
+
+An element is (place, part). A place is where counts of the same items meet: an item shard. One more place, `MANIFEST`,
+takes from every user shard the list of places that it has sent counts to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.coders import BytesCoder, TupleCoder, registry
+
+from private_topk.transforms.blocks import BlockCoder
+from private_topk.transforms.columnar import Codes
+
+__all__ = ["MANIFEST", "Part", "PartCoder", "PlacedPart", "with_manifest"]
+
+MANIFEST = -1
+"""The place where the lists of the user shards meet. Places of counts are 0 and above."""
+
+
+class Part(NamedTuple):
+    """Counts, and where they come from.
+
+    Args:
+        sources: the user shards whose counts are in it, (n,) int64: each once, if nothing was handed over twice.
+        table: columns item and count; of a manifest, columns source and place.
+    """
+
+    sources: Codes
+    table: pa.RecordBatch
+
+
+PlacedPart = tuple[int, Part]
+
+
+class PartCoder(beam.coders.Coder):
+    """Parts between workers: the sources as 64-bit words, the table as Arrow IPC, no pickle."""
+
+    _BOTH = TupleCoder([BytesCoder(), BlockCoder()])
+
+    def encode(self, value: Part) -> bytes:
+        return self._BOTH.encode((value.sources.astype("<i8").tobytes(), value.table))
+
+    def decode(self, encoded: bytes) -> Part:
+        sources, table = self._BOTH.decode(encoded)
+        return Part(np.frombuffer(sources, "<i8").astype(np.int64), table)
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+registry.register_coder(Part, PartCoder)
+
+
+def with_manifest(source: int, counted: Iterable[tuple[int, pa.RecordBatch]]) -> Iterator[PlacedPart]:
+    """The counts of one user shard by place, and last of all the list of these places, empty or not."""
+    own, places = np.array([source], np.int64), []
+    for place, table in counted:
+        places.append(place)
+        yield place, Part(own, table)
+    columns = {"source": np.full(len(places), source, np.int64), "place": np.array(places, np.int64)}
+    yield MANIFEST, Part(own, pa.RecordBatch.from_pydict(columns))

@@ -1,0 +1,107 @@
+"""What is drawn in every window, and the draw itself: plain arithmetic, without Beam."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.keys import Release, release_seed
+from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
+from private_topk.transforms.mechanisms.parameters import check_parameter, plain
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+
+__all__ = ["CountBudget", "Draws", "Selection"]
+
+
+class Draws(NamedTuple):
+    """Indices into the counts, and their noisy counts where those are published."""
+
+    chosen: np.ndarray
+    noisy_counts: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class CountBudget:
+    """What publishing noisy counts of the released items costs, on top of the mechanism's own budget.
+
+    Args:
+        delta: 0 for discrete Laplace noise (pure), above 0 for discrete Gaussian noise.
+    """
+
+    epsilon: float | Fraction
+    delta: float | Fraction = 0.0
+
+    def parameters(self) -> dict[str, Any]:
+        """Both by name, as JSON."""
+        return {"epsilon": plain(self.epsilon), "delta": plain(self.delta)}
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is drawn in every window: the whole question, but for the data."""
+
+    mechanism: Mechanism
+    k: int
+    domain: PublicDomain | UnknownDomain
+    max_items_per_user: int | None = None
+    publish_counts: CountBudget | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
+        return {
+            "mechanism": self.mechanism.about.name,
+            **self.mechanism.parameters(),
+            "k": self.k,
+            "max_items_per_user": self.max_items_per_user,
+            "publish_counts": self.publish_counts and self.publish_counts.parameters(),
+            "domain": self.domain.describe(),
+        }
+
+    def head(self) -> int | None:
+        """How many of the largest counts the mechanism looks at; None for all of a public domain."""
+        if isinstance(self.domain, PublicDomain):
+            return None
+        assert isinstance(self.mechanism, UnknownDomainMechanism)
+        return self.mechanism.kbar_for(self.k) + 1
+
+    def epsilon(self) -> float:
+        """The whole cost of one window, rounded up."""
+        return _sum_up(self.mechanism.parameter("epsilon"), self.publish_counts.epsilon if self.publish_counts else 0.0)
+
+    def delta(self) -> float:
+        """The whole delta of one window, rounded up; 0 for a pure release."""
+        own = self.mechanism.parameter("delta", 0.0)
+        return _sum_up(own, self.publish_counts.delta if self.publish_counts else 0.0)
+
+    def draw(self, counts: np.ndarray, digest: bytes, window: str, release: Release) -> Draws:
+        """What is released for these counts: the same for the same release, window, parameters and counts."""
+        bits = RandomBits.keyed(release_seed(release, window, self.parameters(), digest))
+        chosen = self.mechanism(counts, self.k, bits)
+        budget = self.publish_counts
+        if budget is None:
+            return Draws(chosen, None)
+        noisy = publish_counts(
+            counts,
+            chosen,
+            bits,
+            budget.epsilon,
+            budget.delta or None,
+            self.max_items_per_user,
+            self.mechanism.parameter("neighbours", "add-remove"),
+        )
+        return Draws(chosen, noisy)
+
+
+def _sum_up(*shares: float | Fraction) -> float:
+    exact = sum(Fraction(share) for share in shares)
+    total = float(exact)
+    return total if total >= exact else math.nextafter(total, math.inf)

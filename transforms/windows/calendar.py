@@ -1,0 +1,158 @@
+"""Days, weeks and months as a calendar on the wall has them, in a time zone with its summer time.
+
+What makes this hard is that a reading of the clock is no moment. When the clock goes back, one reading comes twice;
+when it goes forward, some readings never come; and once in a while a zone leaves out a whole day, as Samoa did with 30
+December 2011. All of it is settled here: a reading that comes twice means its first moment, one that never comes means
+as long after the clock's jump as it lies after the jump's reading, and a day that never was is no window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from functools import lru_cache
+from itertools import count, groupby
+from zoneinfo import ZoneInfo
+
+from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.windows.cuts import Cut, Run
+from private_topk.transforms.windows.instants import microseconds
+
+__all__ = ["UNITS", "CalendarWindows", "Steps", "came_before", "time_zone"]
+
+UNITS = ("day", "week", "month")
+_DAY = timedelta(days=1)
+_LONGEST = {"day": 2 * _DAY, "week": 8 * _DAY, "month": 32 * _DAY}
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Moments that follow each other by so many days or months of the clock on the wall.
+
+    Args:
+        first: a reading of the clock; the step of number 0.
+        days, months: one of them is above 0. With months the day of the month must be one that each of them has.
+        zone: the clock's.
+    """
+
+    first: datetime
+    zone: ZoneInfo
+    days: int = 0
+    months: int = 0
+
+    def moment(self, number: int) -> datetime:
+        """The moment of a step, in UTC; moments of different steps differ."""
+        if self.months:
+            months = self.first.year * 12 + self.first.month - 1 + number * self.months
+            return first_moment(self.first.replace(year=months // 12, month=months % 12 + 1), self.zone)
+        at = self.first + number * self.days * _DAY
+        if self.days == 1:  # longer steps become shorter by a day that is left out, and do not vanish
+            for skipped in skipped_days(self.zone):
+                at += _DAY * (self.first.date() <= skipped <= at.date())
+        return first_moment(at, self.zone)
+
+
+@dataclass(frozen=True)
+class CalendarWindows(Cut):
+    """Every day, week (from Monday on) or month of a time zone; the period must be made of whole ones.
+
+    A day has 23 or 25 hours where the clock is changed.
+
+    Args:
+        zone: a name of the IANA time zone database, such as Europe/Berlin.
+    """
+
+    unit: str
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise Refusal("window", f"of a calendar must be one of {', '.join(UNITS)}, got {self.unit}")
+        time_zone(self.zone)
+
+    def edges(self, start: datetime, end: datetime) -> list[datetime]:
+        """The starts of all windows from the one that `start` lies in to the first at or after `end`, in UTC."""
+        found: list[datetime] = []
+        for moment in self._from(start.astimezone(time_zone(self.zone)).replace(tzinfo=None)):
+            found.append(moment)
+            if moment >= end:
+                return found
+        raise AssertionError("calendars do not end")
+
+    def check(self, start: datetime, end: datetime) -> None:
+        edges = self.edges(start, end)
+        if edges[0] != start or edges[-1] != end:
+            first, last = (edge.astimezone(time_zone(self.zone)).isoformat() for edge in (edges[0], edges[-1]))
+            raise Refusal("", f"period must be made of whole {self.unit}s of {self.zone}: the next wider one is from "
+                             f"{first} to {last}")  # fmt: skip
+
+    def at_least(self, start: datetime, end: datetime) -> int:
+        return -((start - end) // _LONGEST[self.unit])
+
+    def runs(self, start: datetime, end: datetime) -> list[Run]:
+        """Neighbours of equal length together: a year of days in Berlin is five runs, of 24, 23, 24, 25 and 24 hours.
+
+        So a ledger holds the moments themselves, and a later edition of the time zone database changes no old charge.
+        """
+        edges = [microseconds(edge) for edge in self.edges(start, end)]
+        found, at = [], edges[0]
+        for size, group in groupby(after - before for before, after in zip(edges, edges[1:], strict=False)):
+            number = len(list(group))
+            found.append(Run(at, at + number * size, size, size, number))
+            at += number * size
+        return found
+
+    def words(self) -> str:
+        return f"{self.unit}s of {self.zone}"
+
+    def step(self, start: datetime, end: datetime) -> timedelta:
+        raise ValueError("calendar windows have no fixed length")
+
+    def _from(self, local: datetime) -> Iterator[datetime]:
+        at = datetime(local.year, local.month, local.day)
+        if self.unit == "week":
+            at -= at.weekday() * _DAY
+        elif self.unit == "month":
+            at = at.replace(day=1)
+        days = {"day": 1, "week": 7, "month": 0}[self.unit]
+        steps = Steps(at, time_zone(self.zone), days, int(not days))
+        return map(steps.moment, count())
+
+
+def first_moment(reading: datetime, zone: ZoneInfo) -> datetime:
+    """The first moment, in UTC, at which a clock shows a reading.
+
+    Berlin's clock shows 02:30 twice on 25 October 2026: the first time counts. On 29 March it goes from 02:00 to 03:00:
+    02:30, which it never shows, is the moment half an hour later, shown as 03:30. A midnight that is jumped over is the
+    moment of the jump, since no zone has jumped from before midnight to after it since 1970.
+    """
+    return reading.replace(tzinfo=zone, fold=0).astimezone(timezone.utc)
+
+
+def came_before(moment: datetime, zone: ZoneInfo) -> datetime | None:
+    """The earlier moment at which the clock showed what it shows at this one, or None."""
+    shown = moment.astimezone(zone)
+    return first_moment(shown.replace(tzinfo=None), zone) if shown.fold else None
+
+
+@lru_cache(maxsize=64)
+def skipped_days(zone: ZoneInfo) -> tuple[date, ...]:
+    """The days that a zone left out, moving across the date line. No zone is known to plan one."""
+    found = []
+    for year in range(1840, 2100):
+        new_year, next_one = (datetime(at, 1, 1, tzinfo=zone).utcoffset() for at in (year, year + 1))
+        if (next_one or _DAY) - (new_year or _DAY) > _DAY / 2:
+            days = [datetime(year, 1, 1) + number * _DAY for number in range(366)]
+            found += [day.date() for day in days if first_moment(day, zone) == first_moment(day + _DAY, zone)]
+    return tuple(found)
+
+
+def time_zone(name: str) -> ZoneInfo:
+    """The time zone of an IANA name. Raises ValueError for any other text."""
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError):  # what is not found, what is a folder, what is no name
+        raise Refusal(
+            "time_zone", verbatim(f"must be a name of the IANA database such as Europe/Berlin, got {name!r}")
+        ) from None

@@ -1,0 +1,154 @@
+"""The ways of cutting a period into windows. Each knows all that anybody asks of it; nobody asks which one it is.
+
+Cells, schedules, budgets and ledgers go by starts, ends, overlap and runs, so a new way of cutting is a class here.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows.instants import MICROSECOND, MILLISECOND, Instants, microseconds
+
+__all__ = ["Cut", "FixedWindows", "Run", "SlidingWindows", "Whole", "cut_of", "whole_milliseconds"]
+
+
+class Run(NamedTuple):
+    """Regular windows: `number` of them, `size` microseconds long, one every `step` from `start`; none beyond `end`."""
+
+    start: int
+    end: int
+    size: int
+    step: int
+    number: int
+
+    def bounds(self) -> tuple[Instants, Instants]:
+        """Start and end of every window, shape (number,) each."""
+        starts = self.start + np.arange(self.number, dtype=np.int64) * self.step
+        return starts, np.minimum(starts + self.size, self.end)
+
+    def overlapping(self, starts: Instants, ends: Instants) -> Instants:
+        """How many of these windows overlap each of the given stretches, shape as given."""
+        first = np.maximum(-((self.start + self.size - starts - 1) // self.step), 0)
+        last = np.minimum((ends - 1 - self.start) // self.step, self.number - 1)
+        return np.where(starts < self.end, np.maximum(last - first + 1, 0), 0)
+
+
+class Cut(abc.ABC):
+    """A way of cutting a period [start, end), both in UTC, into windows in order of their ends."""
+
+    @abc.abstractmethod
+    def check(self, start: datetime, end: datetime) -> None:
+        """Raise ValueError, with the rule and the remedy, unless the period can be cut so."""
+
+    @abc.abstractmethod
+    def runs(self, start: datetime, end: datetime) -> list[Run]:
+        """All windows, as runs of regular ones."""
+
+    @abc.abstractmethod
+    def words(self) -> str:
+        """How a person reads it, as in "windows of 7 days"."""
+
+    def at_least(self, start: datetime, end: datetime) -> int:
+        """How many windows there are at least, known without listing them."""
+        return sum(run.number for run in self.runs(start, end))
+
+    def overlap(self, windows: int) -> int:
+        """How many of so many windows the rows of one of them can be in."""
+        return 1
+
+    def step(self, start: datetime, end: datetime) -> timedelta:
+        """From the start of a window to that of the next. Raises ValueError where that varies."""
+        return self.runs(start, end)[0].step * MICROSECOND
+
+
+@dataclass(frozen=True)
+class Whole(Cut):
+    """The whole period is one window."""
+
+    def check(self, start: datetime, end: datetime) -> None:
+        """Any period is one window."""
+
+    def runs(self, start: datetime, end: datetime) -> list[Run]:
+        whole = (end - start) // MICROSECOND
+        return [Run(microseconds(start), microseconds(end), whole, whole, 1)]
+
+    def words(self) -> str:
+        return "one window"
+
+
+@dataclass(frozen=True)
+class FixedWindows(Cut):
+    """Windows of one length from the start on; the last one ends with the period."""
+
+    length: timedelta
+
+    def __post_init__(self) -> None:
+        whole_milliseconds(self.length)
+        if self.length <= timedelta(0):
+            raise Refusal("window", f"must be longer than nothing, got {self.length}")
+
+    def check(self, start: datetime, end: datetime) -> None:
+        """Any period can be cut so."""
+
+    def runs(self, start: datetime, end: datetime) -> list[Run]:
+        whole = end - start
+        size = min(self.length, whole)
+        count = -(-whole // size)
+        return [Run(microseconds(start), microseconds(end), size // MICROSECOND, size // MICROSECOND, count)]
+
+    def words(self) -> str:
+        return f"windows of {self.length}"
+
+
+@dataclass(frozen=True)
+class SlidingWindows(Cut):
+    """Windows of `size`, one every `every`, which overlap: all those that lie wholly in the period.
+
+    A row belongs to up to ceil(size / every) of them.
+    """
+
+    size: timedelta
+    every: timedelta
+
+    def __post_init__(self) -> None:
+        if not timedelta(0) < self.every <= self.size:
+            raise Refusal("every", f"must start windows at most their own length {self.size} apart, "
+                             f"got {self.every}")  # fmt: skip
+
+    def check(self, start: datetime, end: datetime) -> None:
+        whole_milliseconds(self.size)
+        whole_milliseconds(self.every)
+        if self.size > end - start:
+            raise Refusal("", f"period must hold a whole window of {self.size}, got {start} to {end}")
+
+    def runs(self, start: datetime, end: datetime) -> list[Run]:
+        size, step = self.size // MICROSECOND, self.every // MICROSECOND
+        first, last = microseconds(start), microseconds(end)
+        return [Run(first, last, size, step, (last - first - size) // step + 1)]
+
+    def words(self) -> str:
+        return f"windows of {self.size}, one every {self.every}"
+
+    def overlap(self, windows: int) -> int:
+        """A window overlaps those that start less than its length before or after it, on either side one fewer than
+        ceil(size / every): weeks that start every day, 7 - 1 before and 7 - 1 after, so that 13 hold rows of one."""
+        return min(windows, 2 * -(-self.size // self.every) - 1)
+
+
+def cut_of(way: Cut | timedelta | None) -> Cut:
+    """A way of cutting: a length stands for windows of it, None for one whole window."""
+    if isinstance(way, timedelta):
+        return FixedWindows(way)
+    return Whole() if way is None else way
+
+
+def whole_milliseconds(length: timedelta) -> None:
+    """Raise ValueError unless a length is as coarse as Beam's windows are."""
+    if length % MILLISECOND:
+        raise Refusal("window", f"must be whole milliseconds, which is as fine as Beam's windows are, got {length}")

@@ -75,6 +75,14 @@ class Draw:
         stream = Cipher(self._cipher, modes.CTR(counter)).encryptor().update(bytes(16 * blocks))
         return np.frombuffer(stream, dtype="<u8")[start & 1 :][:count]
 
+    def grid(self, lane: int, places: NDArray[np.int64], width: int) -> NDArray[np.uint64]:
+        """The words at indices place * width .. + width - 1 of each of some rising places, shape (places, width)."""
+        first = int(places[0])
+        span = int(places[-1]) - first + 1
+        if span <= 64 * len(places) // width + len(places) + 1:
+            return self.words(lane, first * width, span * width).reshape(span, width)[places - first]
+        return np.stack([self.words(lane, place * width, width) for place in places.tolist()])
+
     def word(self, lane: int, index: int, level: int = 0) -> int:
         """The one word at an address."""
         return int(self.words(lane, index, 1, level)[0])

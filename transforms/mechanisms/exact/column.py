@@ -85,14 +85,15 @@ class Column:
 
     def head(self, least: int) -> Indices:
         """All counts that are `least` or more, and at least 1,024, in decreasing order."""
-        least = max(least, OWN_KEYS)
+        wanted = least = max(least, OWN_KEYS)
         if self._down_to is None or least < self._down_to:
+            if len(self._head):  # far enough not to be asked for a little more many times
+                rank = min(2 * len(self._head), len(self.vector) - 1)
+                least = max(OWN_KEYS, min(least, self._least(self._key_at(rank))))
             found = [part[part >= least] for _, part in self._parts()]
             self._head = np.sort(np.concatenate(found))[::-1]
             self._down_to = least
-        if least == self._down_to:
-            return self._head
-        return self._head[: len(self._head) - int(np.searchsorted(self._head[::-1], least))]
+        return self._head[: len(self._head) - int(np.searchsorted(self._head[::-1], wanted))]
 
     def top(self, k: int) -> Indices:
         """The k largest counts in decreasing order, shape (k,)."""
@@ -131,8 +132,8 @@ class Column:
         """The items at distinct ranks, int64, same shape."""
         keys = self._keys_at(ranks)
         items = np.empty(len(ranks), np.int64)
-        # At most 64 keys have that many items: each of them is looked for by itself, all others in one sort.
-        crowded = (keys < OWN_KEYS) & (64 * self.table[keys] > len(self.vector))
+        # At most 16 keys have that many items: each of them is looked for by itself, all others in one sort.
+        crowded = (keys < OWN_KEYS) & (16 * self.table[keys] > len(self.vector))
         for key in np.unique(keys[crowded]).tolist():
             here = keys == key
             items[here] = self._items_of(key)[ranks[here] - self._above[key + 1]]

@@ -4,8 +4,8 @@ Of m items only the largest noises matter. With E_0, E_1, ... standard exponenti
 exp(-A_t) with A_t = E_0 / m + ... + E_t / (m - t), t counted from 0, and the quantile function of a noise turns it into
 that order statistic; which of the m items has it is uniform among those left. So each block of items is read from its
 largest noise downwards, and only as far as its bound and that noise could still make one of the k largest (top-down
-sampling: Maddison, Tarlow & Minka 2014). The numbers are real ones defined by their bits, each at an address of its own:
-floats find who could matter, ball arithmetic orders those that are too close, and the answer is a property of the real
+sampling: Maddison, Tarlow & Minka 2014). The numbers are real ones defined by their bits, each at its own address:
+floats find who could matter, ball arithmetic orders those that are too close, and the answer is a property of real
 numbers.
 
 Example: counts 9, 4, 4, 3 and k = 1, in the blocks {9} and {4, 4, 3} with the bound 8. The 9 has one noise; the block

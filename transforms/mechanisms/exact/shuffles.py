@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.bits import Draw, below
 
 __all__ = ["Shuffles"]
 
 Indices = NDArray[np.int64]
-
-_HALF = np.uint64(32)
-_LOW = np.uint64(2**32 - 1)
 
 
 class Shuffles:
@@ -45,30 +42,17 @@ class Shuffles:
         return numbers
 
     def _below(self, octave: int, places: Indices, turns: Indices) -> Indices:
-        """turn + an exactly uniform number below size - turn: the top of its product with a word (Lemire 2019)."""
-        words = self._draw.grid(self._lane + octave, places, len(turns))
+        """turn + an exactly uniform number below size - turn."""
         left = np.maximum(self._sizes[places][:, None] - turns, 1)
-        if int(left.max()) < 1 << 32:
-            n = left.astype(np.uint64)
-            low = (words & _LOW) * n
-            product = (words >> _HALF) * n + (low >> _HALF)
-            numbers = (product >> _HALF).astype(np.int64)
-            # Where the rest of the product is below n, which is rare, the word may have to be replaced.
-            open_ones = ((product << _HALF) | (low & _LOW)) < n
-        else:
-            numbers, open_ones = np.zeros(left.shape, np.int64), np.ones(left.shape, bool)
-        for row, column in zip(*np.nonzero(open_ones), strict=True):
-            address = int(places[row]) * len(turns) + int(column)
-            numbers[row, column] = self._one_below(octave, address, int(left[row, column]))
-        return numbers + turns
-
-    def _one_below(self, octave: int, index: int, n: int) -> int:
+        numbers, rejected = below(self._draw.grid(self._lane + octave, places, len(turns)), left)
         level = 0
-        while True:
-            product = self._draw.word(self._lane + octave, index, level) * n
-            if product % 2**64 >= 2**64 % n:
-                return product >> 64
+        while rejected.any():
             level += 1
+            for row, column in zip(*np.nonzero(rejected), strict=True):
+                word = self._draw.words(self._lane + octave, int(places[row]) * len(turns) + int(column), 1, level)
+                number, again = below(word, left[row, column : column + 1])
+                numbers[row, column], rejected[row, column] = number[0], again[0]
+        return numbers + turns
 
     def _repeated(self, places: Indices) -> list[int]:
         """The rows of blocks of which some item is traded twice; in all others turn t takes its partner itself."""

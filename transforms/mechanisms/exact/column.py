@@ -27,6 +27,7 @@ OWN_KEYS = 1 << 10
 
 _DROPPED = 42  # binary digits of a double
 _FIRST = (1023 + 10) << 10  # the ones kept of 1024.0
+_KEPT = 1 << 18  # keys of vectors up to this length are kept, those of longer ones made again where they are needed
 _CHUNK = 1 << 16  # counts whose temporaries stay in the processor's cache
 
 
@@ -54,9 +55,13 @@ class Column:
 
     def __init__(self, vector: Indices) -> None:
         self.vector = vector
+        self._keys: list[NDArray[np.uint16]] | None = [] if len(vector) <= _KEPT else None
         table = np.zeros(1, np.int64)
         for _, part in self._parts():
-            some = np.bincount(keys_of(part), minlength=len(table))
+            keys = keys_of(part)
+            if self._keys is not None:
+                self._keys.append(keys.astype(np.uint16))
+            some = np.bincount(keys, minlength=len(table))
             some[: len(table)] += table
             table = some
         self.table = table
@@ -175,8 +180,8 @@ class Column:
         codes = np.zeros(len(self.table), np.uint16)
         codes[wanted] = 1 + np.arange(len(wanted))
         found, kinds = [], []
-        for start, part in self._parts():
-            code = codes.take(keys_of(part))
+        for place, (start, part) in enumerate(self._parts()):
+            code = codes.take(keys_of(part) if self._keys is None else self._keys[place])
             here = np.flatnonzero(code)
             found.append(start + here)
             kinds.append(code[here])

@@ -83,10 +83,10 @@ def even_cuts(unit: Fraction, number: int, least: int) -> list[int]:
 
 
 def rising_cuts(first: Fraction, last: Fraction) -> list[int]:
-    """Distances from `first` to `last`, each a quarter more than the one before, rounded up."""
+    """Distances from `first` to `last`, each about a sixteenth more than the one before."""
     cuts = [max(1, -(-first.numerator // first.denominator))]
     while cuts[-1] < last:
-        cuts.append(cuts[-1] + max(1, cuts[-1] // 4))
+        cuts.append(cuts[-1] + max(1, cuts[-1] // 16))
     return cuts
 
 

@@ -103,6 +103,8 @@ class Column:
     def top(self, k: int) -> Indices:
         """The k largest counts in decreasing order, shape (k,)."""
         key = self._key_at(k - 1)
+        # Those who could replace them are close below.
+        self.head(self._least(self._key_at(min(4 * k + 64, len(self.vector)) - 1)))
         head = self.head(self._least(key))
         if key >= OWN_KEYS:
             return head[:k]

@@ -141,7 +141,7 @@ class _Descents:
                 self._raise_cut()
             further = (high >= self.cut) & (readings.turns < self._sizes[readings.places])
             readings = _Readings(readings.places[further], readings.last[further], readings.turns)
-            width = _FIRST if readings.turns == 1 else 2 * width
+            width = _FIRST if readings.turns == 1 else 4 * width
 
     def _read(self, readings: _Readings, width: int) -> Floats:
         """Read so many noises more of each block; returns upper bounds of the scores that may follow."""
@@ -226,10 +226,11 @@ class _Descents:
 
 
 def _octave(turn: int) -> int:
-    """Turn 0 is read by itself, then the next 8, the next 16, and so on."""
-    return 0 if turn == 0 else 1 + ((turn - 1) // _FIRST + 1).bit_length() - 1
+    """Turn 0 is read by itself, then the next 8, the next 32, and so on."""
+    return 0 if turn == 0 else 1 + (((turn - 1) * 3 // _FIRST + 1).bit_length() - 1) // 2
 
 
 def _span(octave: int) -> tuple[int, int]:
     """The first turn of an octave and how many it has."""
-    return (0, 1) if octave == 0 else (1 + _FIRST * ((1 << octave - 1) - 1), _FIRST << octave - 1)
+    before = 4**octave // 4
+    return (0, 1) if octave == 0 else (1 + _FIRST * (before - 1) // 3, _FIRST * before)

@@ -39,8 +39,8 @@ class Canonical(Mechanism):
         noise: gumbel, exponential, laplace, logistic or half-logistic.
         neighbours: what a neighbour is.
 
-    Cost: a sort of the counts, then some tens of classes of sets, 1 to 10 ms for any d and k <= 1000; some hundreds and
-    up to 50 ms where thousands of counts lie at even steps around the k-th.
+    Cost: a pass over the counts, then some tens of classes of sets, 1 to 10 ms for any d and k <= 1000; some hundreds
+    and up to 50 ms where thousands of counts lie at even steps around the k-th.
     """
 
     about: ClassVar[About] = About(
@@ -48,7 +48,7 @@ class Canonical(Mechanism):
         answer="set",
         guarantee="pure",
         domain="public",
-        cost="one sort, then tens to hundreds of binomials of k factors",
+        cost="one pass, then tens to hundreds of binomials of k factors",
         source="Shekelyan & Loukides 2023, Theorem 3.5 with Theorems 4.1 and A.15",
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )

@@ -24,7 +24,7 @@ class CdpPeeling(Mechanism):
     epsilon = k s**2 / 8 + 2 s sqrt(k ln(1/delta) / 8), by zCDP (Gillenwater et al. 2022, Lemma 4.2); bounded range
     (Dong, Durfee & Rogers 2020). Adding Gumbel noise of scale 1 / s once and taking the k largest in order has the
     same law. Under "swap" the scale doubles.
-    Cost: a histogram of the counts, then a word for each value and about k noises.
+    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
@@ -32,7 +32,7 @@ class CdpPeeling(Mechanism):
         answer="sequence",
         guarantee="approximate",
         domain="public",
-        cost="one pass, then D + k",
+        cost="one pass, then O(k)",
         source="Gillenwater et al. 2022, Lemma 4.2; Dong, Durfee & Rogers 2020",
         when="a delta is acceptable and k is large: noise grows as sqrt(k), not k",
     )

@@ -45,7 +45,7 @@ class FastJoint(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="d log d + (20 to 300) k log d, whatever epsilon",
+        cost="one pass, then (20 to 600) k look-ups, whatever epsilon",
         source="Wu & Zhang 2024, Theorem 4.1",
         when="to repeat published results: joint costs the same here and is never less accurate",
     )

@@ -32,7 +32,7 @@ class Gamma(Mechanism):
     so all noisy counts together are epsilon-DP under both relations, and their order is post-processing. (For
     the order alone, and users added or removed, half the radius would do: shifting all counts by 1/2 changes no order.
     The theorem's radius is kept.)
-    Cost: a histogram of the counts, then a word for each value and about k uniforms.
+    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
@@ -40,7 +40,7 @@ class Gamma(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="one pass, then D + k",
+        cost="one pass, then O(k)",
         source="Steinke & Ullman 2016, Theorem 4.1",
         when="k close to d: noise grows with d, but not with k",
     )

@@ -26,7 +26,7 @@ class Gaussian(Mechanism):
     Without a bound a user may hold all d items: sqrt(d). No calibration to k is proved for Gaussian noise, so none is
     offered: its tail is not Lipschitz, and the arguments for the other noises fail. Under "swap" 2m counts move, at
     most d: sqrt(2m).
-    Cost: a histogram of the counts, then a word for each value and about k noises.
+    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
@@ -34,7 +34,7 @@ class Gaussian(Mechanism):
         answer="sequence",
         guarantee="approximate",
         domain="public",
-        cost="one pass, then D + k",
+        cost="one pass, then O(k)",
         source="Balle & Wang 2018, Theorem 8",
         when="a delta is acceptable and far fewer items per user than k",
     )

@@ -40,7 +40,8 @@ class Joint(Mechanism):
             never worse in expected loss (McKenna & Sheldon 2020, Theorem 2).
         neighbours: what one user's change is.
 
-    Cost: a sort of the counts, then 20 to 200 times k look-ups whatever epsilon is. Memory O(d).
+    Cost: a pass over the counts and an order of those near the top, then 20 to 600 times k look-ups whatever epsilon
+    is. Memory: 1 MB beside the counts, and the part of them that is ordered.
 
     Source: Gillenwater, Joseph, Munoz Medina & Ribero Diaz 2022, Equation 1. The skew is ours.
     """
@@ -50,7 +51,7 @@ class Joint(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="d log d + (20 to 300) k log d, whatever epsilon",
+        cost="one pass, then (20 to 600) k look-ups, whatever epsilon",
         source="Gillenwater et al. 2022, Equation 1; skew ours",
         when="the best pure sequence where the gaps between the top counts are large",
     )

@@ -34,8 +34,8 @@ class JointSet(Mechanism):
         noise: gumbel, exponential (permute-and-flip), laplace, logistic or half-logistic.
         neighbours: what a neighbour is.
 
-    Cost: a sort of the counts, then up to 80 counts of sets, each up to k products of polynomials of degree k: 0.1 s at
-    k = 100, 0.4 s at k = 200, some seconds at k = 1000, whatever d is. Easy counts are padded to a third of that at
+    Cost: a pass over the counts, then up to 80 counts of sets, each up to k products of polynomials of degree k: 0.1 s
+    at k = 100, 0.4 s at k = 200, some seconds at k = 1000, whatever d is. Easy counts are padded to a third of that at
     least, since time is a side channel.
     """
 
@@ -44,7 +44,7 @@ class JointSet(Mechanism):
         answer="set",
         guarantee="pure",
         domain="public",
-        cost="one sort, then some tens of times k^3, whatever d is",
+        cost="one pass, then some tens of times k^3, whatever d is",
         source="Joseph et al. 2021, Lemma 5; Shekelyan & Loukides 2023, Theorem 4.1",
         when="sets of up to a few hundred items, where the largest gap to the true counts is what matters",
     )

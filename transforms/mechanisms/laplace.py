@@ -23,7 +23,7 @@ class Laplace(Mechanism):
     Scale m / epsilon, where nobody holds more than m = `max_items_per_user` items: one user moves the counts by at most
     m in l_1, so all noisy counts together are epsilon-DP, and their order is post-processing. The caller must have
     enforced m. Under "swap" both double: 2k (scores not monotone), 2m (m items given up, m others taken).
-    Cost: a histogram of the counts, then a word for each value and about k noises.
+    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
@@ -31,7 +31,7 @@ class Laplace(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="one pass, then D + k",
+        cost="one pass, then O(k)",
         source="Ding et al. 2019; Qiao, Su & Zhang 2021",
         when="pure privacy and far fewer items per user than k",
     )

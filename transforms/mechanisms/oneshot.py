@@ -28,7 +28,7 @@ class Oneshot(Mechanism):
     all chosen noisy counts rise by 1, or stay, while the others rise by at most 1, or fall: same items, same order, and
     the densities of k noises each fell by a factor of at most exp(epsilon / k).
     Under "swap" noises rise by at most 2 counts, so the scale doubles. With Gumbel noise this is `peeling`.
-    Cost: a histogram of the counts, then a word for each value and about k noises.
+    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
 
     `noise` is one of gumbel, exponential, laplace, logistic, half-logistic.
     """
@@ -38,7 +38,7 @@ class Oneshot(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="one pass, then D + k",
+        cost="one pass, then O(k)",
         source="Shekelyan & Loukides 2023, Theorem 4.1 (kappa = k)",
         when="pure privacy in one pass over the counts",
     )

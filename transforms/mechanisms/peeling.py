@@ -25,7 +25,7 @@ class Peeling(Mechanism):
 
     epsilon-DP by basic composition. A user added or removed moves all counts one way by 0 or 1, so a round needs no
     factor 2; under "swap" counts move both ways and the scale doubles.
-    Cost: a histogram of the counts, then a word for each value and about k noises.
+    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
@@ -33,7 +33,7 @@ class Peeling(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="one pass, then D + k",
+        cost="one pass, then O(k)",
         source="Durfee & Rogers 2019, Lemma 4.2",
         when="small k; pure privacy with the exponential mechanism's simple law",
     )

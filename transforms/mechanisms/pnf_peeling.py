@@ -33,7 +33,7 @@ class PnfPeeling(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="one pass, then D + k log D",
+        cost="one pass, then k log k",
         source="McKenna & Sheldon 2020; Gillenwater et al. 2022, Lemma 4.1",
         when="pure privacy item by item: never worse than peeling",
     )

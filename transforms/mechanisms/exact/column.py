@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,15 +138,7 @@ class Column:
 
     def items_at(self, ranks: Indices) -> Indices:
         """The items at distinct ranks, int64, same shape."""
-        keys = self._keys_at(ranks)
-        items = np.empty(len(ranks), np.int64)
-        # At most 16 keys have that many items: each of them is looked for by itself, all others in one sort.
-        crowded = (keys < OWN_KEYS) & (16 * self.table[keys] > len(self.vector))
-        for key in np.unique(keys[crowded]).tolist():
-            here = keys == key
-            items[here] = self._items_of(key)[ranks[here] - self._above[key + 1]]
-        items[~crowded] = self._members(keys[~crowded], ranks[~crowded])
-        return items
+        return self._members(self._keys_at(ranks), ranks)
 
     def _parts(self) -> Iterator[tuple[int, Indices]]:
         for start in range(0, len(self.vector), _CHUNK):
@@ -163,10 +156,6 @@ class Column:
         # From 2**53 on counts just below the least are rounded up to it.
         return ((OWN_KEYS + (key & (OWN_KEYS - 1))) << shift) - OWN_KEYS - (1 << shift >> 40)
 
-    def _items_of(self, key: int) -> Indices:
-        """All items of a key that is one count, in order of index."""
-        return np.concatenate([start + np.flatnonzero(part == key) for start, part in self._parts()])
-
     def _members(self, keys: Indices, ranks: Indices) -> Indices:
         """The items at ranks, whose keys are given."""
         self._open(keys)
@@ -177,19 +166,34 @@ class Column:
     def _open(self, keys: Indices) -> None:
         """Find the items of keys, by rank."""
         wanted = np.array([key for key in np.unique(keys).tolist() if key not in self._opened], np.int64)
+        # At most 16 keys have that many items: each of them is looked for by itself, all others in one sort.
+        crowded = 16 * self.table[wanted] > len(self.vector)
+        for key in wanted[crowded].tolist():
+            found = [start + np.flatnonzero(part == key) for start, part in self._keyed()]
+            self._opened[key] = self._ordered(key, np.concatenate(found))
+        wanted = wanted[~crowded]
         if not len(wanted):
             return
         codes = np.zeros(len(self.table), np.uint16)
         codes[wanted] = 1 + np.arange(len(wanted))
-        found, kinds = [], []
-        for place, (start, part) in enumerate(self._parts()):
-            code = codes.take(keys_of(part) if self._keys is None else self._keys[place])
+        some, kinds = [], []
+        for start, part in self._keyed():
+            code = codes.take(part)
             here = np.flatnonzero(code)
-            found.append(start + here)
+            some.append(start + here)
             kinds.append(code[here])
-        items = np.concatenate(found)
+        items = np.concatenate(some)
         items = items[np.argsort(np.concatenate(kinds), kind="stable")]  # a radix sort: by key, and by index within it
         for key, members in zip(wanted.tolist(), np.split(items, np.cumsum(self.table[wanted])[:-1]), strict=True):
-            if key >= OWN_KEYS:
-                members = members[np.argsort(-self.vector[members], kind="stable")]
-            self._opened[key] = members
+            self._opened[key] = self._ordered(key, members)
+
+    def _keyed(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        for place, (start, part) in enumerate(self._parts()):
+            yield start, keys_of(part) if self._keys is None else self._keys[place]
+
+    def _ordered(self, key: int, items: Indices) -> Indices:
+        """The items of a key, in order of index, by rank."""
+        if key < OWN_KEYS:
+            return items
+        counts = self.vector[items]
+        return items if (counts == counts[0]).all() else items[np.argsort(-counts, kind="stable")]

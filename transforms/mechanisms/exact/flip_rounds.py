@@ -18,7 +18,10 @@ weight of the largest among them.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
+import operator
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import count
@@ -46,8 +49,11 @@ _ERROR = 2.0**-36
 exp(v) is cut off where the probability is below 2**-60 anyway."""
 _DIGITS = 61
 _COARSE, _SPARE = 16, 10
+_MANY = 1 << 24  # items from which on weights are made in two steps
+_FEW = 32  # blocks up to which Python's integers are quicker
 _FINENESS = 4  # blocks in the counts that weigh a factor of e
 _ROOTS = np.array([int(fmpz(2 ** (256 * _DIGITS - i)).root(256)) + 1 for i in range(256)])  # above 2**(61 - i / 256)
+_POWERS: list[int] = _ROOTS.tolist()
 
 
 class FlipRounds:
@@ -74,7 +80,9 @@ class FlipRounds:
         self._first = 0  # the place of the largest count left
         self._uniforms = _words(draw)
         self._moved: dict[int, int] = {}
-        self._falling = -blocks.bounds
+        self._falling = (-blocks.bounds).tolist()
+        steps = 256 * LOG2_E * rate
+        self._steps = steps.numerator, steps.denominator
         self._weigh()
 
     def next(self) -> int:
@@ -155,48 +163,58 @@ class FlipRounds:
 
     def _weigh(self) -> None:
         """Make the weights anew, in units of the largest count's: integers above 2**digits exp(-rate difference)."""
-        self._base, values, items = self._first, self._bounds, self._histogram.items
-        # Coarse weights first: how fine the others may be for all items together to stay within 62 bits.
-        self._end = self._within(Fraction(_COARSE))
-        left = self._numbers_left()
-        gaps = self._value[self._base] - values[self._base : self._end]
-        coarse = _powers(gaps, self._rate, _COARSE) @ left
-        beyond = items - int(
-            self._starts[self._end - 1] + self._sizes[self._end - 1]
-        )  # each weighs less than 2 in coarse units
-        digits = _DIGITS - 1 - max(0, (int(coarse) + 2 * beyond).bit_length() - _COARSE)
+        self._base = self._first
+        digits = self._digits()
         reach = Fraction(7, 10) * (digits - _SPARE)
-        if reach > _COARSE:
-            self._end = self._within(reach)
-            left = self._numbers_left()
-            gaps = self._value[self._base] - values[self._base : self._end]
-        self._far_items = items - self._next_start()
+        self._end = self._within(reach)
+        self._far_items = self._histogram.items - self._next_start()
         # All far items together weigh at most one of the largest count, until the weights are made anew.
-        self._most_fall = max(reach - Fraction(7, 10) * (self._far_items.bit_length() + 1), Fraction(4)) / self._rate
-        self._plant(_powers(gaps, self._rate, digits), left)
+        fall = max(reach - Fraction(7, 10) * (self._far_items.bit_length() + 1), Fraction(4))
+        self._most_fall = fall.numerator * self._rate.denominator // (fall.denominator * self._rate.numerator)
+        self._plant(self._near_weights(digits), self._left[self._base : self._end])
         self._unit, self._far_weight = 1 << digits, 0
         if self._far_items:
-            far = self._value[self._base] - values[self._end : self._end + 1]
-            self._far_weight = int(_powers(far, self._rate, digits)[0])
+            self._far_weight = self._power(self._value[self._base] - self._value[self._end], digits)
+
+    def _digits(self) -> int:
+        """How fine the weights may be for all items together to stay within 62 bits."""
+        items = self._histogram.items
+        if items < _MANY:
+            return _DIGITS - 2 - items.bit_length()
+        # By coarse weights: the items beyond weigh less than 2 each in coarse units.
+        self._end = self._within(Fraction(_COARSE))
+        coarse = sum(map(operator.mul, self._near_weights(_COARSE), self._left[self._base : self._end]))
+        beyond = items - self._next_start()
+        return max(_DIGITS - 2 - max(0, (coarse + 2 * beyond).bit_length() - _COARSE), _SPARE + _COARSE)
 
     def _next_start(self) -> int:
         """The first rank beyond the weighed blocks."""
-        return int(self._starts[self._end - 1] + self._sizes[self._end - 1])
+        return self._start[self._end - 1] + int(self._sizes[self._end - 1])
 
     def _within(self, reach: Fraction) -> int:
-        """The end of the values that lie within so many units of the rate below the largest one."""
-        least = self._value[self._base] - int(min(reach / self._rate, Fraction(2**62)))
-        return int(np.searchsorted(self._falling, -least, "right"))
+        """The end of the blocks that lie within so many units of the rate below the largest one."""
+        fall = reach.numerator * self._rate.denominator // (reach.denominator * self._rate.numerator)
+        return bisect.bisect_right(self._falling, fall - self._value[self._base], self._base)
 
-    def _numbers_left(self) -> Indices:
-        return np.array(self._left[self._base : self._end], np.int64)
+    def _near_weights(self, digits: int) -> list[int]:
+        """Those of the blocks from the base to the end."""
+        if self._end - self._base < _FEW:
+            top = self._value[self._base]
+            return [self._power(top - value, digits) for value in self._value[self._base : self._end]]
+        gaps = self._bounds[self._base] - self._bounds[self._base : self._end]
+        return _powers(gaps, self._rate, digits).tolist()
 
-    def _plant(self, weights: Indices, left: Indices) -> None:
-        sums = np.cumsum(weights * left)
-        places = np.arange(len(sums))
-        self._weights: list[int] = weights.tolist()
-        self._tree: list[int] = [0, *(sums - np.where(_before(places) < 0, 0, sums[_before(places)])).tolist()]
-        self._total, self._highest = int(sums[-1]), 1 << (len(weights).bit_length() - 1)
+    def _power(self, gap: int, digits: int) -> int:
+        """An integer above 2**digits exp(-rate gap), by at most 0.3 percent and 1."""
+        step = gap * self._steps[0] // self._steps[1]
+        return (_POWERS[step & 255] >> min((step >> 8) + _DIGITS - digits, 62)) + 1
+
+    def _plant(self, weights: list[int], left: list[int]) -> None:
+        sums = list(itertools.accumulate(map(operator.mul, weights, left), initial=0))
+        self._weights = weights
+        # A Fenwick tree: place i sums the last i & -i weights up to it.
+        self._tree = [sums[i] - sums[i & (i - 1)] for i in range(len(sums))]
+        self._total, self._highest = sums[-1], 1 << (len(weights).bit_length() - 1)
 
     def _add(self, place: int, weight: int) -> None:
         self._total += weight
@@ -214,11 +232,6 @@ class FlipRounds:
                 ticket -= self._tree[place]
             step >>= 1
         return place
-
-
-def _before(places: Indices) -> Indices:
-    """The last place before the run that a Fenwick tree sums at a place; -1 where it sums all from the start."""
-    return (places & (places + 1)) - 1
 
 
 def _powers(gaps: Indices, rate: Fraction, digits: int) -> Indices:

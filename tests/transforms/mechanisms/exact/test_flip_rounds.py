@@ -37,6 +37,15 @@ def test_rounds_are_permute_and_flip_s_among_what_is_left(rate: Fraction, before
     assert_follows(seen, expected, 0.1)
 
 
+def test_different_counts_of_one_block_are_weighed_by_themselves() -> None:
+    """At this rate 8, 5, 3 and 0 are proposed as one block of 1 + 2 + 3 + 4 items, below the one item of count 9."""
+    table, rate = Histogram(np.array([9, 8, 5, 3, 0]), np.array([1, 1, 2, 3, 4])), Fraction(1, 40)
+    bits = RandomBits.keyed(b"block")
+    seen = Counter((int(table.places(np.array(winners(table, rate, 1, bits.draw())))[0]),) for _ in range(5000))
+    chances = table.sizes * np.exp(flip_round(float(rate))(table.values.astype(float), table.sizes.astype(float)))
+    assert_follows(seen, {(place,): chance for place, chance in enumerate(chances.tolist())}, 0.09)
+
+
 def test_all_items_come_out_once_and_equal_ones_in_any_order() -> None:
     draw = RandomBits.keyed(b"all").draw
     assert sorted(winners(TABLE, Fraction(1, 7), 250, draw())) == list(range(250))

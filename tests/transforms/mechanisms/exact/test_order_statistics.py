@@ -9,6 +9,7 @@ import pytest
 from private_topk.testing import assert_follows
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import order_statistics
+from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import NOISES
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
@@ -27,6 +28,18 @@ def test_equal_counts_follow_the_law_of_noises_one_by_one(noise: str) -> None:
     bits, table = RandomBits.keyed(b"equal"), Histogram.of(np.array(counts))
     seen = Counter(tuple(noisy_ranks(table, Fraction(2), noise, 2, bits.draw()).tolist()) for _ in range(4000))
     assert_follows(seen, law, 0.08)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_different_counts_of_one_block_follow_the_law_of_noises_one_by_one(noise: str) -> None:
+    """At this scale 3, 1 and 0 are read as one block: by its bound, and then by their own counts."""
+    counts, scale = (9, 4, 3, 1, 0), Fraction(8)
+    table = Histogram.of(np.array(counts))
+    assert Blocks.of(table, 2, even_cuts(scale / 2, 50, 4), rounded=True).sizes.tolist() == [1, 1, 3]
+    law = laws.noisy_order(counts, 2, noise, scale)
+    bits = RandomBits.keyed(b"block")
+    seen = Counter(tuple(noisy_ranks(table, scale, noise, 2, bits.draw()).tolist()) for _ in range(4000))
+    assert_follows(seen, law, 0.09)
 
 
 @pytest.mark.parametrize("noise", NOISES)

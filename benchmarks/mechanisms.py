@@ -130,7 +130,8 @@ def large() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=20)
-    for name in ("sorts", "shapes", "large"):
+    parser.add_argument("--sorts", "--epsilons", action="store_true", dest="sorts")
+    for name in ("shapes", "large"):
         parser.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args()
     if arguments.sorts:

@@ -158,6 +158,8 @@ class Histogram:
 class _Counted(Histogram):
     """The histogram of a column, which says of it as much as is asked."""
 
+    _column: Column
+
     def __init__(self, column: Column) -> None:
         self.__dict__["_column"] = column
 

@@ -193,7 +193,7 @@ class _Descents:
 
         Differences from it are exact integers, so counts near the cut keep their precision however large they are.
         """
-        steps = (counts - self.blocks.least) * self.levels.rate
+        steps: Floats = np.asarray((counts - self.blocks.least) * self.levels.rate, np.float64)
         return steps, np.abs(steps) * (COUNT_ERROR + self.levels.rate_error)
 
     def _exponentials(self, words: NDArray[np.uint64], places: Indices, turn: int) -> Floats:

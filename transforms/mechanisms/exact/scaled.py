@@ -41,7 +41,7 @@ class Magnitudes:
     def of(cls, floats: NDArray[np.float64], exponents: NDArray[np.int64] | int = 0) -> Magnitudes:
         """floats * 2**exponents."""
         mantissas, shifts = np.frexp(floats)
-        return cls(mantissas, shifts + exponents)
+        return cls(mantissas, (shifts + exponents).astype(np.int64))
 
     @classmethod
     def above(cls, whole: int) -> Magnitudes:

@@ -1,25 +1,28 @@
-"""What goes wrong on a worker because of what was given: found again in what a runner makes of it."""
+"""What goes wrong on a worker because of what was given, or of a signal: found again in what a runner makes of it."""
 
 from __future__ import annotations
 
 import re
 
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.guard import LostPartError
+from private_topk.transforms.refusal import Refusal, refused
 
-__all__ = ["InputError", "refusal_in"]
+__all__ = ["interruption_in", "loss_in", "refusal_in"]
 
-
-class InputError(Refusal):
-    """A refusal of no one field."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__("", verbatim(sentence))
-
-    def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
-        return Refusal, ("", self.rule, "")
+_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?LostPartError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
-_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?(?:Refusal|InputError): (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
+    """The signal that an error comes from, or None.
+
+    A signal is raised wherever the main thread just is. Inside a DoFn, Beam makes an error of its own of it, as of
+    everything that is raised there.
+    """
+    chain: BaseException | None = error
+    while chain is not None and not isinstance(chain, KeyboardInterrupt):
+        chain = chain.__cause__ or chain.__context__
+    return chain
 
 
 def refusal_in(error: BaseException) -> Refusal | None:
@@ -28,7 +31,13 @@ def refusal_in(error: BaseException) -> Refusal | None:
     while chain is not None:
         if isinstance(chain, Refusal):
             said, wrapped, _ = str(chain).partition(" [while running ")
-            return Refusal("", said) if wrapped else chain
+            return refused(said) if wrapped else chain
         chain = chain.__cause__ or chain.__context__
     found = _IN_TRACEBACK.search(str(error))
-    return Refusal("", found.group(1)) if found else None
+    return refused(found.group(1)) if found else None
+
+
+def loss_in(error: BaseException) -> LostPartError | None:
+    """The loss of counts that a runner has wrapped into an error of its own, or None."""
+    found = _LOSS.search(f"{type(error).__name__}: {error}")
+    return LostPartError(found.group(1)) if found else None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from private_topk.pipelines.files import exists, open_file
 from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.transforms.windows import Period
 
 __all__ = ["Standing", "standing_at"]
@@ -28,9 +28,13 @@ class Standing(NamedTuple):
 
 
 def standing_at(sink: Sink, period: Period | None) -> list[Standing | None] | None:
-    """What stands at each of a sink's files for a period, None for nothing. None for a sink that is no files."""
+    """What stands at each of a sink's files for a period, None for nothing. None for a sink that is no files.
+
+    Raises Refusal where nobody can tell.
+    """
     paths = sink.files(period)
-    return None if paths is None else list(_look(paths))
+    with about_the_output(sink.place):
+        return None if paths is None else list(_look(paths))
 
 
 def _look(paths: list[str]) -> Iterator[Standing | None]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from private_topk.transforms.refusal import Refusal, verbatim
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -50,6 +53,8 @@ class Launch:
         follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
         draw_hints: Beam's resource hints for the one stage that holds all counts of a window.
         listener: the runner for a source that has to be listened to, where that is another one.
+        answered: set by whoever sees that every declared window is published: a runner whose jobs do not end by
+            themselves then ends this one.
     """
 
     name: str
@@ -61,6 +66,7 @@ class Launch:
     follows_slowest_reader: bool = True
     draw_hints: Mapping[str, str] | None = None
     listener: PipelineRunner | None = None
+    answered: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def listening(self) -> Launch:
         """The same launch on a runner that receives what is sent while it runs."""
@@ -98,7 +104,7 @@ def check_arguments(name: str, arguments: Sequence[str]) -> None:
 
 def _module(name: str) -> ModuleType:
     if short_name(name) not in RUNNERS:
-        raise ValueError(f"runner must be one of {', '.join(RUNNERS)}, got {name}")
+        raise Refusal("runner", f"must be one of {', '.join(RUNNERS)}, got {verbatim(name)}")
     return import_module(RUNNERS[short_name(name)])
 
 

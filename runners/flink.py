@@ -26,6 +26,7 @@ from private_topk.runners.flink_rest import Rest
 from private_topk.runners.flink_runner import FlinkJobRunner, write_settings
 from private_topk.runners.network import reachable
 from private_topk.runners.portable import check_environment
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["RESTARTS", "prepare"]
 
@@ -91,7 +92,7 @@ def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, set
     if more:
         runner.job_options = {**chosen, **take_options(more, job_options(runner.job_server(options).start()))}
     say(f"Flink: {found}")
-    return Launch("flink", runner, options)
+    return Launch("flink", runner, options, answered=runner.answered)
 
 
 def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions, more: list[str]) -> Launch:
@@ -103,7 +104,8 @@ def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions
         chosen |= take_options(more, job_options(ExternalJobServer(portable.job_endpoint, 60).start()))
     master = options.view_as(FlinkRunnerOptions).flink_master
     rest = "" if master in _EMBEDDED else FlinkRunner.add_http_scheme(master)
-    return Launch("flink", FlinkJobRunner(chosen, rest), options)
+    runner = FlinkJobRunner(chosen, rest)
+    return Launch("flink", runner, options, answered=runner.answered)
 
 
 def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:
@@ -153,8 +155,8 @@ def _check_java(launcher: str) -> None:
         pass
     if found is None or int(found[1]) < _LEAST_JAVA:
         has = f"{launcher} is Java {found[1]}" if found else f"there is no {launcher}"
-        raise ValueError(f"--runner flink needs Java {_LEAST_JAVA} or later and {has}: install one (on Debian "
-                         "`apt install default-jre-headless`), or give --job_server_java_launcher PATH")  # fmt: skip
+        raise Refusal("runner", f"flink needs Java {_LEAST_JAVA} or later and {verbatim(has)}: install one (on Debian "
+                      "`apt install default-jre-headless`), or give --job_server_java_launcher PATH")  # fmt: skip
 
 
 def _is_here(master: str) -> bool:

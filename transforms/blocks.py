@@ -9,22 +9,15 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.coders import registry
-from apache_beam.metrics import Metrics
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import make_block
+from private_topk.transforms.counters import LeftOutRows
 
-__all__ = ["BlockCoder", "MakeBlocks", "late_moment", "left_out"]
-
-NAMESPACE, LEFT_OUT = "private_topk", "operator_only_rows_left_out_"
+__all__ = ["BlockCoder", "MakeBlocks", "late_moment"]
 
 _ROWS = 50_000
-
-
-def left_out(reason: str) -> Any:  # noqa: ANN401 - Beam's counters have no public type
-    """The counter of rows left out for `reason`. Exact, so for the operator only: never publish it."""
-    return Metrics.counter(NAMESPACE, LEFT_OUT + reason)
 
 
 class BlockCoder(beam.coders.Coder):
@@ -67,7 +60,7 @@ class MakeBlocks(beam.PTransform):
 
 class _GatherDoFn(beam.DoFn):
     def __init__(self, with_times: bool) -> None:
-        self._left_out = left_out("null")
+        self._left_out = LeftOutRows("null")
         self._with_times = with_times
 
     def start_bundle(self) -> None:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 __all__ = [
     "as_labels",
     "count_pairs",
-    "hash_labels",
     "joined",
     "keep_at_most",
     "kept_pairs",
@@ -31,7 +30,6 @@ Words = NDArray[np.uint64]
 Codes = NDArray[np.int64]
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 
 
 def as_labels(values: pa.Array) -> pa.Array:
@@ -59,33 +57,6 @@ def make_block(users: pa.Array, items: pa.Array, times: pa.Array | None = None) 
     if times is not None:
         whole = whole.filter(pc.is_valid(whole["time"]))
     return whole, len(block) - len(whole)
-
-
-def hash_labels(labels: pa.Array, seed: int) -> Words:
-    """A 64-bit hash of every label, the same on every machine and version. Cost: about 30 ns a label.
-
-    Eight bytes at a time over the whole column. The seed is secret (it comes from the release key): nobody can make up
-    a user id that collides with somebody else's.
-    """
-    labels = labels.cast(pa.large_string())
-    if len(labels) == 0:
-        return np.empty(0, np.uint64)
-    _, offset_buffer, data = labels.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64)[labels.offset : labels.offset + len(labels) + 1]
-    first, size = int(offsets[0]), int(offsets[-1] - offsets[0])
-    padded = np.zeros(size + 16, np.uint8)
-    if size:
-        padded[:size] = np.frombuffer(data, np.uint8, size, first)
-    words = np.ndarray((size + 8,), "<u8", padded, 0, (1,))  # the eight bytes from every position on
-    starts, lengths = offsets[:-1] - first, np.diff(offsets)
-    state = mix(lengths.astype(np.uint64) ^ np.uint64(seed))
-    shortest = int(lengths.min())
-    for position in range(0, int(lengths.max()), 8):
-        # A label that has ended is left alone: how long others in its block are must not show in its hash.
-        rows = slice(None) if position < shortest else np.flatnonzero(lengths > position)
-        word = words[starts[rows] + position] & _MASKS[np.minimum(lengths[rows] - position, 8)]
-        state[rows] = mix(state[rows] ^ word)
-    return state
 
 
 def mix(values: Words) -> Words:

@@ -8,14 +8,15 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from private_topk.transforms.blocks import left_out
-from private_topk.transforms.columnar import hash_labels, make_table, partition
-from private_topk.transforms.counter import Counter
+from private_topk.transforms.columnar import make_table, partition
+from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.user_shard import UserShard
 
 __all__ = ["CountContributions", "ShardByUser", "ShardedPairs"]
 
@@ -25,8 +26,8 @@ ShardedPairs = tuple[int, pa.RecordBatch]
 class ShardByUser(beam.PTransform):
     """Blocks to (user shard, pairs): all rows of one user meet in one shard.
 
-    Users travel as keyed 64-bit hashes. If two users share one (probability below n**2 / 2**65) they count as one.
-    Rows of items outside a public domain drop out here.
+    Users travel as keyed 64-bit hashes. Two users who share one, with probability 2**-64 whoever they are, count as
+    one: docs/privacy.md says what that means for the guarantee. Rows of items outside a public domain drop out here.
 
     Args:
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
@@ -46,10 +47,10 @@ class ShardByUser(beam.PTransform):
 class _ShardDoFn(beam.DoFn):
     def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout) -> None:
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
-        self._left_out = left_out("not_in_domain")
+        self._left_out = LeftOutRows("not_in_domain")
 
     def setup(self) -> None:
-        self._seed = int.from_bytes(self._key.derive("user hash")[:8], "big")
+        self._hash_key = self._key.derive("user hash")
         self._index = None
         if isinstance(self._domain, PublicDomain):
             self._index = self._domain.index()
@@ -64,7 +65,7 @@ class _ShardDoFn(beam.DoFn):
             values: np.ndarray | pa.Array = codes.astype(self._layout.code_type)
         else:
             values = block["item"].cast(pa.string())
-        words = hash_labels(block["user"], self._seed)
+        words = hash_labels(block["user"], self._hash_key)
         spans = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
         for shard, rows in partition(shards, self._shards):
@@ -86,7 +87,7 @@ class CountContributions(beam.PTransform):
 
     def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False) -> None:
         super().__init__()
-        self._counter, self._waits_for_timers = Counter(layout, key, limit), waits_for_timers
+        self._counter, self._waits_for_timers = UserShard(layout, key, limit), waits_for_timers
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window
@@ -99,7 +100,7 @@ class CountContributions(beam.PTransform):
 
 
 class _CountDoFn(beam.DoFn):
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: UserShard) -> None:
         self._counter = counter
 
     def process(self, shard: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[PlacedPart]:

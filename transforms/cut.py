@@ -22,8 +22,8 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, IntervalW
 from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import Codes, make_table, partition
+from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.windows import Period, WindowBounds
 
 __all__ = ["CutIntoWindows", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment"]
@@ -67,7 +67,7 @@ class CutIntoWindows(beam.PTransform):
 class _NumberDoFn(beam.DoFn):
     def __init__(self, period: Period) -> None:
         self._period = period
-        self._outside, self._late = left_out("outside_the_period"), left_out("late")
+        self._outside, self._late = LeftOutRows("outside_the_period"), LeftOutRows("late")
 
     def process(self, block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         first, after = self._period.spans(block["time"].to_numpy())
@@ -91,7 +91,7 @@ class _SplitDoFn(beam.DoFn):
 
     def __init__(self, period: Period) -> None:
         self._period = period
-        self._outside, self._late = left_out("outside_the_period"), left_out("late")
+        self._outside, self._late = LeftOutRows("outside_the_period"), LeftOutRows("late")
 
     def setup(self) -> None:
         self._cells = cells(self._period)
@@ -126,7 +126,7 @@ def _parted(firsts: Codes, members: Codes) -> Iterator[tuple[int, Codes]]:
         yield first, members[firsts == first]
 
 
-def _count(counter: Any, rows: np.ndarray) -> None:  # noqa: ANN401 - a Beam counter
+def _count(counter: LeftOutRows, rows: np.ndarray) -> None:
     if rows.any():
         counter.inc(int(rows.sum()))
 

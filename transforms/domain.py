@@ -6,12 +6,14 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import Codes, as_labels, hash_labels
+from private_topk.transforms.columnar import Codes, as_labels
+from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["DomainIndex", "PublicDomain", "UnknownDomain"]
@@ -74,14 +76,13 @@ class DomainIndex:
 
     def __init__(self, labels: pa.Array) -> None:
         self.labels = labels
-        self._seed = 0
-        while True:  # a collision inside the domain is left by another seed
-            words = hash_labels(labels, self._seed)
+        for attempt in count():  # a collision inside the domain is left by another key
+            self._hash_key = b"the key of a public list, %d" % attempt
+            words = hash_labels(labels, self._hash_key)
             self._order = np.argsort(words, kind="stable")
             self._sorted = words[self._order]
             if not np.any(self._sorted[1:] == self._sorted[:-1]):
                 break
-            self._seed += 1
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -94,7 +95,7 @@ class DomainIndex:
         """
         dictionary = items.dictionary_encode()
         distinct = dictionary.dictionary
-        words = hash_labels(distinct, self._seed)
+        words = hash_labels(distinct, self._hash_key)
         place = np.minimum(np.searchsorted(self._sorted, words), len(self._sorted) - 1)
         codes = self._order[place]
         known = pc.equal(self.labels.take(pa.array(codes)), distinct).to_numpy(zero_copy_only=False)
@@ -129,7 +130,10 @@ def digest_of(labels: pa.Array) -> str:
 
 
 def _column(items: Iterable[str | int]) -> pa.Array:
-    values = list(items)
+    try:
+        values = list(items)
+    except TypeError:
+        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {type(items).__name__}") from None
     kinds = {type(value) for value in values}
     if not kinds <= {str, int}:
         names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))

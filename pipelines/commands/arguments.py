@@ -27,7 +27,7 @@ __all__ = [
 
 UNITS = ("user-window", "user")
 NEIGHBOURS = ("add-remove", "swap")
-_OF_COMMANDS = {"runner", "quiet", "show_left_out", "counts", "windows"}
+_OF_COMMANDS = {"runner", "quiet", "show_left_out", "exact_counters", "counts", "windows"}
 _MANY = 5
 _READ: dict[str, Callable[[str], object]] = {
     "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
@@ -154,4 +154,6 @@ def add_running(group: Group, output: str, runners: str) -> None:
         one_of("avro", "jsonl", "csv", "parquet"))  # fmt: skip
     add_switch(group, "overwrite", "replace an existing output")
     add(group, "runner", "NAME", runners)
+    add_switch(group, "exact_counters", "let the runner's metrics show exactly how many rows were left out, which "
+               "tells of single users to all who may see them (default: their order of magnitude)")  # fmt: skip
     add(group, "shards", "N", "user shards, a power of two; any gives the same ranking (default: by size)", whole)

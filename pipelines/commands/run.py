@@ -25,6 +25,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
     rows = found.add_argument_group("input")
     add(rows, "input", "GLOB", "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or "
         "bigquery://PROJECT:DATASET.TABLE")  # fmt: skip
+    add(rows, "complete_when", "PATH", "do nothing unless this file is there, such as the _SUCCESS that whoever writes "
+        "the input writes last")  # fmt: skip
     add(rows, "snapshot", "gs://BUCKET/FOLDER", "with bigquery://: where the table's rows are exported to, once")
     add_columns(rows)
     add_question(found, words)
@@ -32,8 +34,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add_running(running, "ranking file: .avro, .jsonl, .csv or .parquet; a manifest goes beside it",
                 "direct (default), prism, flink, dataflow or portable")  # fmt: skip
     add_switch(running, "quiet", "do not print the ranking")
-    add_switch(running, "show_left_out", "tell on stderr how many rows were left out and why: exact counts of private "
-               "data, for the operator only")  # fmt: skip
+    add_switch(running, "show_left_out", "tell on stderr why rows were left out and whether they are many, for the "
+               "operator only; with --exact-counters how many")  # fmt: skip
     return found
 
 
@@ -46,6 +48,6 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     if done.deferred:
         return
     if arguments.show_left_out:
-        show_left_out(done.rows_left_out())
+        show_left_out(done.rows_left_out(), bool(arguments.exact_counters))
     if not arguments.quiet:
         show_rows(done.report.sink)

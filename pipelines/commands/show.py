@@ -29,10 +29,11 @@ def show_rows(sink: Sink) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def show_left_out(counts: dict[str, int]) -> None:
-    """Tell the operator, on stderr, how many rows were left out. Exact, so never to be published."""
-    told = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in sorted(counts.items())) or "none"
-    print(f"rows left out (operator only: exact, never publish): {told}", file=sys.stderr)
+def show_left_out(counts: dict[str, str], exact: bool) -> None:
+    """Tell the operator, on stderr, how many rows were left out. Never to be published."""
+    told = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
+    how = "exact" if exact else "fewer than 100 are not told"
+    print(f"rows left out (operator only, never publish; {how}): {told or 'none'}", file=sys.stderr)
 
 
 def _show(rows: list[dict[str, Any]], sink: Sink) -> None:

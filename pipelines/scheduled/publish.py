@@ -11,9 +11,8 @@ from typing import cast
 
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.periods import period_of
-from private_topk.pipelines.question import counts_of, mechanism_of
-from private_topk.pipelines.report import report_of, sink_for
+from private_topk.pipelines.question import check_domain, counts_of, mechanism_of
+from private_topk.pipelines.report import account_of, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
@@ -23,6 +22,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
+from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["ScheduledReport", "now"]
 
@@ -43,11 +43,16 @@ class ScheduledReport:
         self._file, self._correction = file, correction
 
     def check(self) -> None:
-        """Raise Refusal where the budget, the mechanism or the form of the release key is wrong: no other file is
-        looked at.
-        """
+        """Raise Refusal for all that is wrong in the file itself; of others, a schema of messages is looked at."""
+        values = self._file.values
+        with self._pointing("runner.options"):
+            check_words(values.get("runner.name", "direct"), list(values.get("runner.options", ())))
         with self._pointing():
             asked = self.asked(0)
+            watch = self._watches(asked)
+            source_for(asked, watch=watch), sink_for(asked, watch=watch), account_of(asked)
+            check_domain(asked)
+            period_of(asked)
             mechanism_of(asked)
             counts_of(asked)
             ReleaseKey.parse(asked["release_key"])
@@ -63,7 +68,9 @@ class ScheduledReport:
         runner, words = values.get("runner.name", "direct"), list(values.get("runner.options", ()))
         with self._pointing("runner.options"):
             check_words(runner, words)
-            reach_files(words)
+        with self._pointing():
+            self._check_known(self.asked(number))
+            reach_files(words, self.asked(number))
         if self.published(number):
             return None
         with self._pointing():
@@ -82,19 +89,23 @@ class ScheduledReport:
         """
         asked, name, base = self.asked(number), self.release_id(number), self.release_id(number, None)
         with self._pointing():
-            sink = sink_for(asked, watch=self._watches(asked))
-            standing = standing_at(sink, period_of(asked))
+            self._check_known(asked)
+            standing = standing_at(sink_for(asked, watch=self._watches(asked)), period_of(asked))
             if standing is None:
-                if "ledger" in asked:
-                    return self._noted(asked)
-                raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked "
-                              "at, so a ledger has to know it")  # fmt: skip
+                return self._noted(asked)
             for place in filter(None, standing):
                 if place.release != name and not (self._correction and place.release.startswith(base)):
                     raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
                                   f"{verbatim(name)}", "move it, or change {output}")  # fmt: skip
             complete = all(place is not None and place.release == name and place.windows for place in standing)
             return complete and self._noted(asked)
+
+    def _check_known(self, asked: Asked) -> None:
+        """Raise Refusal unless somebody can tell later what has been published."""
+        sink = sink_for(asked, watch=self._watches(asked))
+        if sink.files(period_of(asked)) is None and "ledger" not in asked:
+            raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked at, "
+                          "so a ledger has to know it")  # fmt: skip
 
     def missed(self, until: datetime) -> list[int]:
         """The numbers of all periods that have ended and are not published. Raises Refusal as `published` does."""

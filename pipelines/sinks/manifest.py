@@ -32,6 +32,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "parameters": parameters,
         "k": selection.k,
         "max_items_per_user": selection.max_items_per_user,
+        "delta_of_a_shared_hash": _of_a_shared_hash(selection),
         "privacy": {
             "epsilon": selection.epsilon(),
             "delta": selection.delta(),
@@ -60,6 +61,11 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
     digest = hashlib.sha256(rows).hexdigest()
     whole = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
     return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _of_a_shared_hash(selection: Selection) -> float:
+    """What each other user adds to delta, at most, for the chance that two users share a hash: see docs/privacy.md."""
+    return 2.0**-64 if selection.max_items_per_user else 0.0
 
 
 def _version(package: str) -> str:

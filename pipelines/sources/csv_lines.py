@@ -51,9 +51,10 @@ def width_is(lines: pa.Array, width: int) -> pa.Array:
 def rows_of(text: bytes, header: Header) -> Rows:
     """The rows of whole lines as bytes, null where empty. Blank lines are none; what is no row stands as unreadable."""
     table, unreadable = None, 0
-    if _is_tidy(text):
+    count = _lines_if_tidy(text)
+    if count is not None:
         table = _parsed(text, header)
-    if table is None:
+    if table is None or len(table) != count:
         lines = lines_of(text)
         fits = width_is(lines, header.width)
         if not pc.all(fits).as_py():
@@ -68,24 +69,39 @@ def rows_of(text: bytes, header: Header) -> Rows:
     return Rows(columns, pa.array(np.arange(len(table) + unreadable) >= len(table)))
 
 
-def _is_tidy(text: bytes) -> bool:
-    """Whether every quote opens or closes a value in its own line, with none inside; and there is no odd letter."""
-    if b"\0" in text or (b"\r" in text and text.count(b"\r") != text.count(b"\r\n")):
-        return False
-    if b'"' not in text:
-        return True
-    letters = np.frombuffer(b"\n" + text + b"\n", np.uint8)
+def _lines_if_tidy(text: bytes) -> int | None:
+    """How many lines are not blank, where every quote opens or closes a value and there is no odd letter; else None.
+
+    A quoted value may still hold a line feed. Then Arrow finds fewer rows than there are lines: the first line end in a
+    value has a letter of the value or its quote before it, so it is not taken for a blank line.
+    """
+    if b"\0" in text:
+        return None
+    letters = np.frombuffer(text, np.uint8)
+    feeds = letters == ord("\n")
+    blank = feeds[1:] & feeds[:-1]
+    if b"\r" in text:
+        returns = letters == ord("\r")
+        if np.any(returns[:-1] > feeds[1:]) or returns[-1]:
+            return None
+        blank[1:] |= feeds[2:] & returns[1:-1] & feeds[:-2]
+    if b'"' in text and not _quotes_are_tidy(letters):
+        return None
+    first = text[:1] == b"\n" or text[:2] == b"\r\n"
+    return int(np.count_nonzero(feeds) - np.count_nonzero(blank) - first + (not text.endswith(b"\n")))
+
+
+def _quotes_are_tidy(letters: np.ndarray) -> bool:
+    """Whether every quote opens or closes a value, with none inside."""
     quotes = np.flatnonzero(letters == ord('"'))
     opening, closing = quotes[::2], quotes[1::2]
     if len(opening) != len(closing):
         return False
-    before, behind = letters[opening - 1], letters[closing + 1]
-    ends = np.flatnonzero(letters == ord("\n"))
-    last = np.searchsorted(opening, ends)  # how many values have been opened when a line ends
+    last = int(closing[-1] + 1 == len(letters))
+    before, behind = letters[opening[int(opening[0] == 0) :] - 1], letters[closing[: len(closing) - last] + 1]
     return bool(
         np.all((before == ord(",")) | (before == ord("\n")))
         and np.all((behind == ord(",")) | (behind == ord("\n")) | (behind == ord("\r")))
-        and not np.any((last > 0) & (closing[last - 1] > ends))
     )
 
 
@@ -95,7 +111,7 @@ def _parsed(text: bytes, header: Header) -> pa.Table | None:
     Its handler of such rows is of no use here: it cannot be called for one that is no UTF-8.
     """
     names = [f"{place}" for place in sorted(set(header.places.values()))]
-    if not text.strip(b"\r\n"):  # what Arrow takes for an empty file
+    if text[:1] in (b"", b"\r", b"\n") and not text.strip(b"\r\n"):  # what Arrow takes for an empty file
         return pa.table({name: pa.nulls(0, pa.large_binary()) for name in names})
     columns = [f"{place}" for place in range(header.width)]
     try:

@@ -150,7 +150,9 @@ def _doubled_or_mistyped(text: bytes, lines: pl.Series, name: str, literal: bool
     """
     key, count = f'"{name}"'.encode(), len(lines)
     once = literal and text.count(key) == count
-    if once and (not is_label or any(text.count(key + form) == count for form in (b': "', b':"'))):
+    behind = text.find(key) + len(key)
+    forms = [form for form in (b': "', b':"') if text.startswith(form, behind)]  # a writer has one form for all
+    if once and (not is_label or any(text.count(key + form) == count for form in forms)):
         return np.zeros(count, bool)
     pattern = f'[{{,]{_SPACE}"{_literally(name)}"{_SPACE}:{_SPACE}'
     if once:

@@ -43,7 +43,7 @@ def chunks(source: IO[bytes]) -> Iterator[Chunk]:
             too_long, rest, skipping, more = too_long + 1, b"", not first, more[first:] if first else b""
         cut = more.rfind(b"\n") + 1
         if cut:
-            yield Chunk(rest + more[:cut], too_long)
+            yield Chunk(b"".join((rest, memoryview(more)[:cut])), too_long)
             rest, too_long = more[cut:], 0
         else:
             rest += more

@@ -9,6 +9,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 from private_topk.transforms.blocks import BlockCoder, MakeBlocks
 from private_topk.transforms.columnar import make_block
+from private_topk.transforms.counters import exact_counters
 from tests.transforms.pipelines import outcome
 
 
@@ -38,7 +39,8 @@ def test_pairs_gather_by_window_in_blocks_of_limited_size() -> None:
 
 def test_pairs_with_a_null_are_left_out_and_counted(tmp_path: Path) -> None:
     pipeline = beam.Pipeline(FnApiRunner())
-    _ = pipeline | beam.Create([("a", "x"), (None, "x"), ("a", None), (5, 7)]) | MakeBlocks()
+    with exact_counters():
+        _ = pipeline | beam.Create([("a", "x"), (None, "x"), ("a", None), (5, 7)]) | MakeBlocks()
     result = pipeline.run()
     [counter] = result.metrics().query()["counters"]
     assert counter.key.metric.name == "operator_only_rows_left_out_null" and counter.committed == 2

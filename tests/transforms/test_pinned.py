@@ -41,14 +41,14 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 PINNED = {
-    "one window": "1 75a898204e2d64b9",
-    "whole": "1 a32586e4f450b92e",
-    "fixed": "11 af709b6e48d0e9e8",
-    "day": "3 c5889b6758ddce94",
-    "sliding": "16 89ceeaa062d8c093",
-    "counts": "11 733da0c0d364964f",
-    "unknown": "11 21bc674ff1adeb51",
-    "unknown, bounded": "16 33ff177b582f393c",
+    "one window": "1 5ed189f19ec34192",
+    "whole": "1 f9d240fef7fc471c",
+    "fixed": "11 4a0d75f8bf0f595c",
+    "day": "3 1dabf62764001405",
+    "sliding": "16 a55d2d87d9997e3b",
+    "counts": "11 496d6a50fedf232b",
+    "unknown": "11 5912e3ba9ceef48d",
+    "unknown, bounded": "16 ead621885c4137f8",
 }
 
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import (
     Codes,
     Words,
     count_pairs,
-    hash_labels,
     joined,
     kept_pairs,
     make_table,
@@ -20,10 +20,11 @@ from private_topk.transforms.columnar import (
     partition,
     sorted_pairs,
 )
+from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import ITEM_SHARD_BITS, UNKNOWN_ITEM_SHARDS, Layout
 
-__all__ = ["Counter"]
+__all__ = ["UserShard"]
 
 _NO_LABELS = pa.array([], pa.string())
 _MOST_ROWS = 1 << 22
@@ -47,7 +48,7 @@ class _Pairs(NamedTuple):
         return codes & ((1 << self.bits) - 1)
 
 
-class Counter:
+class UserShard:
     """Bounds and counts the pairs of one user shard.
 
     Pairs come and go as tables of {user: uint64, item: code or string} and, where they hold several windows, `first`
@@ -111,7 +112,9 @@ class Counter:
         else:
             dictionary = table["item"].dictionary_encode()
             codes, labels = dictionary.indices.to_numpy().astype(np.int64), dictionary.dictionary
-            words, size = hash_labels(labels, int.from_bytes(self._key.derive("item hash")[:8], "big")), len(labels)
+            words, size = hash_labels(labels, self._key.derive("item hash")), len(labels)
+            if self._limit is not None and len(np.unique(words)) < size:
+                codes, labels, words = _in_order(codes, labels, words)
         bits = max(size - 1, 0).bit_length()
         if self._layout.windows > 1:
             codes |= table["first"].to_numpy().astype(np.int64) << bits
@@ -141,3 +144,13 @@ class Counter:
             labels = some.astype(np.uint32) if found.labels is None else found.labels.take(pa.array(some))
             column = {"window": windows[rows].astype(np.uint32)} if self._layout.windows > 1 else {}
             yield place, make_table(**column, item=labels, count=counts[rows])
+
+
+def _in_order(codes: Codes, labels: pa.Array, words: Words) -> tuple[Codes, pa.Array, Words]:
+    """Codes in the order of the labels' bytes. What is kept of two items with one hash is then told by the labels, and
+    not by which of them came first, which other users could decide.
+    """
+    order = pc.sort_indices(labels).to_numpy()
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place[codes], labels.take(pa.array(order)), words[order]

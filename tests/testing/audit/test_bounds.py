@@ -1,0 +1,40 @@
+"""Clopper-Pearson against scipy's quantiles, and that no bound of epsilon is wrong more often than it may be."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy.stats import beta, binom
+
+from private_topk.testing.audit.bounds import Tally, epsilon_at_least, probability_at_least, probability_at_most
+
+
+@pytest.mark.parametrize("seen", [Tally(0, 50), Tally(1, 50), Tally(25, 50), Tally(50, 50), Tally(3, 4000)])
+@pytest.mark.parametrize("risk", [0.05, 1e-6])
+def test_bounds_are_quantiles_and_err_to_the_safe_side(seen: Tally, risk: float) -> None:
+    hits, draws = seen
+    low = beta.ppf(risk, hits, draws - hits + 1) if hits else 0.0
+    high = beta.ppf(1 - risk, hits + 1, draws - hits) if hits < draws else 1.0
+    assert low - 1e-9 <= probability_at_least(seen, risk) <= low + 1e-12
+    assert high - 1e-12 <= probability_at_most(seen, risk) <= high + 1e-9
+
+
+def test_the_bound_of_epsilon_is_wrong_at_most_as_often_as_said() -> None:
+    """Enumerated, not sampled: every pair of tallies of 12 draws with its probability, where epsilon and delta fit."""
+    draws, risk, epsilon, delta = 12, 0.1, 1.0, 0.05
+    for seldom in (0.05, 0.2, 0.3):
+        often = min(math.exp(epsilon) * seldom + delta, 1.0)
+        wrong = sum(
+            binom.pmf(i, draws, often) * binom.pmf(j, draws, seldom)
+            for i in range(draws + 1)
+            for j in range(draws + 1)
+            if epsilon_at_least(Tally(i, draws), Tally(j, draws), delta, risk) > epsilon
+        )
+        assert wrong <= risk, (seldom, wrong)
+
+
+def test_what_is_certain_in_one_world_alone_shows_without_end() -> None:
+    found = [epsilon_at_least(Tally(n, n), Tally(0, n), 0.01, 1e-6) for n in (100, 1000, 10_000)]
+    assert found[0] < found[1] < found[2] > 6
+    assert epsilon_at_least(Tally(5, 1000), Tally(0, 1000), 0.01, 1e-6) == 0, "delta alone explains it"

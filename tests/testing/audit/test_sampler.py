@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from private_topk.testing.audit.cases import cases_of
+from private_topk.testing.audit.sampler import Sampler
+from private_topk.testing.audit.scenes import Sheet
+from private_topk.transforms.mechanisms import MECHANISMS
+
+WORLD = (Sheet((9, 9, 9, 9, 0)[:4]),)
+
+
+def test_a_seed_repeats_every_draw_and_fresh_ones_differ() -> None:
+    case = cases_of(["laplace"])[2]
+    drawn = [sampler.draw(case, WORLD, 30, "x") for sampler in (Sampler(b"1"), Sampler(b"1"), Sampler(), Sampler())]
+    assert drawn[0] == drawn[1] != drawn[2] != drawn[3] != drawn[1]
+    sampler = Sampler(b"1")
+    assert sampler.draw(case, WORLD, 30, "x") != sampler.draw(case, WORLD, 30, "y"), "each draw has an id of its own"
+    assert "1" not in repr(sampler)
+
+
+def test_every_case_of_every_mechanism_can_be_drawn() -> None:
+    sampler = Sampler(b"every")
+    for name in MECHANISMS:
+        for case in cases_of([name]):
+            size = 4 if case.selection.mechanism.about.domain == "public" else 5
+            sheet = Sheet((500,) * size)
+            world = (sheet,) * case.releases
+            for answers in sampler.draw(case, world, 2, name):
+                assert len(answers) == case.releases
+                for answer in answers:
+                    assert len(answer.items) <= case.selection.k and set(answer.items) <= set(range(size))
+                    assert (answer.noisy is None) == (case.selection.publish_counts is None)

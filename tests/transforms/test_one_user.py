@@ -1,0 +1,130 @@
+"""One user more moves the counts that reach the mechanism by what is declared, for any rows: found by search.
+
+Two inputs are counted as the pipeline counts, in any order, blocks, shards, windows and bound, and compared with sets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from private_topk.transforms import contributions
+from private_topk.transforms.columnar import make_block
+from private_topk.transforms.counts import add_up
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.guard import check_whole
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.parts import MANIFEST, with_manifest
+from private_topk.transforms.user_shard import UserShard
+
+HOSTILE = [
+    "",
+    "\0",
+    "a",
+    "a\0",
+    "A",
+    "a ",
+    "\ufeffa",
+    "á",
+    "a\u0301",
+    "5",
+    "05",
+    "x" * 8,
+    "x" * 16,
+    "x" * 17,
+    "日本",
+    "\U0001f3b5",
+]
+LABELS = st.sampled_from(HOSTILE) | st.text(st.characters(codec="utf-8"), max_size=20)
+ROWS = st.lists(st.tuples(LABELS, st.sampled_from(HOSTILE)), max_size=40)
+USER = "the one user"
+DOMAINS = {"public": PublicDomain.of(HOSTILE[:12]), "unknown": UnknownDomain()}
+
+
+def counted(
+    rows: list[tuple[str, str]], domain: str, limit: int | None, key: ReleaseKey, shards: int, blocks: int, early: bool
+) -> dict[str, int]:
+    """The totals of one window, by the pipeline's functions.
+
+    Args:
+        early: pairs are deduplicated and bounded as they come, as in a stream.
+    """
+    known, layout = DOMAINS[domain], Layout.of(DOMAINS[domain])
+    fn, counter = contributions._ShardDoFn(known, key, shards, layout), UserShard(layout, key, limit)
+    fn.setup()
+    pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
+    for block in range(blocks):
+        users, items = zip(*rows[block::blocks], strict=True) if rows[block::blocks] else ((), ())
+        for shard, table in fn.process(make_block(pa.array(users, pa.string()), pa.array(items, pa.string()))[0]):
+            pairs[shard].append(table)
+            if early:
+                pairs[shard] = [counter.distinct(pairs[shard])]
+    places = defaultdict(list)
+    for shard, tables in pairs.items():
+        for place, part in with_manifest(shard, counter.counts(tables)):
+            places[place].append(part)
+    placed = [add_up(place, parts, layout) for place, parts in places.items()]
+    check_whole(placed, shards)
+    found: dict[str, int] = {}
+    for place, part in placed:
+        for item, count in zip(*(part.table[name].to_pylist() for name in part.table.schema.names), strict=True):
+            if place != MANIFEST:
+                label = HOSTILE[item] if domain == "public" else item
+                assert label not in found, "an item was counted in two places"
+                found[label] = count
+    return found
+
+
+def of_sets(rows: list[tuple[str, str]], domain: str) -> dict[str, set[str]]:
+    """Who holds each item that counts."""
+    holders: dict[str, set[str]] = defaultdict(set)
+    for user, item in rows:
+        if domain == "unknown" or item in HOSTILE[:12]:
+            holders[item].add(user)
+    return holders
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    others=ROWS.map(lambda rows: [row for row in rows if row[0] != USER]),
+    mine=st.lists(st.sampled_from(HOSTILE), max_size=25),
+    other=st.lists(st.sampled_from(HOSTILE), max_size=25),
+    domain=st.sampled_from(sorted(DOMAINS)),
+    limit=st.sampled_from([None, 1, 2, 3]),
+    secret=st.binary(min_size=16, max_size=16),
+    way=st.tuples(st.sampled_from([1, 2, 64]), st.integers(1, 4), st.booleans(), st.randoms(use_true_random=False)),
+    again=st.tuples(st.sampled_from([1, 8]), st.integers(1, 4), st.booleans()),
+)
+def test_one_user_moves_counts_by_what_is_declared(others, mine, other, domain, limit, secret, way, again) -> None:  # noqa: ANN001
+    """Added, removed or replaced: each count by at most 1, at most `limit` of them in each direction, and no other."""
+    key, (shards, blocks, early, draw) = ReleaseKey("fresh", secret), way
+
+    def counts(items: list[str], *how: object) -> dict[str, int]:
+        rows = [*others, *((USER, item) for item in items)]
+        draw.shuffle(rows)
+        return counted(rows, domain, limit, key, *how)  # type: ignore[arg-type]
+
+    absent, here, there = (counts(items, shards, blocks, early) for items in ([], mine, other))
+    assert here == counts(mine, *again), "the counts hang on order, blocks, shards or when pairs are bounded"
+    held = [set(of_sets([(USER, item) for item in items], domain)) for items in (mine, other)]
+    for after, items in ((here, held[0]), (there, held[1])):
+        moved = {item: after.get(item, 0) - absent.get(item, 0) for item in {*after, *absent}}
+        moved = {item: move for item, move in moved.items() if move}
+        assert set(moved.values()) <= {1} and set(moved) <= items
+        assert len(moved) == min(len(items), limit or len(items))
+    swapped = {item: there.get(item, 0) - here.get(item, 0) for item in {*here, *there}}
+    for direction in (1, -1):
+        assert sum(move == direction for move in swapped.values()) <= (limit or len(HOSTILE))
+    assert set(swapped.values()) <= {-1, 0, 1}
+    if limit is None:
+        assert absent == {item: len(users) for item, users in of_sets(others, domain).items()}
+    else:
+        users = defaultdict(set)
+        for item, holders in of_sets(others, domain).items():
+            for user in holders:
+                users[user].add(item)
+        assert sum(absent.values()) == sum(min(limit, len(items)) for items in users.values())

@@ -67,7 +67,8 @@ def test_what_is_written_for_requests_without_rows_is_what_ever_was(ledger: Ledg
     [row] = connection.execute("select parameters, windows, epsilon, delta, rho, rest from private_topk_charges")
     connection.close()
     ever = json.dumps({"mechanism": "mine", "windows": asked.windows.plain()}, sort_keys=True)
-    assert row == (ever, json.dumps([-(1 << 61), 1 << 61, 1 << 62, 1 << 62, 1]), "1", "0", "1/2", "0")
+    assert row == (ever, json.dumps([-(1 << 61), 1 << 61, 1 << 62, 1 << 62, 1]), "1", "0", str(asked.cost.rho), "0")
+    change("rho", "1/2")  # as it was written once
     assert ledger.charge(request("a", ROWS)).outcome == "started", "the same request, now with its columns"
 
 

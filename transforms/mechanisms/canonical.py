@@ -7,15 +7,14 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.canonical_classes import Classes, TopK
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import winner
-from private_topk.transforms.mechanisms.exact.ranking import rank
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 
 __all__ = ["Canonical"]
@@ -40,8 +39,8 @@ class Canonical(Mechanism):
         noise: gumbel, exponential, laplace, logistic or half-logistic.
         neighbours: what a neighbour is.
 
-    Cost: a sort of the counts, then some tens of classes of sets, 1 to 10 ms for any d and k <= 1000; some hundreds and
-    up to 50 ms where thousands of counts lie at even steps around the k-th.
+    Cost: a pass over the counts, then some tens of classes of sets, 1 to 10 ms for any d and k <= 1000; some hundreds
+    and up to 50 ms where thousands of counts lie at even steps around the k-th.
     """
 
     about: ClassVar[About] = About(
@@ -49,7 +48,7 @@ class Canonical(Mechanism):
         answer="set",
         guarantee="pure",
         domain="public",
-        cost="one sort, then tens to hundreds of binomials of k factors",
+        cost="one pass, then tens to hundreds of binomials of k factors",
         source="Shekelyan & Loukides 2023, Theorem 3.5 with Theorems 4.1 and A.15",
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )
@@ -66,17 +65,16 @@ class Canonical(Mechanism):
         check_noise(self.noise)
         object.__setattr__(self, "gamma", check_decimal("gamma", self.gamma, Fraction(0), Fraction(1)))
 
-    def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw the class of sets that holds the winner, then a uniform set of the class."""
-        d = len(counts)
-        if k == d:
-            return np.arange(d)
-        ranking, gamma = rank(counts), Fraction(self.gamma)
-        classes = Classes(ranking.ascending[::-1], k, gamma)
+        if k == histogram.items:
+            return np.arange(k)
+        gamma = Fraction(self.gamma)
         # The classes count losses in units of 1 / (the denominator of gamma).
         rate = Fraction(self.epsilon) / (gamma.denominator * sensitivity(self.neighbours))
+        classes = Classes(histogram, k, gamma, rate)
         best = winner([TopK(k), classes.everything()], rate, self.noise, draw)
-        return ranking.items(best.draw_ranks(draw))
+        return best.draw_ranks(draw)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""

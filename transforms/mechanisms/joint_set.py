@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import winner
-from private_topk.transforms.mechanisms.exact.ranking import rank
 from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["JointSet"]
@@ -37,8 +34,8 @@ class JointSet(Mechanism):
         noise: gumbel, exponential (permute-and-flip), laplace, logistic or half-logistic.
         neighbours: what a neighbour is.
 
-    Cost: a sort of the counts, then up to 80 counts of sets, each up to k products of polynomials of degree k: 0.1 s at
-    k = 100, 0.4 s at k = 200, some seconds at k = 1000, whatever d is. Easy counts are padded to a third of that at
+    Cost: a pass over the counts, then up to 80 counts of sets, each up to k products of polynomials of degree k: 0.1 s
+    at k = 100, 0.4 s at k = 200, some seconds at k = 1000, whatever d is. Easy counts are padded to a third of that at
     least, since time is a side channel.
     """
 
@@ -47,7 +44,7 @@ class JointSet(Mechanism):
         answer="set",
         guarantee="pure",
         domain="public",
-        cost="one sort, then some tens of times k^3, whatever d is",
+        cost="one pass, then some tens of times k^3, whatever d is",
         source="Joseph et al. 2021, Lemma 5; Shekelyan & Loukides 2023, Theorem 4.1",
         when="sets of up to a few hundred items, where the largest gap to the true counts is what matters",
     )
@@ -60,14 +57,13 @@ class JointSet(Mechanism):
         super().__post_init__()
         check_noise(self.noise)
 
-    def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw the loss of the winner, then a uniform set of that loss."""
-        ranking = rank(counts)
-        losses = SetLosses(ranking.ascending, k)
+        losses = SetLosses(histogram, k)
         rate = Fraction(self.epsilon) / (2 * sensitivity(self.neighbours))
         best = winner([losses.everything()], rate, self.noise, draw)
         losses.pad()
-        return ranking.items(best.draw_ranks(draw))
+        return best.draw_ranks(draw)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""

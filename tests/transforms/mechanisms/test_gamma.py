@@ -1,14 +1,11 @@
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
-import numpy as np
-import pytest
-
-from private_topk.testing import Law
+from private_topk.testing import Law, assert_follows
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.reals import precision
-from private_topk.transforms.mechanisms.gamma import Gamma, _radius_floats, _radius_real
+from private_topk.transforms.mechanisms.gamma import Gamma
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 
@@ -20,12 +17,8 @@ class TestGamma(ItemByItem):
     def law(self, mechanism: Gamma, counts: tuple[int, ...], k: int) -> Law:
         return laws.gamma_order(counts, k, Fraction(mechanism.epsilon))
 
-    @pytest.mark.parametrize("size", [2, 1000, 70_001])
-    def test_the_float_radius_lies_within_its_bound(self, size: int) -> None:
-        draw = RandomBits.keyed(b"radius").draw()
-        radius, error = _radius_floats(size, draw)
-        with precision(160):
-            exact = _radius_real(size, draw)()
-            assert abs(exact - radius) < exact * error
-        assert error < 2.0**-34
-        assert abs(radius - size) < 6 * np.sqrt(size)
+    def test_different_counts_of_one_block_follow_the_law(self) -> None:
+        """Cuts lie 3 and more below the second count at this epsilon: 3 and 1 are read as one block."""
+        counts, mechanism, bits = (9, 4, 3, 1, 0), Gamma(0.1), RandomBits.keyed(b"block")
+        law = laws.gamma_order(counts, 2, Fraction(mechanism.epsilon))
+        assert_follows(Counter(tuple(mechanism(counts, 2, bits).tolist()) for _ in range(4000)), law, 0.09)

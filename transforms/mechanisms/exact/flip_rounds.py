@@ -1,0 +1,254 @@
+"""Rounds of permute-and-flip over a histogram, each among the items left, in a few steps a round.
+
+Permute-and-flip visits the items in random order and stops at one with probability p = exp(-rate (largest - count)).
+Say an item is visited at a uniform time t and flips its coin then: the first stop of all is the first point of a
+Poisson process of intensity p / (1 - p t), as `permute_and_flip` explains. In the time v = -log(1 - t) that is at most
+p. So proposals come at a rate no less than the sum of all p, by block with integer weights that are just above the p
+of the block's bound, and each is kept with probability p / ((its weight) (p + (1 - p) exp(v))), p its own. The first
+one kept is the round's winner. An item of the largest count left is nearly always kept, so a round needs few proposals,
+whatever the counts are.
+
+Example: counts 5, 3, 3, 0 at rate log 2, so that p is 1, 1/4, 1/4, 1/32. Proposals come at a rate of about 1.53 in v:
+after 0.65 on average the first one, which is the 5 in 65 of 100 cases and then wins; a 3 proposed at v = 0.65 is kept
+with probability 1 / (1/4 + 3/4 exp(0.65)) = 0.59.
+
+Weights are kept in a Fenwick tree for the blocks near the largest count left; those far below are one entry, at the
+weight of the largest among them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import operator
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import count
+
+import numpy as np
+from flint import arb, fmpz
+from numpy.typing import NDArray
+
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.ladder import Ladder
+from private_topk.transforms.mechanisms.exact.noise import float_rate
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, uniform
+from private_topk.transforms.mechanisms.exact.scaled import LOG2_E
+
+__all__ = ["FlipRounds"]
+
+Indices = NDArray[np.int64]
+
+_LANE = 0
+_PREFETCH = 512
+_ERROR = 2.0**-36
+"""Relative, of a probability in floats: rate times a difference below 2**6 is off by 2**-46, and so is v, whose factor
+exp(v) is cut off where the probability is below 2**-60 anyway."""
+_DIGITS = 61
+_COARSE, _SPARE = 16, 10
+_MANY = 1 << 24  # items from which on weights are made in two steps
+_FEW = 32  # blocks up to which Python's integers are quicker
+_FINENESS = 4  # blocks in the counts that weigh a factor of e
+_ROOTS = np.array([int(fmpz(2 ** (256 * _DIGITS - i)).root(256)) + 1 for i in range(256)])  # above 2**(61 - i / 256)
+_POWERS: list[int] = _ROOTS.tolist()
+
+
+class FlipRounds:
+    """The items not yet chosen.
+
+    Args:
+        histogram: all items.
+        rate: what a count weighs.
+        k: how many rounds there will be: the largest count left is always one of the k largest.
+        draw: its words of lane 0 and its sequential bits are taken.
+    """
+
+    def __init__(self, histogram: Histogram, rate: Fraction, k: int, draw: Draw) -> None:
+        self._histogram, self._rate, self._draw = histogram, rate, draw
+        least = int(histogram.top(k)[-1])
+        cuts = even_cuts(1 / (_FINENESS * rate), _FINENESS * _DIGITS, least)
+        self._counts = Ladder(histogram, max(0, least - cuts[-1]))
+        blocks = Blocks.of(histogram, k, cuts)
+        self._exact = blocks.exact
+        self._bounds, self._sizes, self._starts = blocks.bounds, blocks.sizes, blocks.starts
+        self._value, self._start = blocks.bounds.tolist(), blocks.starts.tolist()
+        self._left = blocks.sizes.tolist()
+        self._float_rate = float_rate(rate)
+        self._first = 0  # the place of the largest count left
+        self._uniforms = _words(draw)
+        self._moved: dict[int, int] = {}
+        self._falling = (-blocks.bounds).tolist()
+        steps = 256 * LOG2_E * rate
+        self._steps = steps.numerator, steps.denominator
+        self._weigh()
+
+    def next(self) -> int:
+        """The rank of the winner of another round, which is taken out. Cost: some steps for each doubling of k."""
+        place, rank = self._winner()
+        left = self._left[place] - 1
+        # A Fisher-Yates shuffle of the block's items, as far as it is drawn: the last of those left takes the place.
+        last = self._start[place] + left
+        self._moved[self._position] = self._moved.pop(last, last)
+        self._left[place] = left
+        if place < self._end:
+            self._add(place - self._base, -self._weights[place - self._base])
+        if not left and place == self._first:
+            self._next_largest()
+        return rank
+
+    def _winner(self) -> tuple[int, int]:
+        """The place and the rank of a round's winner."""
+        top = self._value[self._first]
+        # The weights are in units of the largest count when they were made.
+        raised = self._float_rate * (self._value[self._base] - top)
+        unit = math.exp(raised) / self._unit
+        total, waits, elapsed = self._total + self._far_items * self._far_weight, [], 0.0
+        while True:
+            index, wait, flip = next(self._uniforms)
+            waits.append(index)
+            elapsed -= math.log(max(wait * 2.0**-64, 2.0**-64)) / (total * unit)
+            place = self._propose(total)
+            if place is None:
+                continue
+            rank, count = self._pick(place)
+            weight = self._weights[place - self._base] if place < self._end else self._far_weight
+            p = math.exp(self._float_rate * (count - top))
+            chance = p / (weight * unit * (p + (1 - p) * math.exp(min(elapsed, 700.0))))
+            drawn = flip * 2.0**-64
+            if abs(drawn - chance) > _ERROR * chance + 2.0**-60:
+                if drawn < chance:
+                    return place, rank
+            elif greater(self._chance(count, weight, total, waits), uniform(self._draw, _LANE, 2 * index + 1)):
+                return place, rank
+
+    def _pick(self, place: int) -> tuple[int, int]:
+        """A uniform item of those left of a block: its rank and its count."""
+        self._position = self._start[place] + self._draw.below(self._left[place])
+        rank = self._moved.get(self._position, self._position)
+        return rank, self._value[place] if place < self._exact else self._counts.count_at(rank)
+
+    def _chance(self, count: int, weight: int, total: int, waits: list[int]) -> Real:
+        """The probability with which a proposal is kept, as an exact real."""
+        top, base = self._value[self._first], self._value[self._base]
+        waiting = [uniform(self._draw, _LANE, 2 * index) for index in waits]
+
+        def value() -> arb:
+            unit = (ball(self._rate) * (base - top)).exp() / self._unit
+            p = (ball(self._rate) * (count - top)).exp()
+            elapsed = -sum((u().log() for u in waiting), arb(0)) / (total * unit)
+            return p / (weight * unit * (p + (1 - p) * elapsed.exp()))
+
+        return value
+
+    def _propose(self, total: int) -> int | None:
+        """A block in proportion to its items' weights; None for an item that is no longer there."""
+        ticket = self._draw.below(total)
+        if ticket < self._total:
+            return self._base + self._descend(ticket)
+        number = self._histogram.items - self._far_items + (ticket - self._total) // self._far_weight
+        place = int(np.searchsorted(self._starts, number, "right")) - 1
+        return place if number - self._start[place] < self._left[place] else None
+
+    def _next_largest(self) -> None:
+        while self._first < self._exact and not self._left[self._first]:
+            self._first += 1
+        if self._first == self._exact:
+            return
+        fall = self._value[self._base] - self._value[self._first]
+        if self._first >= self._end or fall > self._most_fall:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Make the weights anew, in units of the largest count's: integers above 2**digits exp(-rate difference)."""
+        self._base = self._first
+        digits = self._digits()
+        reach = Fraction(7, 10) * (digits - _SPARE)
+        self._end = self._within(reach)
+        self._far_items = self._histogram.items - self._next_start()
+        # All far items together weigh at most one of the largest count, until the weights are made anew.
+        fall = max(reach - Fraction(7, 10) * (self._far_items.bit_length() + 1), Fraction(4))
+        self._most_fall = fall.numerator * self._rate.denominator // (fall.denominator * self._rate.numerator)
+        self._plant(self._near_weights(digits), self._left[self._base : self._end])
+        self._unit, self._far_weight = 1 << digits, 0
+        if self._far_items:
+            self._far_weight = self._power(self._value[self._base] - self._value[self._end], digits)
+
+    def _digits(self) -> int:
+        """How fine the weights may be for all items together to stay within 62 bits."""
+        items = self._histogram.items
+        if items < _MANY:
+            return _DIGITS - 2 - items.bit_length()
+        # By coarse weights: the items beyond weigh less than 2 each in coarse units.
+        self._end = self._within(Fraction(_COARSE))
+        coarse = sum(map(operator.mul, self._near_weights(_COARSE), self._left[self._base : self._end]))
+        beyond = items - self._next_start()
+        return max(_DIGITS - 2 - max(0, (coarse + 2 * beyond).bit_length() - _COARSE), _SPARE + _COARSE)
+
+    def _next_start(self) -> int:
+        """The first rank beyond the weighed blocks."""
+        return self._start[self._end - 1] + int(self._sizes[self._end - 1])
+
+    def _within(self, reach: Fraction) -> int:
+        """The end of the blocks that lie within so many units of the rate below the largest one."""
+        fall = reach.numerator * self._rate.denominator // (reach.denominator * self._rate.numerator)
+        return bisect.bisect_right(self._falling, fall - self._value[self._base], self._base)
+
+    def _near_weights(self, digits: int) -> list[int]:
+        """Those of the blocks from the base to the end."""
+        if self._end - self._base < _FEW:
+            top = self._value[self._base]
+            return [self._power(top - value, digits) for value in self._value[self._base : self._end]]
+        gaps = self._bounds[self._base] - self._bounds[self._base : self._end]
+        return _powers(gaps, self._rate, digits).tolist()
+
+    def _power(self, gap: int, digits: int) -> int:
+        """An integer above 2**digits exp(-rate gap), by at most 0.3 percent and 1."""
+        step = gap * self._steps[0] // self._steps[1]
+        return (_POWERS[step & 255] >> min((step >> 8) + _DIGITS - digits, 62)) + 1
+
+    def _plant(self, weights: list[int], left: list[int]) -> None:
+        sums = list(itertools.accumulate(map(operator.mul, weights, left), initial=0))
+        self._weights = weights
+        # A Fenwick tree: place i sums the last i & -i weights up to it.
+        self._tree = [sums[i] - sums[i & (i - 1)] for i in range(len(sums))]
+        self._total, self._highest = sums[-1], 1 << (len(weights).bit_length() - 1)
+
+    def _add(self, place: int, weight: int) -> None:
+        self._total += weight
+        place += 1
+        while place < len(self._tree):
+            self._tree[place] += weight
+            place += place & -place
+
+    def _descend(self, ticket: int) -> int:
+        """The place at which the sum of weights passes the ticket."""
+        place, step = 0, self._highest
+        while step:
+            if place + step < len(self._tree) and self._tree[place + step] <= ticket:
+                place += step
+                ticket -= self._tree[place]
+            step >>= 1
+        return place
+
+
+def _powers(gaps: Indices, rate: Fraction, digits: int) -> Indices:
+    """Integers above 2**digits exp(-rate gap), by at most 0.3 percent and 1: the same on every machine."""
+    steps = 256 * LOG2_E * rate  # of 2**(-1/256), for each count
+    most = max(1, int(gaps[-1]))
+    # Fixed point, as fine as 62 bits allow; rounded down, so that the powers are rounded up.
+    shift = 62 - max(1, math.ceil(steps * most).bit_length()) - 1
+    if shift < 0:
+        return np.where(gaps > 0, 1, (1 << digits) + 1).astype(np.int64)
+    fixed = int(steps * 2**shift)
+    whole = np.array([int(gap) * fixed >> shift for gap in gaps]) if fixed * most >= 2**63 else gaps * fixed >> shift
+    return (_ROOTS[whole & 255] >> np.minimum((whole >> 8) + (_DIGITS - digits), 62)) + 1
+
+
+def _words(draw: Draw) -> Iterator[tuple[int, int, int]]:
+    """(index, word of the wait, word of the flip) of one proposal after another, many fetched at a time."""
+    for start in count(0, _PREFETCH):
+        words = draw.words(_LANE, 2 * start, 2 * _PREFETCH).tolist()
+        yield from zip(range(start, start + _PREFETCH), words[::2], words[1::2], strict=True)

@@ -1,0 +1,236 @@
+"""The k largest of count + noise over a histogram, without drawing a noise for every item.
+
+Of m items only the largest noises matter. With E_0, E_1, ... standard exponentials, the t-th largest of m uniforms is
+exp(-A_t) with A_t = E_0 / m + ... + E_t / (m - t), t counted from 0, and the quantile function of a noise turns it into
+that order statistic; which of the m items has it is uniform among those left. So each block of items is read from its
+largest noise downwards, and only as far as its bound and that noise could still make one of the k largest (top-down
+sampling: Maddison, Tarlow & Minka 2014). The numbers are real ones defined by their bits, each at its own address:
+floats find who could matter, ball arithmetic orders those that are too close, and the answer is a property of real
+numbers.
+
+Example: counts 9, 4, 4, 3 and k = 1, in the blocks {9} and {4, 4, 3} with the bound 8. The 9 has one noise; the block
+has three, of which the largest comes from E / 3. If 8 and that one are less than 9 and its noise, the 9 is the answer
+whoever of the three it was; if not, a uniform one of the three has it, and the next, A + E' / 2, is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.blocks import Blocks
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noise import COUNT_ERROR, LEAST, MOST, certified_top, exponential_real
+from private_topk.transforms.mechanisms.exact.reals import Real, relative_float
+from private_topk.transforms.mechanisms.exact.shuffles import Shuffles
+
+__all__ = ["Levels", "largest_ranks"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_LANES = 64  # of the keystream, for each lane of a caller
+_SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
+_FIRST = 8  # noises read at once
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What is added to what: the score of an item is level(count) + noise(A).
+
+    Args:
+        rate, rate_error: what one count adds to a level, and a bound on its relative error.
+        level: the exact level of a count.
+        noise, noise_error: the noise in floats as a function of A, and a bound on its error when A is off by one part
+            in 2**31.
+        quantile: the exact noise of an exact A; it falls.
+    """
+
+    rate: float
+    rate_error: float
+    level: Callable[[int], Real]
+    noise: Callable[[Floats], Floats]
+    noise_error: Callable[[Floats], Floats]
+    quantile: Callable[[arb], arb]
+
+
+def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, draw: Draw, lane: int = 0) -> Indices:
+    """The ranks of the k largest scores, in decreasing order of these, exactly; shape (k,).
+
+    Cost: O(k + number of blocks) noises, and the counts of about k ranks. Use a lane of its own for every call on one
+    draw.
+    """
+    descents = _Descents(histogram, blocks, levels, k, draw, lane * _LANES)
+    # The k largest counts say how large a score has to be; few others can reach it.
+    descents.read_exact()
+    descents.read_below()
+    return descents.winners()
+
+
+@dataclass
+class _Readings:
+    """The last reading of some blocks, all read equally far: the last A of each, shape (n,)."""
+
+    places: Indices
+    last: Floats
+    turns: int = 0
+
+
+@dataclass
+class _Met:
+    """Scores met: which item of which block has which noise; in floats with bounds on their errors; shape (n,) each."""
+
+    places: Indices
+    turns: Indices
+    ranks: Indices
+    counts: Indices
+    scores: Floats
+    errors: Floats
+
+
+@dataclass
+class _Descents:
+    histogram: Histogram
+    blocks: Blocks
+    levels: Levels
+    k: int
+    draw: Draw
+    lane: int
+    met: list[_Met] = field(default_factory=list)
+    cut: float = -np.inf
+
+    def __post_init__(self) -> None:
+        self._sizes = self.blocks.sizes.astype(np.float64)
+        self._starts = self.blocks.starts
+
+    def read_exact(self) -> None:
+        """Read the items of the k largest counts: one noise each, and of those with the k-th as many as may matter."""
+        last = self.blocks.exact - 1
+        if last:
+            self._read(_Readings(np.arange(last), np.zeros(last)), 1)
+        self._descend(_Readings(np.array([last]), np.zeros(1)), self.k - last)
+
+    def read_below(self) -> None:
+        """Read the items of the other blocks as far as they may matter."""
+        first, end = self.blocks.exact, len(self.blocks.sizes)
+        if first < end:
+            self._descend(_Readings(np.arange(first, end), np.zeros(end - first)))
+
+    def winners(self) -> Indices:
+        """The ranks of the k largest scores, in decreasing order."""
+        met = _Met(*(np.concatenate([getattr(m, name) for m in self.met]) for name in _Met.__dataclass_fields__))
+        near = np.flatnonzero(met.scores + met.errors >= self.cut)
+
+        def exact(i: int) -> Real:
+            return self._score(*(int(column[near[i]]) for column in (met.places, met.turns, met.counts)))
+
+        return met.ranks[near[certified_top(met.scores[near], met.errors[near], self.k, exact)]]
+
+    def _descend(self, readings: _Readings, least: int = 1) -> None:
+        """Read on while a block could matter, and at least so many noises of each."""
+        self._shuffles = Shuffles(self.blocks.sizes, self.draw, self.lane + _SHUFFLES)
+        width = 1
+        while len(readings.places):
+            high = self._read(readings, width)
+            if readings.turns >= least:
+                self._raise_cut()
+            further = (high >= self.cut) & (readings.turns < self._sizes[readings.places])
+            readings = _Readings(readings.places[further], readings.last[further], readings.turns)
+            width = _FIRST if readings.turns == 1 else 4 * width
+
+    def _read(self, readings: _Readings, width: int) -> Floats:
+        """Read so many noises more of each block; returns upper bounds of the scores that may follow."""
+        places, turns = readings.places, readings.turns + np.arange(width)
+        octave = _octave(readings.turns)
+        left = self._sizes[places][:, None] - turns
+        exponentials = self._exponentials(self.draw.grid(self.lane + octave, places, width), places, readings.turns)
+        with np.errstate(divide="ignore"):
+            steps = np.where(left > 0, exponentials / np.maximum(left, 1), np.inf)
+        a = readings.last[:, None] + np.cumsum(steps, axis=1)
+        high = self._meet(places, turns, a)
+        readings.last, readings.turns = a[:, -1], readings.turns + width
+        return high
+
+    def _meet(self, places: Indices, turns: Indices, a: Floats) -> Floats:
+        """Note who may matter; returns upper bounds of the scores after the last, as noises fall."""
+        there = np.isfinite(a)
+        a = np.where(there, a, 1.0)
+        noise, errors = self.levels.noise(a), self.levels.noise_error(a)
+        steps, step_errors = self._steps(self.blocks.bounds[places])
+        high = np.where(there, steps[:, None] + step_errors[:, None] + noise + errors, -np.inf)
+        hopeful = there & (high >= self.cut)
+        if hopeful.any():
+            self._note(places, turns, noise, errors, hopeful)
+        return high[:, -1]
+
+    def _note(self, places: Indices, turns: Indices, noise: Floats, errors: Floats, hopeful: NDArray[np.bool_]) -> None:
+        """Name who has the hopeful noises."""
+        blocks = np.flatnonzero(hopeful.any(axis=1))
+        rows, columns = np.nonzero(hopeful[blocks])
+        ranks = self._starts[places[blocks]][rows]
+        if int(places[-1]) >= self.blocks.exact - 1:  # all before have one item each
+            ranks = ranks + self._shuffles.numbers(_octave(int(turns[0])), places[blocks], turns)[rows, columns]
+        rows = blocks[rows]
+        counts = self._counts(places[rows], ranks)
+        steps, step_errors = self._steps(counts)
+        scores, errors = steps + noise[rows, columns], step_errors + errors[rows, columns]
+        self.met.append(_Met(places[rows], turns[columns], ranks, counts, scores, errors))
+
+    def _counts(self, places: Indices, ranks: Indices) -> Indices:
+        counts = self.blocks.bounds[places]
+        below = places >= self.blocks.exact
+        if below.any():
+            counts[below] = self.histogram.counts_at(ranks[below])
+        return counts
+
+    def _steps(self, counts: Indices) -> tuple[Floats, Floats]:
+        """The levels of counts less that of the k-th largest, and bounds on their errors.
+
+        Differences from it are exact integers, so counts near the cut keep their precision however large they are.
+        """
+        steps: Floats = np.asarray((counts - self.blocks.least) * self.levels.rate, np.float64)
+        return steps, np.abs(steps) * (COUNT_ERROR + self.levels.rate_error)
+
+    def _exponentials(self, words: NDArray[np.uint64], places: Indices, turn: int) -> Floats:
+        """Standard exponentials of words, shape (places, n), within one part in 2**32."""
+        v = words * 2.0**-64
+        out = -np.log1p(-np.clip(v, LEAST, MOST))
+        for row, column in zip(*np.nonzero((v < LEAST) | (v > MOST)), strict=True):  # about one word in a million
+            out[row, column] = relative_float(self._exponential(int(places[row]), turn + int(column)))
+        return out
+
+    def _exponential(self, place: int, turn: int) -> Real:
+        octave = _octave(turn)
+        first, width = _span(octave)
+        return exponential_real(self.draw, self.lane + octave, place * width + turn - first)
+
+    def _raise_cut(self) -> None:
+        """The k-th largest score met is at least the cut; fewer than k have none."""
+        low = np.concatenate([m.scores - m.errors for m in self.met])
+        if len(low) >= self.k:
+            self.cut = float(np.partition(low, len(low) - self.k)[len(low) - self.k])
+
+    def _score(self, place: int, turn: int, count: int) -> Real:
+        size, level = int(self.blocks.sizes[place]), self.levels.level(count)
+        terms = [(self._exponential(place, t), size - t) for t in range(turn + 1)]
+
+        def value() -> arb:
+            return level() + self.levels.quantile(sum((e() / left for e, left in terms), arb(0)))
+
+        return value
+
+
+def _octave(turn: int) -> int:
+    """Turn 0 is read by itself, then the next 8, the next 32, and so on."""
+    return 0 if turn == 0 else 1 + (((turn - 1) * 3 // _FIRST + 1).bit_length() - 1) // 2
+
+
+def _span(octave: int) -> tuple[int, int]:
+    """The first turn of an octave and how many it has."""
+    before = 4**octave // 4
+    return (0, 1) if octave == 0 else (1 + _FIRST * (before - 1) // 3, _FIRST * before)

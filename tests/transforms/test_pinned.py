@@ -41,12 +41,12 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 PINNED = {
-    "one window": "1 5ed189f19ec34192",
-    "whole": "1 f9d240fef7fc471c",
-    "fixed": "11 4a0d75f8bf0f595c",
-    "day": "3 1dabf62764001405",
-    "sliding": "16 a55d2d87d9997e3b",
-    "counts": "11 496d6a50fedf232b",
+    "one window": "1 d3a42f8b629d8b22",
+    "whole": "1 55ed204d1527cd00",
+    "fixed": "11 7c9994d828ed3e70",
+    "day": "3 de9fe7c70f754406",
+    "sliding": "16 9d384eb7057e1547",
+    "counts": "11 53802d1ca670fc04",
     "unknown": "11 5912e3ba9ceef48d",
     "unknown, bounded": "16 ead621885c4137f8",
 }

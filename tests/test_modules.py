@@ -50,7 +50,6 @@ ELSEWHERE = {
     "pipelines/fields.py": "pipelines/commands/test_parser.py",
     "pipelines/gate.py": "pipelines/test_publishing.py",
     "pipelines/identity.py": "pipelines/test_requests.py",
-    "pipelines/notes.py": "pipelines/test_announce.py::test_where_nothing_can_be_read_back",
     "pipelines/outcome.py": "pipelines/commands/test_status.py",
     "pipelines/printable.py": "pipelines/commands/test_run.py",
     "pipelines/remote.py": "runners/test_dataflow.py::test_what_workers_elsewhere_cannot_see",

@@ -215,7 +215,10 @@ def test_budget(world: World) -> None:
     hold(world, "docs/budget.md", BUDGET)
 
 
-MECHANISMS = [Held("from private_topk.transforms.mechanisms import Joint", "python")]
+MECHANISMS = [
+    Held("from private_topk.transforms.mechanisms import Joint", "python"),
+    Held("import numpy as np", "python"),
+]
 
 
 def test_mechanisms(world: World) -> None:

@@ -133,8 +133,8 @@ def test_sliding_windows_lie_wholly_in_the_period() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SlidingWindows(DAY, 2 * DAY), "at most their own length"),
-        (lambda: SlidingWindows(DAY, 0 * DAY), "at most their own length"),
+        (lambda: SlidingWindows(DAY, 2 * DAY), "above 0 and at most the length of a window"),
+        (lambda: SlidingWindows(DAY, 0 * DAY), "above 0 and at most the length of a window"),
         (lambda: Period(START, START + DAY, SlidingWindows(2 * DAY, DAY)), "must hold a whole window"),
         (lambda: CalendarWindows("year"), "one of day, week, month, got year"),
         (lambda: CalendarWindows("day", "Berlin"), "IANA database such as Europe/Berlin, got 'Berlin'"),

@@ -119,7 +119,8 @@ class SlidingWindows(Cut):
     def __post_init__(self) -> None:
         if not timedelta(0) < self.every <= self.size:
             lengths = [str(length).removesuffix(", 0:00:00") for length in (self.size, self.every)]
-            raise Refusal("every", f"must be at most the length of a window, {lengths[0]}, got {lengths[1]}")
+            raise Refusal("every", "must be above 0 and at most the length of a window, "
+                          f"{lengths[0]}, got {lengths[1]}")  # fmt: skip
 
     def check(self, start: datetime, end: datetime) -> None:
         whole_milliseconds(self.size)

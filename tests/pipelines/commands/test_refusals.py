@@ -60,7 +60,7 @@ def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: 
         (["--every=1d"], "--every is of the windows of a period: give --from and --to too"),
         (["--time-zone=Europe/Berlin"], "--time-zone is of the windows of a period"),
         ([*WEEKS, "--time-zone=localtime"], "--time-zone must be a name of the IANA database"),
-        ([*WEEKS, "--every=8d"], "--every must be at most the length of a window, 7 days, got 8 days"),
+        ([*WEEKS, "--every=8d"], "--every must be above 0 and at most the length of a window, 7 days, got 8 days"),
         (["--window=7d", "--from=2026-01-26", "--to=2026-01-05"], "--from and --to: period must end after it starts"),
         (["--window=1s", "--from=2026-01-05", "--to=2026-01-26"], "at most 100,000 windows, got 1,814,400: choose a"),
         (["--window=7d"], "--window needs --from and --to"),

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms import counter as counter_module
+from private_topk.transforms import user_shard as user_shard_module
 from private_topk.transforms.columnar import make_table, mix
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
@@ -126,7 +126,7 @@ def test_other_users_rows_change_nothing_that_is_kept_even_if_all_hashes_are_equ
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The attack {A: 1000} to {B: 1001}: items with one hash, and one user's row that comes first."""
-    monkeypatch.setattr(counter_module, "hash_labels", lambda labels, key: np.full(len(labels), 7, np.uint64))
+    monkeypatch.setattr(user_shard_module, "hash_labels", lambda labels, key: np.full(len(labels), 7, np.uint64))
     counter = UserShard(Layout(0), ReleaseKey("fresh", KEY), limit)
     many = make_table(user=np.repeat(np.arange(1000, dtype=np.uint64), 3), item=pa.array(["A", "B", "C"] * 1000))
     mine = make_table(user=np.array([5000], np.uint64), item=pa.array(["B"]))

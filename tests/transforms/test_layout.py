@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms import counter as counter_module
+from private_topk.transforms import user_shard as user_shard_module
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.counts import add_up
 from private_topk.transforms.draw import _by_group, _by_window
@@ -84,7 +84,7 @@ def brought_together(layout: Layout, totals: Iterable[PlacedPart]) -> dict[int, 
 def test_counts_are_those_of_every_window_by_itself(
     size: str, windows: int, overlap: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counter_module, "_MOST_ROWS", 200 if "few" in overlap else 1 << 22)
+    monkeypatch.setattr(user_shard_module, "_MOST_ROWS", 200 if "few" in overlap else 1 << 22)
     windows = min(windows, 3) if size == "many codes" else windows  # where counting one by one takes long
     layout = Layout(SIZES[size], windows, overlap != "apart")
     tables = some_pairs(layout, windows)

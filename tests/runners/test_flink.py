@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,25 +18,11 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.utils import thread_pool_executor
 
 from private_topk.runners.flink_cluster import Cluster
-from private_topk.runners.flink_distribution import distribution
-from private_topk.runners.flink_jar import FLINK_VERSION, job_server
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.network import reachable
 from private_topk.runners.worker_pool import ThreadWorkers, serve
 from tests.runners.conftest import Published, Report, published
-from tests.runners.servers import free_port, missing, module_serving, running
-
-
-@pytest.fixture(scope="module")
-def flink_home() -> Path:
-    if shutil.which("java") is None:
-        missing("Flink needs Java 11 or later: install it")
-    try:
-        job_server(FLINK_VERSION)
-        return distribution()
-    except ValueError as error:
-        missing(str(error))
-        raise
+from tests.runners.servers import free_port, module_serving, running
 
 
 @pytest.fixture(scope="module")

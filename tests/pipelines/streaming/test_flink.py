@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from private_topk.runners.flink_cluster import Cluster
-from private_topk.runners.flink_jar import FLINK_VERSION, job_server
 from private_topk.runners.flink_rest import Rest
 from tests.pipelines.streaming.replay import (
     Commits,
@@ -24,7 +22,7 @@ from tests.pipelines.streaming.replay import (
     streaming,
     wait_for,
 )  # fmt: skip
-from tests.runners.servers import free_port, missing
+from tests.runners.servers import free_port
 
 PARTITIONS = 4
 WINDOW = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-25")
@@ -39,23 +37,9 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Commits:
     return Commits(tmp_path_factory.mktemp("made-up"), sorted(rows, key=lambda row: row[2]))
 
 
-@pytest.fixture(scope="module")
-def flink() -> None:
-    if shutil.which("java") is None:
-        missing("Flink needs Java 11 or later: install it")
-    try:
-        job_server(FLINK_VERSION)
-    except ValueError as error:
-        missing(str(error))
-
-
 @pytest.fixture
-def cluster(flink: None, tmp_path: Path) -> Iterator[Cluster]:
-    try:
-        running = Cluster(tmp_path / "cluster", free_port())
-    except ValueError as error:
-        missing(str(error))
-        raise
+def cluster(flink_home: Path, tmp_path: Path) -> Iterator[Cluster]:
+    running = Cluster(tmp_path / "cluster", free_port())
     try:
         running.start(task_managers=2)
         yield running
@@ -80,7 +64,7 @@ def busy() -> Iterator[None]:
 def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     where: str,
     made_up: Commits,
-    flink: None,
+    flink_home: Path,
     busy: None,
     rankings: Path,
     tmp_path: Path,

@@ -88,7 +88,7 @@ ELSEWHERE = {
     "runners/console.py": "runners/test_flink.py::stderr",
     "runners/direct.py": "pipelines/test_launching.py",
     "runners/flink_cluster.py": "runners/test_flink.py",
-    "runners/flink_distribution.py": "runners/test_flink.py",
+    "runners/flink_distribution.py": "conftest.py",
     "runners/flink_jar.py": FLINK,
     "runners/flink_options.py": FLINK,
     "runners/flink_rest.py": "runners/test_flink.py",

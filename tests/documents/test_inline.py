@@ -28,6 +28,7 @@ BY_HAND = {
     "pip install /path/to/the/clone": "tests/test_packaging.py installs the wheel of a clone in an empty environment",
     "python -m private_topk.runners.worker_pool --port 50000": "it serves until it is ended: tests/runners do it",
     "private-topk report weekly.yaml": "tests/documents/test_pages.py calls such a file",
+    "private-topk audit --mechanism laplace --draws 2000": "a minute: tests/pipelines/commands/test_audit.py runs less",
     **dict.fromkeys(
         (f"report FILE {how}" for how in ("--window-end DATE", "--missed [--until DATE]", "--catch-up [--until DATE]",
                                           "--check", "--window-end DATE --correction 1")),

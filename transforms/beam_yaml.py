@@ -13,6 +13,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import make_mechanism
@@ -41,6 +42,8 @@ class RankRows(beam.PTransform):
         period: the declared windows of the rows' event times, such as {"from": "2026-01-05", "to": "2026-02-02",
             "window": "7d"}; also every and time_zone, as on the command line. Rows that are windowed need it.
         reveal_active_windows: take the windows of the rows instead, and accept what that tells: see `PrivateTopK`.
+        value: the name of a field of amounts, which are added up in place of users; needs `max_value`.
+        max_value, value_resolution: the most that one user adds to an item, and the unit of which it is a multiple.
 
     Raises:
         ValueError: an argument breaks its rule.
@@ -60,12 +63,15 @@ class RankRows(beam.PTransform):
         parameters: dict[str, Any] | None = None,
         period: dict[str, Any] | None = None,
         reveal_active_windows: bool = False,
+        value: str | None = None,
+        max_value: float | None = None,
+        value_resolution: float | None = None,
     ) -> None:
         super().__init__()
         if release_id is not None and release_key is None:
             raise ValueError("release_id needs release_key: an id repeats a release only under the same key")
         release = Release(ReleaseKey.parse(release_key), release_id or fresh_id()) if release_key else Release.fresh()
-        self._user, self._item = user, item
+        self._fields = [user, item] if value is None else [user, item, value]
         self._rank = PrivateTopK(
             k,
             make_mechanism(mechanism, epsilon=epsilon, **(parameters or {})),
@@ -74,17 +80,29 @@ class RankRows(beam.PTransform):
             release=release,
             period=_period(period or {}),
             reveal_active_windows=reveal_active_windows,
+            amounts=_amounts(value, max_value, value_resolution),
         )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        user, item = self._user, self._item
+        fields = self._fields
         return (
             rows
-            | "Take user and item" >> beam.Map(lambda row: (getattr(row, user), getattr(row, item)))
+            | "Take the fields" >> beam.Map(lambda row: tuple(getattr(row, field) for field in fields))
             | self._rank
             # Ranking  ->  Row(window, rank, item)
             | "One row a rank" >> beam.FlatMap(_rows).with_output_types(_RankedRow)
         )
+
+
+def _amounts(value: str | None, max_value: float | None, value_resolution: float | None) -> Amounts | None:
+    if value is None:
+        if max_value is not None or value_resolution is not None:
+            raise ValueError("max_value and value_resolution need value: the field of the amounts")
+        return None
+    if max_value is None:
+        raise ValueError("value needs max_value: the most that one user adds to an item, chosen without a look at the "
+                         "data")  # fmt: skip
+    return Amounts.of(max_value, value_resolution)
 
 
 _PERIOD: dict[str, tuple[str, Callable[[str], Any]]] = {

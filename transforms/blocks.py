@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import apache_beam as beam
@@ -47,44 +50,59 @@ class MakeBlocks(beam.PTransform):
 
     Args:
         with_times: also a column of the elements' event times.
+        with_amounts: the elements are (user, item, amount). Without an amount, None or NaN, they are left out as well.
     """
 
-    def __init__(self, with_times: bool = False) -> None:
+    def __init__(self, with_times: bool = False, with_amounts: bool = False) -> None:
         super().__init__()
-        self._with_times = with_times
+        self._fn = _GatherDoFn(with_times, with_amounts)
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)  ->  block of up to 50,000 rows, of one window
-        return pairs | "Gather pairs into blocks" >> beam.ParDo(_GatherDoFn(self._with_times))
+        return pairs | "Gather pairs into blocks" >> beam.ParDo(self._fn)
 
 
 class _GatherDoFn(beam.DoFn):
-    def __init__(self, with_times: bool) -> None:
+    def __init__(self, with_times: bool, with_amounts: bool) -> None:
         self._left_out = LeftOutRows("null")
-        self._with_times = with_times
+        self._with_times, self._with_amounts = with_times, with_amounts
+        self._names = ["users", "items", *["times"] * with_times, *["amounts"] * with_amounts]
 
     def start_bundle(self) -> None:
         self._rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
 
     def process(
         self,
-        pair: tuple[Any, Any],
+        pair: tuple[Any, ...],
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
         time: Any = beam.DoFn.TimestampParam,  # noqa: ANN401, B008
     ) -> Iterator[pa.RecordBatch]:
-        row = _labels(pair)
-        if row is None:
+        labels, amount = self._parts(pair)
+        row = _labels(labels)
+        if row is None or amount is None:
             self._left_out.inc()
             return
         rows = self._rows[window]
-        rows.append((*row, time.micros) if self._with_times else row)
+        rows.append((*row, *[time.micros] * self._with_times, *[amount] * self._with_amounts))
         if len(rows) >= _ROWS:
-            yield _block(self._rows.pop(window))
+            yield self._block(self._rows.pop(window))
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window, rows in self._rows.items():
-            yield WindowedValue(_block(rows), late_moment(window), (window,))
+            yield WindowedValue(self._block(rows), late_moment(window), (window,))
         self._rows.clear()
+
+    def _parts(self, pair: tuple[Any, ...]) -> tuple[tuple[Any, ...], float | None]:
+        if not self._with_amounts:
+            return pair, 0.0
+        if not isinstance(pair, tuple) or len(pair) != 3:
+            raise TypeError("PrivateTopK takes (user, item, amount) where amounts are added up, got an element of type "
+                            f"{type(pair).__name__}")  # fmt: skip
+        return pair[:2], _amount(pair[2])
+
+    def _block(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        columns = zip(*rows, strict=True)
+        return make_block(**{name: pa.array(c) for name, c in zip(self._names, columns, strict=True)})[0]
 
 
 def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
@@ -96,7 +114,19 @@ def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
     )
 
 
-def _labels(pair: tuple[Any, Any]) -> tuple[str, str] | None:
+def _amount(value: Any) -> float | None:  # noqa: ANN401 - whatever a row holds
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        raise TypeError(f"PrivateTopK takes amounts that are numbers, got one of type {type(value).__name__}")
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond the floats
+        number = math.copysign(math.inf, value // abs(value))  # type: ignore[operator]
+    return None if math.isnan(number) else number
+
+
+def _labels(pair: tuple[Any, ...]) -> tuple[str, str] | None:
     try:
         user, item = pair
     except (TypeError, ValueError):
@@ -108,7 +138,3 @@ def _labels(pair: tuple[Any, Any]) -> tuple[str, str] | None:
             raise TypeError(f"PrivateTopK takes users and items that are str or int, got {name} of type "
                             f"{type(value).__name__}")  # fmt: skip
     return str(user), str(item)
-
-
-def _block(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    return make_block(*(pa.array(column) for column in zip(*rows, strict=True)))[0]

@@ -8,6 +8,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_table, partition
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
@@ -31,22 +32,36 @@ class ShardByUser(beam.PTransform):
 
     Args:
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
+        amounts: what the column `amount` means, where there is one. Rows of amount 0 or less drop out as well.
     """
 
     def __init__(
-        self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout | None = None
+        self,
+        domain: PublicDomain | UnknownDomain,
+        key: ReleaseKey,
+        shards: int,
+        layout: Layout | None = None,
+        amounts: Amounts | None = None,
     ) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain))
+        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), amounts)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        # block  ->  (user shard, {user: uint64, item: code or string, and the columns that tell the windows})
+        # block  ->  (user shard, {user: uint64, item: code or string, amount in units, and the columns of windows})
         return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(ShardedPairs)
 
 
 class _ShardDoFn(beam.DoFn):
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout) -> None:
+    def __init__(
+        self,
+        domain: PublicDomain | UnknownDomain,
+        key: ReleaseKey,
+        shards: int,
+        layout: Layout,
+        amounts: Amounts | None,
+    ) -> None:
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
+        self._amounts = amounts
         self._left_out = LeftOutRows("not_in_domain")
 
     def setup(self) -> None:
@@ -56,6 +71,8 @@ class _ShardDoFn(beam.DoFn):
             self._index = self._domain.index()
 
     def process(self, block: pa.RecordBatch) -> Iterator[ShardedPairs]:
+        if self._amounts is not None:
+            block = self._above_zero(block, self._amounts)
         if self._index is not None:
             codes = self._index.encode(block["item"])
             known = codes >= 0
@@ -66,28 +83,46 @@ class _ShardDoFn(beam.DoFn):
         else:
             values = block["item"].cast(pa.string())
         words = hash_labels(block["user"], self._hash_key)
-        spans = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
+        others = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
+        if self._amounts is not None:
+            others["amount"] = block["amount"].to_numpy()
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
         for shard, rows in partition(shards, self._shards):
             items = values.take(rows) if self._index is None else values[rows]
-            yield shard, make_table(user=words[rows], item=items, **{name: span[rows] for name, span in spans.items()})
+            yield shard, make_table(user=words[rows], item=items, **{name: c[rows] for name, c in others.items()})
+
+    def _above_zero(self, block: pa.RecordBatch, amounts: Amounts) -> pa.RecordBatch:
+        """The rows that add something, with their amounts in units."""
+        units = amounts.units(block["amount"])
+        columns = {name: block[name] for name in block.schema.names if name != "amount"}
+        whole = make_table(**columns, amount=units.astype(np.uint32))
+        return whole.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else whole
 
 
 class CountContributions(beam.PTransform):
     """(user shard, pairs) to partial counts by place, each user bounded to distinct items and at most `limit`.
 
-    One user changes every count by at most 1, all in one direction, and at most `limit` counts where one is set.
+    One user changes every count by at most 1, or by `cap` units where amounts are added up; all in one direction, and
+    at most `limit` counts where one is set.
 
     Memory: of a bounded input, all rows of a shard; of an unbounded one, about twice its distinct pairs
     where the runner's watermark waits for timers, and else all rows of a window.
 
     Args:
         waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
+        cap: where amounts are added up, the most units that one user adds to an item.
     """
 
-    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        key: ReleaseKey,
+        limit: int | None,
+        waits_for_timers: bool = False,
+        cap: int | None = None,
+    ) -> None:
         super().__init__()
-        self._counter, self._waits_for_timers = UserShard(layout, key, limit), waits_for_timers
+        self._counter, self._waits_for_timers = UserShard(layout, key, limit, cap), waits_for_timers
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window

@@ -138,7 +138,7 @@ def rank(selection: Selection, release: Release, bounds: WindowBounds, tables: l
     """The ranking of one window from its totals {item: code or string, count: int64}, in whatever order they come."""
     public = isinstance(selection.domain, PublicDomain)
     items, counts = (_ranked_codes if public else _ranked_labels)(selection, release, bounds.label(), tables)
-    noisy = None if counts is None else tuple(counts)
+    noisy = None if counts is None else selection.shown(counts)
     return Ranking(bounds, tuple(items), selection.k, selection.mechanism.answer, noisy)
 
 

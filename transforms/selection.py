@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
@@ -47,13 +49,18 @@ class CountBudget:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is drawn in every window: the whole question, but for the data."""
+    """What is drawn in every window: the whole question, but for the data.
+
+    Args:
+        amounts: what is added up, where it is amounts; `mechanism` has their cap then. None counts users.
+    """
 
     mechanism: Mechanism
     k: int
     domain: PublicDomain | UnknownDomain
     max_items_per_user: int | None = None
     publish_counts: CountBudget | None = None
+    amounts: Amounts | None = field(default=None, metadata={"asked if given": True})
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -64,7 +71,12 @@ class Selection:
             "max_items_per_user": self.max_items_per_user,
             "publish_counts": self.publish_counts and self.publish_counts.parameters(),
             "domain": self.domain.describe(),
+            **({} if self.amounts is None else {"amounts": self.amounts.describe()}),
         }
+
+    def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
+        """Noisy counts as they are published: amounts where amounts are added up."""
+        return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all of a public domain."""
@@ -97,6 +109,7 @@ class Selection:
             budget.delta or None,
             self.max_items_per_user,
             self.mechanism.parameter("neighbours", "add-remove"),
+            self.mechanism.cap,
         )
         return Draws(chosen, noisy)
 

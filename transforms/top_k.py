@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms import trigger, window
 
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
@@ -52,6 +54,8 @@ class PrivateTopK(beam.PTransform):
         waits_for_timers: the runner's watermark waits for timers, as Flink's, Dataflow's and Prism's does and that of
             Beam's in-process streaming runner does not. An unbounded input is then deduplicated as it arrives, in the
             memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking is the same.
+        amounts: rank by amounts and not by users: such as `Amounts(max_value=60)`, of which one user adds at most 60 to
+            an item's score. The elements are (user, item, amount) then, and one without an amount is left out.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose.
@@ -75,12 +79,13 @@ class PrivateTopK(beam.PTransform):
         shards: int = DEFAULT_SHARDS,
         waits_for_timers: bool = False,
         reveal_active_windows: bool = False,
+        amounts: Amounts | None = None,
     ) -> None:
         super().__init__()
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
-        selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
-        self._period = period
+        selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts)
+        self._period, self._with_amounts = period, amounts is not None
         self._rank = RankBlocks(
             selection,
             release or Release.fresh(),
@@ -91,10 +96,10 @@ class PrivateTopK(beam.PTransform):
         )
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        # pairs: (user, item)
+        # pairs: (user, item), or (user, item, amount)
         if self._period is None:
-            return pairs | MakeBlocks() | self._rank
-        blocks = pairs | MakeBlocks(with_times=True)
+            return pairs | MakeBlocks(with_amounts=self._with_amounts) | self._rank
+        blocks = pairs | MakeBlocks(with_times=True, with_amounts=self._with_amounts)
         return blocks | "Cut into the declared windows" >> CutIntoWindows(self._period) | self._rank
 
 
@@ -133,19 +138,20 @@ class RankBlocks(beam.PTransform):
         selection, key = self._selection, self._release.key
         numbered = self._period if blocks.is_bounded else None
         layout = Layout.of(selection.domain, numbered)
-        pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout)
+        pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout, selection.amounts)
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
         limit, waits = selection.max_items_per_user, self._waits_for_timers
+        cap = None if selection.amounts is None else selection.amounts.cap
         answers = []
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
-            empty = UserShard(layout, key, None).no_pairs()
+            empty = UserShard(layout, key, None, cap).no_pairs()
             empties = names | "Wake every user shard" >> WakeShards(empty, self._shards)
             pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
         else:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         totals = (
             pairs
-            | "Bound contributions" >> CountContributions(layout, key, limit, waits)
+            | "Bound contributions" >> CountContributions(layout, key, limit, waits, cap)
             | "Count items" >> AddUp(layout, selection.head())
         )
         heartbeats = names | "Beat" >> beam.Map(lambda _: HEARTBEAT).with_output_types(PlacedPart)
@@ -181,10 +187,16 @@ def make_selection(
     domain: PublicDomain | UnknownDomain | Iterable[str | int],
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | None = None,
+    amounts: Amounts | None = None,
 ) -> Selection:
-    """A checked `Selection`. Raises Refusal or TypeError naming the argument, the rule and the remedy."""
+    """A checked `Selection`, its mechanism with the cap of the amounts.
+
+    Raises Refusal or TypeError naming the argument, the rule and the remedy.
+    """
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
+    if amounts is not None and not isinstance(amounts, Amounts):
+        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
     if isinstance(domain, str | bytes):
         raise TypeError("domain must be a list of items, a PublicDomain or UnknownDomain(), got a single string")
     if not isinstance(domain, PublicDomain | UnknownDomain):
@@ -207,7 +219,8 @@ def make_selection(
     elif bound is not None and bound != max_items_per_user:
         raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {max_items_per_user} and {bound}")
     limit = check_parameter("max_items_per_user", max_items_per_user)
-    return Selection(mechanism, k, domain, limit, publish_counts)
+    mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
+    return Selection(mechanism, k, domain, limit, publish_counts, amounts)
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:

@@ -22,7 +22,8 @@ from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.asked import duration, moment, period_of, window_length
+from private_topk.transforms.windows.asked import period_of
+from private_topk.transforms.windows.texts import duration, moment, window_length
 
 __all__ = ["RankRows"]
 
@@ -71,7 +72,6 @@ class RankRows(beam.PTransform):
         if release_id is not None and release_key is None:
             raise ValueError("release_id needs release_key: an id repeats a release only under the same key")
         release = Release(ReleaseKey.parse(release_key), release_id or fresh_id()) if release_key else Release.fresh()
-        self._fields = [user, item] if value is None else [user, item, value]
         self._rank = PrivateTopK(
             k,
             make_mechanism(mechanism, epsilon=epsilon, **(parameters or {})),
@@ -80,14 +80,15 @@ class RankRows(beam.PTransform):
             release=release,
             period=_period(period or {}),
             reveal_active_windows=reveal_active_windows,
+            user=user,
+            item=item,
+            value=value,
             amounts=_amounts(value, max_value, value_resolution),
         )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        fields = self._fields
         return (
             rows
-            | "Take the fields" >> beam.Map(lambda row: tuple(getattr(row, field) for field in fields))
             | self._rank
             # Ranking  ->  Row(window, rank, item)
             | "One row a rank" >> beam.FlatMap(_rows).with_output_types(_RankedRow)

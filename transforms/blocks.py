@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
-from numbers import Real
 from typing import Any
 
 import apache_beam as beam
@@ -17,6 +14,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.counters import LeftOutRows
+from private_topk.transforms.elements import Shape
 
 __all__ = ["BlockCoder", "MakeBlocks", "late_moment"]
 
@@ -44,46 +42,50 @@ registry.register_coder(pa.RecordBatch, BlockCoder)
 
 @beam.typehints.with_output_types(pa.RecordBatch)
 class MakeBlocks(beam.PTransform):
-    """(user, item) pairs to blocks, a window at a time. Users and items are strings or integers.
+    """Elements that hold a user and an item to blocks, a window at a time. Users and items are strings or integers.
 
-    Pairs with a None are left out and counted; anything else that is no pair of labels raises, without showing it.
+    Elements with a None, or without an amount, are left out and counted, and so are texts that are no Unicode; anything else of another shape
+    raises, without showing it: here where Beam knows the elements' type, and else as they flow.
 
     Args:
         with_times: also a column of the elements' event times.
-        with_amounts: the elements are (user, item, amount). Without an amount, None or NaN, they are left out as well.
+        shape: where the user and the item are, and the amount where there are amounts.
     """
 
-    def __init__(self, with_times: bool = False, with_amounts: bool = False) -> None:
+    def __init__(self, with_times: bool = False, shape: Shape | None = None) -> None:
         super().__init__()
-        self._fn = _GatherDoFn(with_times, with_amounts)
+        self._with_times, self._shape = with_times, shape or Shape()
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)  ->  block of up to 50,000 rows, of one window
-        return pairs | "Gather pairs into blocks" >> beam.ParDo(self._fn)
+        self._shape.check(pairs.element_type)
+        return pairs | "Gather pairs into blocks" >> beam.ParDo(self.gathering())
+
+    def gathering(self) -> _GatherDoFn:
+        """What is done on the workers."""
+        return _GatherDoFn(self._with_times, self._shape)
 
 
 class _GatherDoFn(beam.DoFn):
-    def __init__(self, with_times: bool, with_amounts: bool) -> None:
-        self._left_out = LeftOutRows("null")
-        self._with_times, self._with_amounts = with_times, with_amounts
-        self._names = ["users", "items", *["times"] * with_times, *["amounts"] * with_amounts]
+    def __init__(self, with_times: bool, shape: Shape) -> None:
+        self._left_out, self._unreadable = LeftOutRows("null"), LeftOutRows("unreadable")
+        self._with_times, self._shape = with_times, shape
 
     def start_bundle(self) -> None:
         self._rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
 
     def process(
         self,
-        pair: tuple[Any, ...],
+        element: Any,  # noqa: ANN401
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
         time: Any = beam.DoFn.TimestampParam,  # noqa: ANN401, B008
     ) -> Iterator[pa.RecordBatch]:
-        labels, amount = self._parts(pair)
-        row = _labels(labels)
-        if row is None or amount is None:
+        row = self._shape.values(element)
+        if row is None:
             self._left_out.inc()
             return
         rows = self._rows[window]
-        rows.append((*row, *[time.micros] * self._with_times, *[amount] * self._with_amounts))
+        rows.append((*row, time.micros) if self._with_times else row)
         if len(rows) >= _ROWS:
             yield self._block(self._rows.pop(window))
 
@@ -92,17 +94,21 @@ class _GatherDoFn(beam.DoFn):
             yield WindowedValue(self._block(rows), late_moment(window), (window,))
         self._rows.clear()
 
-    def _parts(self, pair: tuple[Any, ...]) -> tuple[tuple[Any, ...], float | None]:
-        if not self._with_amounts:
-            return pair, 0.0
-        if not isinstance(pair, tuple) or len(pair) != 3:
-            raise TypeError("PrivateTopK takes (user, item, amount) where amounts are added up, got an element of type "
-                            f"{type(pair).__name__}")  # fmt: skip
-        return pair[:2], _amount(pair[2])
-
     def _block(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-        columns = zip(*rows, strict=True)
-        return make_block(**{name: pa.array(c) for name, c in zip(self._names, columns, strict=True)})[0]
+        try:
+            return self._columns(rows)
+        except UnicodeEncodeError:  # half of a surrogate pair: Python holds it as text, and nothing else does
+            whole = [row for row in rows if _is_unicode(row[0]) and _is_unicode(row[1])]
+            self._unreadable.inc(len(rows) - len(whole))
+            return self._columns(whole)
+
+    def _columns(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        kinds = {"users": pa.string(), "items": pa.string()}
+        kinds |= {"amounts": pa.float64()} if self._shape.amounts else {}
+        kinds |= {"times": pa.int64()} if self._with_times else {}
+        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+        arrays = {name: pa.array(values, kinds[name]) for name, values in zip(kinds, columns, strict=True)}
+        return make_block(**arrays)[0]
 
 
 def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
@@ -114,27 +120,9 @@ def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
     )
 
 
-def _amount(value: Any) -> float | None:  # noqa: ANN401 - whatever a row holds
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-        raise TypeError(f"PrivateTopK takes amounts that are numbers, got one of type {type(value).__name__}")
+def _is_unicode(text: str) -> bool:
     try:
-        number = float(value)
-    except OverflowError:  # an integer beyond the floats
-        number = math.copysign(math.inf, value // abs(value))  # type: ignore[operator]
-    return None if math.isnan(number) else number
-
-
-def _labels(pair: tuple[Any, ...]) -> tuple[str, str] | None:
-    try:
-        user, item = pair
-    except (TypeError, ValueError):
-        raise TypeError(f"PrivateTopK takes (user, item) pairs, got an element of type {type(pair).__name__}") from None
-    if user is None or item is None:
-        return None
-    for name, value in (("a user", user), ("an item", item)):
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise TypeError(f"PrivateTopK takes users and items that are str or int, got {name} of type "
-                            f"{type(value).__name__}")  # fmt: skip
-    return str(user), str(item)
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -44,8 +44,8 @@ registry.register_coder(pa.RecordBatch, BlockCoder)
 class MakeBlocks(beam.PTransform):
     """Elements that hold a user and an item to blocks, a window at a time. Users and items are strings or integers.
 
-    Elements with a None, or without an amount, are left out and counted, and so are texts that are no Unicode; anything else of another shape
-    raises, without showing it: here where Beam knows the elements' type, and else as they flow.
+    Elements with a None, or without an amount, are left out and counted, and so are texts that are no Unicode; anything
+    else of another shape raises, without showing it: here where Beam knows the elements' type, and else as they flow.
 
     Args:
         with_times: also a column of the elements' event times.

@@ -115,12 +115,11 @@ class Shape:
             self._check_class(kind)
 
     def _check_pair(self, kind: typehints.TupleConstraint | typehints.ListConstraint) -> None:
-        of_two = (
-            (kind.inner_type,) * len(self._roles) if isinstance(kind, typehints.ListConstraint) else kind.tuple_types
-        )
-        if len(of_two) != len(self._roles) or not self._pairs:
+        is_list, size = isinstance(kind, typehints.ListConstraint), len(self._roles)
+        parts = (kind.inner_type,) * size if is_list else kind.tuple_types
+        if len(parts) != size or not self._pairs:
             raise self._refusal(str(kind))
-        for part, role in zip(of_two, self._roles, strict=True):
+        for part, role in zip(parts, self._roles, strict=True):
             _check_part(part, role)
 
     def _check_class(self, kind: type) -> None:
@@ -179,7 +178,7 @@ def _amount(value: Any) -> float:  # noqa: ANN401
     try:
         return float(value)
     except OverflowError:  # an integer beyond the floats
-        return math.inf if int(value) > 0 else -math.inf
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def _check_part(kind: Any, role: str) -> None:  # noqa: ANN401

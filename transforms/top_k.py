@@ -60,12 +60,13 @@ class PrivateTopK(beam.PTransform):
             published where somebody was active in it and not where nobody was. That tells of a user who is alone in
             one, and no epsilon covers it.
         shards: how many user shards; any power of two gives the same ranking.
-        user, item: the names of the two fields, where elements are rows or dicts with other names.
+        user, item, value: the names of the fields, where elements are rows or dicts with other names.
         waits_for_timers: the runner's watermark waits for timers, as Flink's, Dataflow's and Prism's does and that of
             Beam's in-process streaming runner does not. An unbounded input is then deduplicated as it arrives, in the
             memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking is the same.
         amounts: rank by amounts and not by users: such as `Amounts(max_value=60)`, of which one user adds at most 60 to
-            an item's score. The elements are (user, item, amount) then, and one without an amount is left out.
+            an item's score. Elements are then tuples or lists of three, (user, item, value), or have the field `value`;
+            one without an amount, None or NaN, is left out (docs/amounts.md).
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose.

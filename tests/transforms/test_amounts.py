@@ -342,7 +342,7 @@ def test_the_answer_does_not_hang_on_the_order_of_rows_or_shards() -> None:
 
 def test_amounts_are_numbers_in_elements_of_three() -> None:
     for bad, message in (
-        (("a", "b"), "takes .user, item, amount."),
+        (("a", "b"), "takes .user, item, value. triples"),
         (("a", "b", "3"), "amounts that are numbers, got one of type str"),
         (("a", "b", True), "got one of type bool"),
         ("abc", "got an element of type str"),

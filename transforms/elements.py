@@ -115,8 +115,8 @@ class Shape:
             self._check_class(kind)
 
     def _check_pair(self, kind: typehints.TupleConstraint | typehints.ListConstraint) -> None:
-        is_list, size = isinstance(kind, typehints.ListConstraint), len(self._roles)
-        parts = (kind.inner_type,) * size if is_list else kind.tuple_types
+        size = len(self._roles)
+        parts = (kind.inner_type,) * size if isinstance(kind, typehints.ListConstraint) else kind.tuple_types
         if len(parts) != size or not self._pairs:
             raise self._refusal(str(kind))
         for part, role in zip(parts, self._roles, strict=True):

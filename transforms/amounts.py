@@ -49,11 +49,11 @@ class Amounts:
             object.__setattr__(self, name, _positive(name, getattr(self, name)))
         units = self.max_value / self.value_resolution
         if units.denominator != 1:
-            raise Refusal("max_value", f"must be a whole multiple of {{value_resolution}}, got {plain(self.max_value)} "
-                          f"and {plain(self.value_resolution)}")  # fmt: skip
+            raise Refusal("max_value", f"must be a whole multiple of {{value_resolution}}, got {_number(self.max_value)} "
+                          f"and {_number(self.value_resolution)}")  # fmt: skip
         if units > _MOST_UNITS:
-            raise Refusal("max_value", f"must be at most 2**30 times {{value_resolution}}, got {plain(self.max_value)} "
-                          f"and {plain(self.value_resolution)}", "count in coarser units")  # fmt: skip
+            raise Refusal("max_value", f"must be at most 2**30 times {{value_resolution}}, got {_number(self.max_value)} "
+                          f"and {_number(self.value_resolution)}", "count in coarser units")  # fmt: skip
         if max(self.max_value, 1 / self.value_resolution) >= 2**52:
             raise Refusal("max_value", "must be below 2**52, and {value_resolution} above 2**-52")
 
@@ -85,7 +85,11 @@ class Amounts:
         return self.value_resolution.denominator == 1
 
     def describe(self) -> dict[str, Any]:
-        return {"max_value": plain(self.max_value), "value_resolution": plain(self.value_resolution)}
+        return {"max_value": _number(self.max_value), "value_resolution": _number(self.value_resolution)}
+
+
+def _number(value: Fraction) -> int | float | str:
+    return int(value) if value.denominator == 1 else plain(value)
 
 
 def _positive(field: str, value: object) -> Fraction:

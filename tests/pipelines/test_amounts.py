@@ -107,9 +107,15 @@ QUESTION = {
 def plays() -> list[dict[str, Any]]:
     """Three days of amounts of 40 users, and one who has everything that is odd."""
     draw = np.random.default_rng(4)
-    rows = [{"user": f"u{draw.integers(40)}", "item": ITEMS[min(draw.integers(5), draw.integers(5))],
-             "time": f"2026-01-0{5 + draw.integers(3)}T{draw.integers(24):02}:00:00", "n": float(draw.integers(1, 80)) / 2}
-            for _ in range(800)]  # fmt: skip
+    rows = [
+        {
+            "user": f"u{draw.integers(40)}",
+            "item": ITEMS[min(draw.integers(5), draw.integers(5))],
+            "time": f"2026-01-0{5 + draw.integers(3)}T{draw.integers(24):02}:00:00",
+            "n": float(draw.integers(1, 80)) / 2,
+        }
+        for _ in range(800)
+    ]
     odd = ["4611686018427387904", "-0.0", "-7", "nan", "", "1e999", "60.24", "0.25", "0.75", "much"]
     more = [{"user": "odd", "item": ITEMS[n % 5], "time": f"2026-01-0{5 + n % 3}T00:00:00", "n": text}
             for n, text in enumerate(odd * 3)]  # fmt: skip

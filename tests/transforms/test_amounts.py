@@ -157,7 +157,7 @@ def test_caps_and_units_that_are_none_are_refused(most: object, resolution: obje
 
 def test_numbers_are_meant_as_they_are_written() -> None:
     assert Amounts.of(0.3, 0.1) == Amounts(Fraction(3, 10), Fraction(1, 10)) and Amounts.of(0.3, 0.1).cap == 3
-    assert Amounts.of(60).describe() == {"max_value": 60.0, "value_resolution": 1.0}
+    assert Amounts.of(60).describe() == {"max_value": 60, "value_resolution": 1}
     assert Amounts.of(60, 0.25).shown(7) == 1.75 and Amounts.of(60, 5).shown(7) == 35
 
 
@@ -203,58 +203,58 @@ def counted(
 
 
 ROWS = st.lists(st.tuples(st.sampled_from("uvw"), st.sampled_from(ITEMS), st.sampled_from(HOSTILE)), max_size=60)
-WAY = st.tuples(st.sampled_from([1, 2, 64]), st.integers(1, 4), st.booleans())
+WAYS = [(1, 1, False), (2, 3, True), (8, 2, False), (1, 4, True)]
+"""Shards, blocks, and whether pairs are put together as they come."""
+
+Rows = list[tuple[str, str, float | None]]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(
     rows=ROWS,
     domain=st.sampled_from(sorted(DOMAINS)),
     resolution=st.sampled_from([1, 0.5, 20]),
-    way=WAY,
-    draw=st.randoms(use_true_random=False),
+    way=st.sampled_from(WAYS),
 )
-def test_sums_are_those_of_dictionaries(rows, domain, resolution, way, draw) -> None:  # noqa: ANN001
+def test_sums_are_those_of_dictionaries(rows: Rows, domain: str, resolution: float, way: tuple[int, int, bool]) -> None:
     amounts = Amounts.of(60, resolution)
-    draw.shuffle(rows)
     assert counted(rows, domain, None, amounts, *way) == sums(rows, amounts)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(
     others=ROWS,
     mine=st.lists(st.tuples(st.sampled_from(ITEMS), st.sampled_from(HOSTILE)), max_size=40),
     domain=st.sampled_from(sorted(DOMAINS)),
     limit=st.sampled_from([None, 1, 2]),
-    ways=st.tuples(WAY, WAY),
+    ways=st.tuples(st.sampled_from(WAYS), st.sampled_from(WAYS)),
     draw=st.randoms(use_true_random=False),
 )
 def test_one_user_adds_at_most_the_cap_to_at_most_so_many_items(others, mine, domain, limit, ways, draw) -> None:  # noqa: ANN001
     """Whatever the user's rows are. The same whichever way they are counted."""
     rows = [*others, *(("the one user", *row) for row in mine)]
-    without, here = counted(others, domain, limit, SIXTY, *ways[0]), counted(rows, domain, limit, SIXTY, *ways[0])
+    here = look(others, rows, domain, limit, ways[0])
     draw.shuffle(rows)
     assert here == counted(rows, domain, limit, SIXTY, *ways[1]), "what is kept hangs on order, blocks or shards"
+
+
+def look(others: Rows, rows: Rows, domain: str, limit: int | None, way: tuple[int, int, bool]) -> dict[str, int]:
+    """The sums of the rows, held to those of the rows of the others."""
+    without, here = counted(others, domain, limit, SIXTY, *way), counted(rows, domain, limit, SIXTY, *way)
     added = {item: here.get(item, 0) - without.get(item, 0) for item in {*here, *without}}
     assert all(0 <= units <= 60 for units in added.values())
     assert sum(units > 0 for units in added.values()) <= (limit or len(ITEMS))
+    return here
 
 
-def test_the_search_would_see_a_cap_that_is_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_the_look_sees_a_cap_that_is_not_applied(way: tuple[int, int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    mine: Rows = [("the one user", "a", 59.0)] * 3
+    look([], mine, "public", None, way)
     sound = user_shard.sorted_sums
-    monkeypatch.setattr(
-        user_shard, "sorted_sums", lambda users, codes, amounts, cap: sound(users, codes, amounts, 2**60)
-    )
+    monkeypatch.setattr(user_shard, "sorted_sums", lambda *columns: sound(*columns[:3], 2**60))
     with pytest.raises(AssertionError):
-        test_one_user_adds_at_most_the_cap_to_at_most_so_many_items()
-
-
-def test_the_search_would_see_rows_that_are_not_capped_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Amounts, "units", lambda self, values: np.rint(values.to_numpy()).clip(-(2**62), 2**62).astype(np.int64)
-    )
-    with pytest.raises((AssertionError, OverflowError)):
-        test_sums_are_those_of_dictionaries()
+        look([], mine, "public", None, way)
 
 
 WEEK = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 8, tzinfo=timezone.utc), timedelta(days=1))
@@ -394,6 +394,6 @@ def test_the_seed_and_the_manifest_know_the_amounts() -> None:
         for amounts in (None, SIXTY, Amounts.of(60, 0.5))
     )
     assert "amounts" not in plain and "cap" not in plain
-    assert capped == {**plain, "cap": 60, "amounts": {"max_value": 60.0, "value_resolution": 1.0}} != finer
+    assert capped == {**plain, "cap": 60, "amounts": {"max_value": 60, "value_resolution": 1}} != finer
     with pytest.raises(TypeError, match="amounts must be Amounts"):
         make_selection(2, Joint(1.0), ITEMS, amounts=60)  # type: ignore[arg-type]

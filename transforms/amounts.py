@@ -48,12 +48,13 @@ class Amounts:
         for name in ("max_value", "value_resolution"):
             object.__setattr__(self, name, _positive(name, getattr(self, name)))
         units = self.max_value / self.value_resolution
+        given = f"got {_number(self.max_value)} and {_number(self.value_resolution)}"
         if units.denominator != 1:
-            raise Refusal("max_value", f"must be a whole multiple of {{value_resolution}}, got {_number(self.max_value)} "
-                          f"and {_number(self.value_resolution)}")  # fmt: skip
+            raise Refusal("max_value", f"must be a whole multiple of {{value_resolution}}, {given}")
         if units > _MOST_UNITS:
-            raise Refusal("max_value", f"must be at most 2**30 times {{value_resolution}}, got {_number(self.max_value)} "
-                          f"and {_number(self.value_resolution)}", "count in coarser units")  # fmt: skip
+            raise Refusal(
+                "max_value", f"must be at most 2**30 times {{value_resolution}}, {given}", "count in coarser units"
+            )
         if max(self.max_value, 1 / self.value_resolution) >= 2**52:
             raise Refusal("max_value", "must be below 2**52, and {value_resolution} above 2**-52")
 

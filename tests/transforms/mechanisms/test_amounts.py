@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, assert_follows, check_neighbours, check_pair, frequencies, max_log_ratio
+from private_topk.testing import Law, assert_follows, check_neighbours, frequencies, max_log_ratio
+from private_topk.testing.checks import check_pair
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     About,
@@ -144,7 +145,7 @@ def test_the_cap_is_needed() -> None:
     assert max_log_ratio(law_of("laplace", unit, (4, 3, 1), 2), law_of("laplace", unit, (7, 6, 1), 2)) > 1.5 * 2.0
 
 
-@pytest.mark.parametrize("name", ["peeling", "cdp-peeling", "pnf-peeling", "oneshot", "laplace", "gaussian", "gamma"])
+@pytest.mark.parametrize("name", ["peeling", "cdp-peeling", "oneshot", "laplace", "gaussian"])
 def test_counts_in_other_units_are_the_same_draw(name: str) -> None:
     """Noise is a real number: a cap of 60 on 60 times the counts is the same comparison, bit by bit."""
     counts = np.random.default_rng(5).integers(0, 500, 300)

@@ -80,7 +80,7 @@ def measure(windows: int, arguments: argparse.Namespace) -> Run:
     """One run in a process of its own; the CPU time is that of Python, which holds all of our work."""
     folder = arguments.folder
     command = [
-        sys.executable, "-m", "private_topk.pipelines.cli", "run", "--input", str(_input(folder, arguments.rows)),
+        sys.executable, "-m", "private_topk", "run", "--input", str(_input(folder, arguments.rows)),
         "--k", "10", "--epsilon", "1", "--output", str(folder / "ranking.avro"), "--overwrite",
         "--from", _moment(0), "--to", _moment(60 * _MINUTES), "--runner", arguments.runner,
     ]  # fmt: skip

@@ -1,9 +1,9 @@
 """CPU time of one draw from an unsorted count vector, beside the published algorithm in plain numpy.
 
     python -m benchmarks.mechanisms                 # foods_synth, d = 166,049: every mechanism, k = 10 .. 1000
-    python -m benchmarks.mechanisms --epsilons      # joint, fast-joint, canonical, joint-set for epsilon 0.01 .. 10
-    python -m benchmarks.mechanisms --shapes        # all equal, Zipf and widely gapped counts: time as a side channel
-    python -m benchmarks.mechanisms --large         # joint, k = 100, d = 10,000,000
+    python -m benchmarks.mechanisms --sorts         # for epsilon 0.01 .. 10, in units of one np.sort of the counts
+    python -m benchmarks.mechanisms --shapes        # thirteen hostile shapes of counts: time as a side channel
+    python -m benchmarks.mechanisms --large         # d = 100,000,000: beside one np.bincount of the counts
 
 One process, median of --draws draws (the published forms: of up to five, within a minute each).
 """
@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks.counts import SHAPES, load, shape
 from benchmarks.published import PUBLISHED
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
 _PATIENCE = 60.0
 _SLOW = {"joint-set"}
@@ -76,45 +77,64 @@ def cell(name: str, mechanism: Mechanism, published: Callable | None, counts: np
     return f"{1000 * seconds:.2f} ({baseline / seconds:.1f}x)"
 
 
-def epsilons(draws: int) -> None:
-    counts = load("foods_synth")
-    print(f"foods_synth, d = {len(counts):,}: CPU ms")
+def sorts(draws: int) -> None:
+    counts = load("foods_synth").astype(np.int64)
+    unit = median_cpu(lambda: np.sort(counts), 50)
+    print(f"foods_synth, d = {len(counts):,}: CPU of a draw in sorts of the counts ({1000 * unit:.2f} ms each):")
+    print("from the array / from a histogram / again from the same prepared one")
     grid = (0.01, 0.1, 1.0, 10.0)
-    print(f"{'mechanism':<22}{'k':>6}" + "".join(f"{f'epsilon {e:g}':>15}" for e in grid))
-    rows = [(name, {}) for name in ("joint", "fast-joint", "canonical", "joint-set")]
-    for name, parameters in [*rows, ("canonical", {"gamma": 1})]:
-        for k in (100, 200, 1000) if name not in _SLOW else (100, 200):
-            some = 5 if name in _SLOW else draws
-            cells = [f"{1000 * ours(make(name, e, **parameters), counts, k, some):15.2f}" for e in grid]
-            print(f"{name + (' gamma 1' if parameters else ''):<22}{k:>6}" + "".join(cells), flush=True)
+    print(f"{'mechanism':<22}{'k':>6}" + "".join(f"{f'epsilon {e:g}':>20}" for e in grid))
+    table, bits = Histogram.of(counts), RandomBits.keyed(b"benchmark")
+    for name in (name for name, kind in MECHANISMS.items() if kind.about.domain == "public" and name not in _SLOW):
+        for k in (10, 100, 200, 1000):
+            cells = []
+            for epsilon in grid:
+                mechanism = make(name, epsilon)
+                prepared = mechanism.prepare(table)
+                calls = (
+                    lambda m=mechanism: m(counts, k, bits),  # noqa: B023 - called at once
+                    lambda m=mechanism: m.prepare(table)(k, bits),  # noqa: B023
+                    lambda p=prepared: p(k, bits),  # noqa: B023
+                )
+                cells.append("/".join(f"{median_cpu(call, draws) / unit:.2f}" for call in calls))
+            print(f"{name:<22}{k:>6}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
 
 
 def shapes(draws: int) -> None:
     d = 166_049
-    print(f"d = {d:,}, epsilon = 1, k = 100: CPU ms by shape of the counts")
-    print(f"{'mechanism':<22}" + "".join(f"{name:>15}" for name in SHAPES) + f"{'max / min':>12}")
-    vectors = [shape(name, d) for name in SHAPES]
+    print(
+        f"d = {d:,}, epsilon = 1, k = 100: CPU ms, the quickest and the slowest of {len(SHAPES)} shapes of the counts"
+    )
+    vectors = {name: shape(name, d) for name in SHAPES}
     for name in MECHANISMS:
-        times = [ours(make(name, 1.0), counts, 100, 5 if name in _SLOW else draws) for counts in vectors]
-        cells = "".join(f"{1000 * seconds:15.2f}" for seconds in times)
-        print(f"{name:<22}{cells}{max(times) / min(times):12.2f}", flush=True)
+        times = {
+            kind: ours(make(name, 1.0), counts, 100, 5 if name in _SLOW else draws) for kind, counts in vectors.items()
+        }
+        first, last = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
+        print(f"{name:<22}{1000 * times[first]:8.2f} {first:<18}{1000 * times[last]:8.2f} {last:<18}"
+              f"{times[last] / times[first]:6.2f}", flush=True)  # fmt: skip
 
 
 def large() -> None:
-    counts = shape("zipf", 10_000_000)
-    seconds = ours(make("joint", 1.0), counts, 100, 3)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"joint, k = 100, d = 10,000,000: {seconds:.2f} s CPU a draw, {peak:.0f} MiB peak")
+    d = 100_000_000
+    counts = 11_000 * 1009 // (1009 + np.arange(d, dtype=np.int64) * 7919 % d)
+    one_pass = median_cpu(lambda: np.bincount(counts), 3)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    for name in ("joint", "peeling", "pnf-peeling", "canonical"):
+        seconds = ours(make(name, 1.0), counts, 100, 3)
+        beside = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+        print(f"{name}, k = 100, d = {d:,}: {seconds:.2f} s CPU a draw, {seconds / one_pass:.2f} times np.bincount; "
+              f"{beside:.0f} MiB beside the counts")  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=20)
-    for name in ("epsilons", "shapes", "large"):
+    for name in ("sorts", "shapes", "large"):
         parser.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args()
-    if arguments.epsilons:
-        epsilons(arguments.draws)
+    if arguments.sorts:
+        sorts(arguments.draws)
     elif arguments.shapes:
         shapes(arguments.draws)
     elif arguments.large:

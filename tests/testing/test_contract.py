@@ -11,7 +11,6 @@ import pytest
 
 from private_topk.testing import check_contract
 from private_topk.transforms.mechanisms import About, Cost, Mechanism, Peeling, RandomBits
-from private_topk.transforms.mechanisms.exact.bits import Draw
 
 
 def broken(name: str, **methods: object) -> Mechanism:
@@ -24,9 +23,9 @@ def narrow(self: Mechanism, counts: np.ndarray, k: int, bits: RandomBits) -> np.
     return Peeling.__call__(self, shifted, k, bits)
 
 
-def writes(self: Mechanism, counts: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+def writes(self: Mechanism, counts: np.ndarray, k: int, bits: RandomBits) -> np.ndarray:
     counts[0] += 0
-    return Peeling.select(self, counts, k, draw)
+    return Peeling.__call__(self, counts, k, bits)
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,11 @@ class Turned(Peeling):
 @pytest.mark.parametrize(
     ("mechanism", "said"),
     [
-        (broken("Repeats", select=lambda self, counts, k, draw: np.zeros(k, np.int64)), "ordinary"),
-        (broken("Short", select=lambda self, counts, k, draw: np.arange(k - 1)), "ordinary"),
-        (broken("Ambient", select=lambda self, counts, k, draw: np.arange(k)), "two draws gave one answer"),
+        (broken("Repeats", select=lambda self, histogram, k, draw: np.zeros(k, np.int64)), "ordinary"),
+        (broken("Short", select=lambda self, histogram, k, draw: np.arange(k - 1)), "ordinary"),
+        (broken("Ambient", select=lambda self, histogram, k, draw: np.arange(k)), "two draws gave one answer"),
         (broken("Narrow", __call__=narrow), "a negative count was given"),
-        (broken("Writes", select=writes), "read-only"),
+        (broken("Writes", __call__=writes), "read-only"),
         (broken("Free", cost=lambda self, k: Cost.pure(Fraction(1, 2))), "Cost"),
         (Turned(1.0), "any other order may tell the ranks"),
     ],

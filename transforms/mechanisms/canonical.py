@@ -7,15 +7,14 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.canonical_classes import Classes, TopK
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import winner
-from private_topk.transforms.mechanisms.exact.ranking import rank
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 
 __all__ = ["Canonical"]
@@ -66,17 +65,16 @@ class Canonical(Mechanism):
         check_noise(self.noise)
         object.__setattr__(self, "gamma", check_decimal("gamma", self.gamma, Fraction(0), Fraction(1)))
 
-    def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw the class of sets that holds the winner, then a uniform set of the class."""
-        d = len(counts)
-        if k == d:
-            return np.arange(d)
-        ranking, gamma = rank(counts), Fraction(self.gamma)
-        classes = Classes(ranking.ascending[::-1], k, gamma)
+        if k == histogram.items:
+            return np.arange(k)
+        gamma = Fraction(self.gamma)
+        classes = Classes(histogram, k, gamma)
         # The classes count losses in units of 1 / (the denominator of gamma).
         rate = Fraction(self.epsilon) / (gamma.denominator * sensitivity(self.neighbours))
         best = winner([TopK(k), classes.everything()], rate, self.noise, draw)
-        return ranking.items(best.draw_ranks(draw))
+        return best.draw_ranks(draw)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.ranking import rank
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import ball, floor
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from private_topk.transforms.mechanisms.exact.thresholds import draw_threshold
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["FastJoint"]
@@ -66,10 +64,14 @@ class FastJoint(Mechanism):
     def _rate(self) -> Fraction:
         return Fraction(self.epsilon) / (2 * sensitivity(self.neighbours))
 
-    def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
-        ranking = rank(counts)
-        sequences = Sequences(ranking, k, Fraction(1, 2), self._rate, self.tau(len(counts), k))
-        return ranking.items(sequences.sample(draw_threshold(sequences, draw), draw))
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        return self.sampler(histogram, k)(draw)
+
+    def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
+        """The envelope of thresholds does not depend on the bits."""
+        sequences = Sequences(histogram, k, Fraction(1, 2), self._rate, self.tau(histogram.items, k))
+        envelope = Envelope(sequences)
+        return lambda draw: sequences.sample(draw_threshold(envelope, draw), draw)
 
     def cost(self, k: int) -> Cost:
         """That of an exponential mechanism whose scores move in an interval of width epsilon."""

@@ -9,7 +9,8 @@ from typing import ClassVar
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["Gaussian"]
@@ -25,7 +26,7 @@ class Gaussian(Mechanism):
     Without a bound a user may hold all d items: sqrt(d). No calibration to k is proved for Gaussian noise, so none is
     offered: its tail is not Lipschitz, and the arguments for the other noises fail. Under "swap" 2m counts move, at
     most d: sqrt(2m).
-    Cost: O(d), about 50 ns an item.
+    Cost: a histogram of the counts, then a word for each value and about k noises.
     """
 
     about: ClassVar[About] = About(
@@ -33,7 +34,7 @@ class Gaussian(Mechanism):
         answer="sequence",
         guarantee="approximate",
         domain="public",
-        cost="O(d)",
+        cost="one pass, then D + k",
         source="Balle & Wang 2018, Theorem 8",
         when="a delta is acceptable and far fewer items per user than k",
     )
@@ -48,8 +49,8 @@ class Gaussian(Mechanism):
         moved = min(d, sensitivity(self.neighbours) * (self.max_items_per_user or d))
         return gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), Fraction(moved))
 
-    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_top(counts, self.scale(len(counts)), "gaussian", k, draw)
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)
 
     def cost(self, k: int) -> Cost:
         """Squared l_2 sensitivity over twice the variance (Bun & Steinke 2016, Proposition 1.6); needs no delta.

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
-from private_topk.transforms.mechanisms.exact.ranking import rank
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from private_topk.transforms.mechanisms.exact.thresholds import draw_threshold
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 from private_topk.transforms.refusal import Refusal
 
@@ -71,14 +69,18 @@ class Joint(Mechanism):
         if self.noise not in ("gumbel", "exponential"):
             raise Refusal("noise", f"must be one of gumbel, exponential for joint, got {self.noise!r}")
 
-    def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
-        ranking = rank(counts)
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        return self.sampler(histogram, k)(draw)
+
+    def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
+        """The envelope of thresholds does not depend on the bits."""
         skew = Fraction(self.skew)
         rate = Fraction(self.epsilon) / (sensitivity(self.neighbours) * skew.denominator)
-        sequences = Sequences(ranking, k, skew, rate)
+        sequences = Sequences(histogram, k, skew, rate)
+        envelope = Envelope(sequences)
         if self.noise == "exponential":
-            return ranking.items(permute_and_flip(sequences, sequences.sample, sequences.loss, draw))
-        return ranking.items(sequences.sample(draw_threshold(sequences, draw), draw))
+            return lambda draw: permute_and_flip(envelope, sequences.sample, sequences.loss, draw)
+        return lambda draw: sequences.sample(draw_threshold(envelope, draw), draw)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""

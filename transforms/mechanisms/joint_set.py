@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import winner
-from private_topk.transforms.mechanisms.exact.ranking import rank
 from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["JointSet"]
@@ -60,14 +57,13 @@ class JointSet(Mechanism):
         super().__post_init__()
         check_noise(self.noise)
 
-    def select(self, counts: NDArray[np.int64], k: int, draw: Draw) -> NDArray[np.int64]:
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw the loss of the winner, then a uniform set of that loss."""
-        ranking = rank(counts)
-        losses = SetLosses(ranking.ascending, k)
+        losses = SetLosses(histogram, k)
         rate = Fraction(self.epsilon) / (2 * sensitivity(self.neighbours))
         best = winner([losses.everything()], rate, self.noise, draw)
         losses.pad()
-        return ranking.items(best.draw_ranks(draw))
+        return best.draw_ranks(draw)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""

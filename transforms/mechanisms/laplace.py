@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["Laplace"]
@@ -22,7 +23,7 @@ class Laplace(Mechanism):
     Scale m / epsilon, where nobody holds more than m = `max_items_per_user` items: one user moves the counts by at most
     m in l_1, so all noisy counts together are epsilon-DP, and their order is post-processing. The caller must have
     enforced m. Under "swap" both double: 2k (scores not monotone), 2m (m items given up, m others taken).
-    Cost: O(d), about 30 ns an item.
+    Cost: a histogram of the counts, then a word for each value and about k noises.
     """
 
     about: ClassVar[About] = About(
@@ -30,7 +31,7 @@ class Laplace(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="O(d)",
+        cost="one pass, then D + k",
         source="Ding et al. 2019; Qiao, Su & Zhang 2021",
         when="pure privacy and far fewer items per user than k",
     )
@@ -39,9 +40,9 @@ class Laplace(Mechanism):
     max_items_per_user: int | None = None
     neighbours: Neighbours = "add-remove"
 
-    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         moved = min(k, self.max_items_per_user or k)
-        return noisy_top(counts, sensitivity(self.neighbours) * moved / Fraction(self.epsilon), "laplace", k, draw)
+        return noisy_ranks(histogram, sensitivity(self.neighbours) * moved / Fraction(self.epsilon), "laplace", k, draw)
 
     def cost(self, k: int) -> Cost:
         """Where the noise is calibrated to m items, rho adds up over the counts that one user moves.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from numbers import Integral
 from typing import Any, ClassVar, Literal
@@ -13,10 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["About", "Indices", "Mechanism", "Neighbours", "check_counts", "check_k", "sensitivity"]
+__all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
@@ -65,11 +67,18 @@ class Mechanism(abc.ABC):
             ValueError, TypeError: an argument breaks its rule; nothing has been drawn then.
         """
         counts = check_counts(counts, self.about.domain)
-        k = check_k(k, len(counts), self.about.domain)
-        if not isinstance(bits, RandomBits):
-            raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
-        chosen = self.select(counts, k, bits.draw())
+        named = Named.of(counts if len(counts) else np.zeros(1, np.int64))
+        chosen = named.items(self.prepare(named.histogram).ranks(k, bits))
         return np.sort(chosen) if self.answer == "set" else chosen
+
+    def prepare(self, histogram: Histogram) -> Prepared:
+        """This mechanism over one histogram, for many draws: each then costs O(D + k), whatever d is.
+
+        Args:
+            histogram: of all items of a public domain; in an unknown one, of those seen, or at least of the kbar + 1
+                largest. Items of equal counts have to be numbered in a public order then.
+        """
+        return Prepared(self, histogram)
 
     @property
     def answer(self) -> Literal["sequence", "set"]:
@@ -77,8 +86,12 @@ class Mechanism(abc.ABC):
         return self.about.answer
 
     @abc.abstractmethod
-    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        """Draw an answer from checked arguments: counts (d,) int64, 1 <= k. Sets may come in any order."""
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        """Draw an answer of checked arguments, as ranks: `histogram` explains them. Sets may come in any order."""
+
+    def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
+        """`select` for many draws: what does not depend on the bits may be done once, here."""
+        return lambda draw: self.select(histogram, k, draw)
 
     def cost(self, k: int) -> Cost:
         """What one release of k items costs, for `neighbours`: everything that is proved of it.
@@ -97,7 +110,7 @@ class Mechanism(abc.ABC):
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter by name, in a form that JSON can hold: what a manifest and a release's seed are made of."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {its.name: getattr(self, its.name) for its in fields(self)}
         written = {name for name, v in values.items() if isinstance(v, Fraction)}
         # A skew of 3/5 is named so; an epsilon of 1/10 is named 0.1, as the float is.
         kinds = parameters_of(type(self)) if written else {}
@@ -105,12 +118,38 @@ class Mechanism(abc.ABC):
         return {name: str(v) if name in named else plain(v) for name, v in values.items()}
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, check_parameter(field.name, getattr(self, field.name)))
+        for its in fields(self):
+            object.__setattr__(self, its.name, check_parameter(its.name, getattr(self, its.name)))
         offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
             rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}"
             raise Refusal("neighbours", rule)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A mechanism over one histogram."""
+
+    mechanism: Mechanism
+    histogram: Histogram
+    _samplers: dict[int, Callable[[Draw], Indices]] = field(default_factory=dict, repr=False)
+
+    def __call__(self, k: int, bits: RandomBits) -> Picks:
+        """Draw an answer: the count of each item, and its number among the items with that count.
+
+        A sequence comes in rank order. So does a set: the caller must put its items into a public order before anybody
+        sees them.
+        """
+        return self.histogram.picks(self.ranks(k, bits))
+
+    def ranks(self, k: int, bits: RandomBits) -> Indices:
+        """The same answer as ranks."""
+        k = check_k(k, self.histogram.items, self.mechanism.about.domain)
+        if not isinstance(bits, RandomBits):
+            raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
+        if k not in self._samplers:
+            self._samplers[k] = self.mechanism.sampler(self.histogram, k)
+        return self._samplers[k](bits.draw())
 
 
 def sensitivity(neighbours: Neighbours) -> int:

@@ -8,7 +8,9 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.noise import check_noise, noisy_top
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noise import check_noise
+from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import parameter
 
@@ -26,7 +28,7 @@ class Oneshot(Mechanism):
     all chosen noisy counts rise by 1, or stay, while the others rise by at most 1, or fall: same items, same order, and
     the densities of k noises each fell by a factor of at most exp(epsilon / k).
     Under "swap" noises rise by at most 2 counts, so the scale doubles. With Gumbel noise this is `peeling`.
-    Cost: O(d), about 25 ns an item.
+    Cost: a histogram of the counts, then a word for each value and about k noises.
 
     `noise` is one of gumbel, exponential, laplace, logistic, half-logistic.
     """
@@ -36,7 +38,7 @@ class Oneshot(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="O(d)",
+        cost="one pass, then D + k",
         source="Shekelyan & Loukides 2023, Theorem 4.1 (kappa = k)",
         when="pure privacy in one pass over the counts",
     )
@@ -49,8 +51,8 @@ class Oneshot(Mechanism):
         super().__post_init__()
         check_noise(self.noise)
 
-    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_top(counts, sensitivity(self.neighbours) * k / Fraction(self.epsilon), self.noise, k, draw)
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        return noisy_ranks(histogram, sensitivity(self.neighbours) * k / Fraction(self.epsilon), self.noise, k, draw)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of `peeling`; else what pure privacy alone gives."""

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["Peeling"]
@@ -24,7 +25,7 @@ class Peeling(Mechanism):
 
     epsilon-DP by basic composition. A user added or removed moves all counts one way by 0 or 1, so a round needs no
     factor 2; under "swap" counts move both ways and the scale doubles.
-    Cost: O(d), about 25 ns an item.
+    Cost: a histogram of the counts, then a word for each value and about k noises.
     """
 
     about: ClassVar[About] = About(
@@ -32,7 +33,7 @@ class Peeling(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="O(d)",
+        cost="one pass, then D + k",
         source="Durfee & Rogers 2019, Lemma 4.2",
         when="small k; pure privacy with the exponential mechanism's simple law",
     )
@@ -40,9 +41,9 @@ class Peeling(Mechanism):
     epsilon: float
     neighbours: Neighbours = "add-remove"
 
-    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         scale = sensitivity(self.neighbours) * k / Fraction(self.epsilon)
-        return noisy_top(counts, scale, "gumbel", k, draw)
+        return noisy_ranks(histogram, scale, "gumbel", k, draw)
 
     def cost(self, k: int) -> Cost:
         """k exponential mechanisms at epsilon / k: rho = epsilon**2 / (8 k), but no bounded range of epsilon."""

@@ -10,7 +10,8 @@ import numpy as np
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.noisy_max import Blocks, noisy_max
+from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["PnfPeeling"]
@@ -24,7 +25,7 @@ class PnfPeeling(Mechanism):
     2020, who prove a round's DP; the noise form is Ding et al. 2021). Every round has fresh noise: epsilon-DP by basic
     composition. Counts are monotone under "add-remove" (Remark 1 of the former), so no factor 2; under "swap" the scale
     doubles.
-    Cost: O(d + k (k + 64)): the noises of many items are drawn only as far down as they can win.
+    Cost: a histogram of the counts, then D + k log D, about 10 microseconds a round.
     """
 
     about: ClassVar[About] = About(
@@ -32,7 +33,7 @@ class PnfPeeling(Mechanism):
         answer="sequence",
         guarantee="pure",
         domain="public",
-        cost="O(d + k (k + 64))",
+        cost="one pass, then D + k log D",
         source="McKenna & Sheldon 2020; Gillenwater et al. 2022, Lemma 4.1",
         when="pure privacy item by item: never worse than peeling",
     )
@@ -40,13 +41,9 @@ class PnfPeeling(Mechanism):
     epsilon: float
     neighbours: Neighbours = "add-remove"
 
-    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        scale = sensitivity(self.neighbours) * k / Fraction(self.epsilon)
-        blocks = Blocks.of(counts, k, scale)
-        chosen = np.empty(k, np.int64)
-        for turn in range(k):
-            chosen[turn] = noisy_max(blocks, draw, turn)
-        return chosen
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        rounds = FlipRounds(histogram, Fraction(self.epsilon) / (sensitivity(self.neighbours) * k), draw)
+        return np.fromiter((rounds.next() for _ in range(k)), np.int64, k)
 
     def cost(self, k: int) -> Cost:
         """k pure draws of epsilon / k: their rhos add up (Bun & Steinke 2016, Lemma 2.3).

@@ -12,6 +12,7 @@ import numpy as np
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.refusal import Refusal
@@ -128,4 +129,4 @@ class Restricted(RestrictedMechanism):
         return Fraction(self.epsilon_r), Fraction(self.delta_r)
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return self.mechanism.select(counts, k, draw)
+        return self.mechanism.select(Histogram.of(counts), k, draw)

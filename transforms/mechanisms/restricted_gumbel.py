@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
@@ -57,4 +58,4 @@ class RestrictedGumbel(RestrictedMechanism):
         return exponential_share(Fraction(self.epsilon) - self.test_budget(k)[0], Fraction(self.delta) / 2, k)
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_top(counts, self.sensitivity / self.share(k), "gumbel", k, draw)
+        return noisy_ranks(Histogram.of(counts), self.sensitivity / self.share(k), "gumbel", k, draw)

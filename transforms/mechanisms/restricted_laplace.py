@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
@@ -59,4 +60,4 @@ class RestrictedLaplace(RestrictedMechanism):
         return self.sensitivity * moved / (Fraction(self.epsilon) - self.test_budget(k)[0])
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_top(counts, self.scale(k), "laplace", k, draw)
+        return noisy_ranks(Histogram.of(counts), self.scale(k), "laplace", k, draw)

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
@@ -65,4 +66,4 @@ class RestrictedNormal(RestrictedMechanism):
         return gaussian_scale(Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r, Fraction(moved))
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_top(counts, self.scale(k), "gaussian", k, draw)
+        return noisy_ranks(Histogram.of(counts), self.scale(k), "gaussian", k, draw)

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
@@ -35,7 +36,7 @@ class RestrictedPnf(RestrictedMechanism):
         answer="sequence",
         guarantee="approximate",
         domain="unknown",
-        cost="O(kbar + k (k + 64))",
+        cost="O(kbar + k log kbar)",
         source="Carvalho & Wang, section 7; McKenna & Sheldon 2020",
         when="the items are not public and k is below about 10",
     )
@@ -51,4 +52,4 @@ class RestrictedPnf(RestrictedMechanism):
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
         rest = Fraction(self.epsilon) - self.test_budget(k)[0]
         inner = PnfPeeling(rest, self.neighbours)  # type: ignore[arg-type]  # an exact rational, no float
-        return inner.select(counts, k, draw)
+        return inner.select(Histogram.of(counts), k, draw)

@@ -16,12 +16,14 @@ seen are slots of count 0; they take part like any other and never show in an an
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, check_k, sensitivity
 from private_topk.transforms.refusal import Refusal
 
@@ -67,14 +69,18 @@ class UnknownDomainMechanism(Mechanism):
         """10 k, and at least 100. A larger kbar lowers the bar and adds competitors; this one suits most data."""
         return max(_KBAR_PER_ITEM * k, _KBAR_FLOOR)
 
-    def select(self, counts: Indices, k: int, draw: Draw) -> Indices:
+    def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
+        self.kbar_for(k)  # refused before anything is drawn
+        return super().sampler(histogram, k)
+
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Reduce to the largest kbar + 1 counts, draw ranks among them, and leave out the slots that are no item."""
         size = self.kbar_for(k) + 1
-        order = _largest(counts, size)
         top = np.zeros(size, np.int64)
-        top[: len(order)] = counts[order]
+        seen = histogram.top(min(size, histogram.items))
+        top[: len(seen)] = seen
         ranks = self.choose(top, k, draw)
-        return order[ranks[top[ranks] > 0]]
+        return ranks[top[ranks] > 0]
 
     @abc.abstractmethod
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
@@ -98,14 +104,3 @@ class UnknownDomainMechanism(Mechanism):
         """How many of the top kbar items can be missing from a neighbour's."""
         items = self.parameter("max_items_per_user")
         return kbar if items is None else min(self.sensitivity * items, kbar)
-
-
-def _largest(counts: Indices, size: int) -> Indices:
-    """Indices of the `size` largest counts, decreasing, ties by index."""
-    candidates = np.arange(len(counts))
-    if len(counts) > size:
-        cut = np.partition(counts, -size)[-size]
-        above = np.flatnonzero(counts > cut)
-        # Of those at the cut only as many as there is room for: sorting all of them would tell by its time how many.
-        candidates = np.union1d(above, np.flatnonzero(counts == cut)[: size - len(above)])
-    return candidates[np.argsort(-counts[candidates], kind="stable")]

@@ -22,6 +22,7 @@ from private_topk.transforms.mechanisms import (
     mechanism_by_name,
 )
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.refusal import Refusal
 
 ROOM = Path(__file__).resolve().parents[3] / "transforms" / "mechanisms"
@@ -86,7 +87,7 @@ class Own(Mechanism):
 
     epsilon: float
 
-    def select(self, counts: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> np.ndarray:
         return np.arange(k)
 
 

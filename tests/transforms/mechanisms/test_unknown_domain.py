@@ -11,8 +11,8 @@ import pytest
 from flint import arb
 
 from private_topk.testing import SMALL_COUNTS, neighbours
+from private_topk.transforms.mechanisms import LimitDomain, RandomBits
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
-from private_topk.transforms.mechanisms.unknown_domain import _largest
 from tests.transforms.mechanisms.unknown_laws import passes, top
 
 
@@ -87,7 +87,11 @@ def test_largest_delta_q(delta: float) -> None:
         assert 0.6 * delta < float(hit) < delta, "a test of level 0 passes with probability q (2 + ln(1/q)) / 4"
 
 
-def test_largest_breaks_ties_by_position() -> None:
-    rng_free = np.array([3, 9, 9, 3, 1, 9, 3, 2**62, 0] * 7)
-    for size in (1, 5, 8, 20, 63, 100):
-        assert _largest(rng_free, size).tolist() == np.argsort(-rng_free, kind="stable")[:size].tolist()
+def test_ties_at_the_cut_are_broken_by_position() -> None:
+    """Two hundred equal counts compete for three places: only the first four positions are looked at."""
+    mechanism, bits = LimitDomain(5.0, 0.1, kbar=3), RandomBits.keyed(b"ties")
+    seen = {int(i) for _ in range(50) for i in mechanism(np.full(200, 10**6), 2, bits)}
+    assert seen <= {0, 1, 2}
+    order = np.argsort(-(np.arange(200) * 37 % 91), kind="stable")
+    seen = {int(i) for _ in range(50) for i in mechanism((np.arange(200) * 37 % 91) * 10**6, 2, bits)}
+    assert seen <= set(order[:3].tolist())

@@ -12,6 +12,7 @@ from flint import arb, ctx, fmpz
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 
 __all__ = ["Classes", "Rectangle", "TopK"]
@@ -43,9 +44,9 @@ class Classes:
     `head[h] = (b - a) (c_{h+1} - c_k)` falls in h, `tail[t] = a (c_k - c_t)` rises in t.
     """
 
-    def __init__(self, descending: NDArray[np.int64], k: int, gamma: Fraction) -> None:
-        self.k, self.d = k, len(descending)
-        self._counts, self._least = descending, int(descending[k - 1])
+    def __init__(self, histogram: Histogram, k: int, gamma: Fraction) -> None:
+        self.k, self.d = k, histogram.items
+        self._histogram, self._least = histogram, int(histogram.top(k)[-1])
         self._a, self._rest = gamma.numerator, gamma.denominator - gamma.numerator
         self._known: dict[tuple[int, int, int], arb] = {}
 
@@ -56,18 +57,28 @@ class Classes:
     @cached_property
     def heads(self) -> NDArray[np.int64]:
         """Where runs of equal head losses start among h = 0 .. k - 1, and k."""
-        return _runs(self._counts[: self.k], self._rest)
+        return self._runs(0, self.k, self._rest)
 
     @cached_property
     def tails(self) -> NDArray[np.int64]:
         """Where runs of equal tail losses start among t = k + 1 .. d, and d + 1."""
-        return self.k + 1 + _runs(self._counts[self.k :], self._a)
+        return 1 + self._runs(self.k, self.d, self._a)
 
     def head(self, h: int) -> int:
-        return self._rest * (int(self._counts[h]) - self._least)
+        return self._rest * (self._count(h) - self._least)
 
     def tail(self, t: int) -> int:
-        return self._a * (self._least - int(self._counts[t - 1]))
+        return self._a * (self._least - self._count(t - 1))
+
+    def _count(self, rank: int) -> int:
+        ends = self._histogram.ends
+        return int(self._histogram.values[np.searchsorted(ends, rank, "right")])
+
+    def _runs(self, first: int, end: int, weight: int) -> NDArray[np.int64]:
+        """Where runs of equal weight * counts start among the ranks first .. end - 1, and the end."""
+        ends = self._histogram.ends
+        inside = ends[np.searchsorted(ends, first, "right") : np.searchsorted(ends, end, "left")] if weight else ()
+        return np.concatenate(([first], inside, [end])).astype(np.int64)
 
     def within(self, t: int, h: int) -> fmpz:
         """How many k-sets hold the ranks 1..h and none beyond t."""
@@ -144,12 +155,6 @@ class Rectangle:
         within = self.classes.within
         starting = within(t, self.h) - within(t - 1, self.h)
         return int(starting - within(t, h + 1) + within(t - 1, h + 1))
-
-
-def _runs(counts: NDArray[np.int64], weight: int) -> NDArray[np.int64]:
-    """Where runs of equal weight * counts start, and the end."""
-    changes = 1 + np.flatnonzero(counts[1:] != counts[:-1]) if weight else ()
-    return np.concatenate(([0], changes, [len(counts)])).astype(np.int64)
 
 
 def _middle(starts: NDArray[np.int64], first: int, end: int) -> int:

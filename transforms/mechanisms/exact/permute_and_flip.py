@@ -11,7 +11,7 @@ from flint import arb
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, uniform
 from private_topk.transforms.mechanisms.exact.scaled import Scaled
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope
 
 __all__ = ["permute_and_flip"]
 
@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 
 def permute_and_flip(
-    stairs: Staircase, sample: Callable[[int, Draw], Answer], loss: Callable[[Answer], int], draw: Draw
+    envelope: Envelope, sample: Callable[[int, Draw], Answer], loss: Callable[[Answer], int], draw: Draw
 ) -> Answer:
     """Draw an answer as permute-and-flip does: the same as argmax of -rate * loss + Exponential(1) noise.
 
@@ -33,12 +33,12 @@ def permute_and_flip(
     each of them with probability (1 - t) / (1 - p_S t), and the first one kept is the answer.
 
     Args:
-        stairs: the numbers of answers by loss.
+        envelope: of the numbers of answers by loss.
         sample: a uniform answer of loss at most a threshold.
         loss: an answer's loss, at least `stairs.first`.
         draw: where the bits come from.
     """
-    envelope = Envelope(stairs)
+    stairs = envelope.stairs
     waits: list[Real] = []
 
     def elapsed() -> arb:

@@ -17,7 +17,7 @@ from flint import arb, ctx, fmpq
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 
-__all__ = ["Real", "ball", "floor", "greater", "precision", "uniform"]
+__all__ = ["Real", "ball", "floor", "greater", "precision", "relative_float", "uniform"]
 
 Real = Callable[[], arb]
 
@@ -63,6 +63,17 @@ def floor(value: Real) -> int:
             whole = value().floor().unique_fmpz()
         if whole is not None:
             return int(whole)
+        bits *= 2
+
+
+def relative_float(value: Real) -> float:
+    """A float within one part in 2**48 of a real that is not 0, or at most 2**-1000 of one that small."""
+    bits = _START_PRECISION
+    while True:
+        with precision(bits):
+            enclosure = value()
+        if enclosure.rel_accuracy_bits() > 50:
+            return float(enclosure.mid())
         bits *= 2
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 from flint import arb
 
 from private_topk.transforms.mechanisms.exact.reals import Real, precision
 
-__all__ = ["ONE", "Scaled", "rounded_up", "whole_numbers"]
+__all__ = ["LOG2_E", "ONE", "Scaled", "rounded_up", "whole_numbers"]
 
 _DIGITS = 64
+
+LOG2_E = Fraction(0x171547652B82FE17, 2**60)
+"""Just below log2(e)."""
 
 
 class Scaled(NamedTuple):

@@ -12,7 +12,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.ranking import Ranking
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.scaled import Scaled
 from private_topk.transforms.mechanisms.exact.thresholds import Staircase
 
@@ -31,15 +31,17 @@ class Sequences(Staircase):
     With `settled` the loss is truncated there: every sequence has loss at most `settled`.
     """
 
-    def __init__(self, ranking: Ranking, k: int, skew: Fraction, rate: Fraction, settled: int | None = None) -> None:
+    def __init__(
+        self, histogram: Histogram, k: int, skew: Fraction, rate: Fraction, settled: int | None = None
+    ) -> None:
         self.rate, self.settled = rate, settled
-        self._ascending, self._d, self._k = ranking.ascending, len(ranking.ascending), k
+        self._histogram, self._d, self._k = histogram, histogram.items, k
         self._a, self._rest = skew.numerator, skew.denominator - skew.numerator
         # Beyond 64 bits the products of counts with a and b - a need Python's integers.
-        kind = np.int64 if self._a * int(ranking.ascending[-1]) < 2**63 else object
-        self._top = ranking.top(k).astype(kind)
+        kind = np.int64 if self._a * int(histogram.values[0]) < 2**63 else object
+        self._top = histogram.top(k).astype(kind)
         self.first = (self._rest - self._a) * int(self._top[-1])
-        self._last = self._rest * int(self._top[0]) - self._a * int(self._ascending[0])
+        self._last = self._rest * int(self._top[0]) - self._a * int(histogram.values[-1])
         self.most = math.perm(self._d, k)
 
     def upper(self, thresholds: Sequence[int]) -> list[Scaled]:
@@ -85,7 +87,7 @@ class Sequences(Staircase):
 
     def loss(self, ranks: NDArray[np.int64]) -> int:
         """The loss of a sequence, not truncated."""
-        counts = self._ascending[self._d - 1 - ranks].astype(self._top.dtype)
+        counts = self._histogram.picks(ranks).values.astype(self._top.dtype)
         return int((self._rest * self._top - self._a * counts).max())
 
     @cached_property
@@ -96,7 +98,7 @@ class Sequences(Staircase):
         """t_i(R) for each threshold R and place i, shape (thresholds, k)."""
         capped = np.array([min(threshold, self._last) for threshold in thresholds], self._top.dtype)
         least = -((capped[:, None] - self._rest * self._top) // self._a)
-        reach = self._d - np.searchsorted(self._ascending, least.astype(np.int64), "left")
+        reach = self._histogram.at_least(least.astype(np.int64))
         if self.settled is not None:
             reach[[threshold >= self.settled for threshold in thresholds]] = self._d
         return reach

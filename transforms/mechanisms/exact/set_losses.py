@@ -11,6 +11,7 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision, uniform
 from private_topk.transforms.mechanisms.exact.strips import Strip
 from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
@@ -25,19 +26,19 @@ _PADDING = 3
 class SetLosses:
     """How many sets lose at most R: those with j_i <= t_i(R), the number of counts that are at least c_i - R."""
 
-    def __init__(self, ascending: NDArray[np.int64], k: int) -> None:
-        self._ascending, self._k, self._d = ascending, k, len(ascending)
-        self._top = ascending[: -k - 1 : -1]
+    def __init__(self, histogram: Histogram, k: int) -> None:
+        self._histogram, self._k, self._d = histogram, k, histogram.items
+        self._top = histogram.top(k)
         self._numbers: dict[tuple[int, int], arb] = {}
         self._segments = 0
 
     def everything(self) -> LossInterval:
         """All sets."""
-        return LossInterval(self, None, 0, int((self._top - self._ascending[self._k - 1 :: -1]).max()))
+        return LossInterval(self, None, 0, int((self._top - self._histogram.bottom(self._k)).max()))
 
     def reach(self, loss: int) -> NDArray[np.int64]:
         """t_i(loss), shape (k,)."""
-        return self._d - np.searchsorted(self._ascending, self._top - loss, "left")
+        return self._histogram.at_least(self._top - loss)
 
     def number(self, loss: int) -> arb:
         """How many sets lose at most this, as a ball at the working precision."""

@@ -25,13 +25,12 @@ from flint import arb, fmpz
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.reals import ball, floor, greater, uniform
-from private_topk.transforms.mechanisms.exact.scaled import ONE, Scaled, rounded_up, whole_numbers
+from private_topk.transforms.mechanisms.exact.scaled import LOG2_E, ONE, Scaled, rounded_up, whole_numbers
 
 __all__ = ["Envelope", "Staircase", "draw_threshold"]
 
 _POSITION_LANE, _ACCEPT_LANE = 0, 1
 _DIGITS = 64
-_LOG2_E = Fraction(0x171547652B82FE17, 2**60)  # just below log2(e)
 _ROOTS = [int(fmpz(2 ** (256 * _DIGITS - i)).root(256)) + 1 for i in range(256)]  # just above 2**(64 - i / 256)
 
 
@@ -92,8 +91,8 @@ class Envelope:
     """
 
     def __init__(self, stairs: Staircase) -> None:
-        self._stairs = stairs
-        self._steps = 256 * _LOG2_E * stairs.rate
+        self.stairs = stairs
+        self._steps = 256 * LOG2_E * stairs.rate
         self._long = int(_DIGITS / stairs.rate)
         self._widths: dict[int, Scaled] = {}
         self._blocks = self._initial_blocks()
@@ -110,10 +109,10 @@ class Envelope:
         ticket = draw.below(self.total)
         index = next(i for i, end in enumerate(itertools.accumulate(self.weights)) if ticket < end)
         block = self._blocks[index]
-        threshold = self._stairs.first + self._position(draw, number, block)
+        threshold = self.stairs.first + self._position(draw, number, block)
 
         def probability() -> arb:
-            mass = self._stairs.exact(threshold) * self._mass(block.start, block.stop)
+            mass = self.stairs.exact(threshold) * self._mass(block.start, block.stop)
             return mass / Scaled(self.weights[index], self.exponent).ball()
 
         return threshold if greater(probability, uniform(draw, _ACCEPT_LANE, number)) else None
@@ -125,7 +124,7 @@ class Envelope:
         u = uniform(draw, _POSITION_LANE, number)
 
         def offset() -> arb:
-            rate = ball(self._stairs.rate)
+            rate = ball(self.stairs.rate)
             inside = -u() if block.stop is None else u() * (rate * (block.start - block.stop)).expm1()
             # Without an end 1 - u is as uniform as u.
             return -inside.log1p() / rate
@@ -134,7 +133,7 @@ class Envelope:
 
     def _mass(self, start: int, stop: int | None) -> arb:
         """(1 - q) * sum of q**x over start <= x < stop."""
-        rate = ball(self._stairs.rate)
+        rate = ball(self.stairs.rate)
         after = (-rate * start).exp()
         return after if stop is None else after * -(rate * (start - stop)).expm1()
 
@@ -144,7 +143,7 @@ class Envelope:
         Without a public settled threshold the bound is one beyond which the mass, at most most * q**bound, is below
         2**-12.
         """
-        stairs = self._stairs
+        stairs = self.stairs
         if stairs.settled is not None:
             bound = stairs.settled - stairs.first
         else:
@@ -161,12 +160,12 @@ class Envelope:
         """Cut the blocks with a gap of at least `least` > 0: never a block of one threshold, never the tail."""
         loose = [block for block, gap in zip(self._blocks, gaps, strict=True) if gap >= least]
         kept = [block for block, gap in zip(self._blocks, gaps, strict=True) if gap < least]
-        self._blocks = kept + self._between([(block.below, _cuts(block, self._stairs.pieces)) for block in loose])
+        self._blocks = kept + self._between([(block.below, _cuts(block, self.stairs.pieces)) for block in loose])
 
     def _between(self, parts: Sequence[tuple[Scaled, list[int]]]) -> list[_Block]:
         """The blocks from each cut to the next, for each (N before the first cut, cuts)."""
         stops = [stop for _, cuts in parts for stop in cuts[1:]]
-        bounds = iter(self._stairs.upper([self._stairs.first + stop - 1 for stop in stops]))
+        bounds = iter(self.stairs.upper([self.stairs.first + stop - 1 for stop in stops]))
         blocks = []
         for below, cuts in parts:
             for start, stop in itertools.pairwise(cuts):
@@ -195,13 +194,12 @@ class Envelope:
             return ONE
         width = stop - start
         if width not in self._widths:
-            self._widths[width] = rounded_up(lambda: -(ball(self._stairs.rate) * -width).expm1())
+            self._widths[width] = rounded_up(lambda: -(ball(self.stairs.rate) * -width).expm1())
         return self._widths[width]
 
 
-def draw_threshold(stairs: Staircase, draw: Draw) -> int:
-    """A threshold R with probability proportional to q**R * N(R), exactly. Cost: 20 to 300 values of N."""
-    envelope = Envelope(stairs)
+def draw_threshold(envelope: Envelope, draw: Draw) -> int:
+    """A threshold R with probability proportional to q**R * N(R), exactly. Cost: about two values of N."""
     proposals = (envelope.propose(draw, number) for number in itertools.count())
     return next(threshold for threshold in proposals if threshold is not None)
 

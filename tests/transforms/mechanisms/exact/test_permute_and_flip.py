@@ -11,7 +11,7 @@ from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
 from private_topk.transforms.mechanisms.exact.scaled import Scaled
-from private_topk.transforms.mechanisms.exact.thresholds import Staircase
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase
 from tests.transforms.mechanisms import sequence_laws
 
 
@@ -35,10 +35,11 @@ class Listed(Staircase):
 @pytest.mark.parametrize("losses", [[0, 0, 1, 3], [-2, 0, 0, 0, 5], [7]])
 def test_it_is_permute_and_flip_by_definition(losses: list[int], rate: Fraction) -> None:
     stairs, bits = Listed(losses, rate), RandomBits.keyed(b"flip")
+    envelope = Envelope(stairs)
 
     def sample(threshold: int, draw: Draw) -> int:
         return draw.below(stairs.number(threshold))
 
-    seen = Counter((permute_and_flip(stairs, sample, losses.__getitem__, bits.draw()),) for _ in range(3000))
+    seen = Counter((permute_and_flip(envelope, sample, losses.__getitem__, bits.draw()),) for _ in range(3000))
     law = sequence_laws.permute_and_flip({(i,): Fraction(loss) for i, loss in enumerate(losses)}, rate)
     assert_follows(seen, law, 0.09)

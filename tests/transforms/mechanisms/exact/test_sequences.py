@@ -10,7 +10,7 @@ from flint import ctx
 
 from private_topk.testing import SMALL_COUNTS, assert_follows
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.ranking import rank
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from tests.transforms.mechanisms import sequence_laws
 
@@ -20,7 +20,7 @@ SKEWS = [Fraction(1, 2), Fraction(5, 9), Fraction(1)]
 def stairs(
     counts: tuple[int, ...], k: int, skew: Fraction = SKEWS[0], rate: Fraction = Fraction(1), settled: int | None = None
 ) -> Sequences:
-    return Sequences(rank(np.array(counts)), k, skew, rate, settled)
+    return Sequences(Histogram.of(np.array(counts)), k, skew, rate, settled)
 
 
 def exact(sequences: Sequences, threshold: int) -> int:
@@ -69,9 +69,9 @@ def test_a_truncated_loss_settles() -> None:
 @pytest.mark.parametrize("skew", SKEWS)
 def test_upper_bounds_are_bounds_close_and_rising(top: int, skew: Fraction) -> None:
     counts = np.sort(np.arange(1, 3001) * 7919 % 3001 * (top // 3001) // 7)
-    ranking = rank(counts)
+    histogram = Histogram.of(counts)
     for k in (1, 7, 100, 1001, 3000):
-        sequences = Sequences(ranking, k, skew, Fraction(1))
+        sequences = Sequences(histogram, k, skew, Fraction(1))
         thresholds = [sequences.first + x for x in (0, 1, 17, top // 100, top // 10, top, 3 * top)]
         bounds = [s.mantissa * Fraction(2) ** s.exponent for s in sequences.upper(thresholds)]
         before, ctx.prec = ctx.prec, 50_000

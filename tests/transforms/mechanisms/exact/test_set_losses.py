@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 from flint import arb
 
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
 from tests.transforms.mechanisms.set_laws import joint_loss
 
@@ -13,7 +14,7 @@ from tests.transforms.mechanisms.set_laws import joint_loss
 def test_numbers_of_sets_are_those_of_lattice_paths() -> None:
     """All 400 columns one by one, in integers: what the segments and their polynomials stand for."""
     counts = np.random.RandomState(4).randint(0, 2000, 400)
-    losses, k = SetLosses(np.sort(counts), 30), 30
+    losses, k = SetLosses(Histogram.of(counts), 30), 30
     for loss in (0, 7, 60, 300, 2500):
         reach = losses.reach(loss).tolist()
         assert reach == [int((counts >= c - loss).sum()) for c in np.sort(counts)[::-1][:k]]
@@ -27,7 +28,7 @@ def test_numbers_of_sets_are_those_of_lattice_paths() -> None:
 def test_intervals_partition_the_losses() -> None:
     """Splitting to the end gives one region for each loss of some set, of the right size."""
     counts = np.array([20, 17, 17, 12, 9, 8, 3, 1])
-    parts, whole = Counter(), [SetLosses(counts[::-1], 3).everything()]
+    parts, whole = Counter(), [SetLosses(Histogram.of(counts), 3).everything()]
     while whole:
         part = whole.pop()
         halves = part.split()

@@ -11,6 +11,7 @@ from private_topk.testing import (
     assert_follows,
 )
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision, uniform
 from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
 from private_topk.transforms.mechanisms.exact.strips import Strip
@@ -58,7 +59,7 @@ def test_members_of_segments_are_those_of_a_uniform_set(outer: list[int], inner:
 def test_members_are_the_same_at_any_precision() -> None:
     """Balls too wide to decide by must be noticed: at 8 bits nearly every walk has to be tried again."""
     descending = 10**6 // np.arange(1, 3001)
-    losses = SetLosses(descending[::-1], 40)
+    losses = SetLosses(Histogram.of(descending), 40)
     strip = Strip(losses.reach(30_000), losses.reach(20_000))
     for seed in range(5):
         numbers = [uniform(Draw(bytes([seed] * 32)), 0, i) for i in range(len(strip.segments))]

@@ -11,14 +11,14 @@ from flint import arb
 
 from private_topk.testing import assert_follows
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.ranking import rank
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.scaled import Scaled
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase, draw_threshold
 
 
 def stairs(counts: tuple[int, ...], k: int, skew: Fraction = Fraction(1, 2), rate: Fraction = Fraction(1)) -> Sequences:
-    return Sequences(rank(np.array(counts)), k, skew, rate)
+    return Sequences(Histogram.of(np.array(counts)), k, skew, rate)
 
 
 class Jump(Staircase):
@@ -46,7 +46,7 @@ class Jump(Staircase):
 )
 def test_thresholds_follow_their_law(stairs: Jump, edges: list[int]) -> None:
     draw = RandomBits.keyed(b"thresholds").draw
-    seen = Counter((bisect.bisect(edges, draw_threshold(stairs, draw())) - 1,) for _ in range(6000))
+    seen = Counter((bisect.bisect(edges, draw_threshold(Envelope(stairs), draw())) - 1,) for _ in range(6000))
     beyond = [(-arb(stairs.rate.numerator) / stairs.rate.denominator * edge).exp() for edge in edges]
     cells = zip(edges, beyond, [*beyond[1:], arb(0)], strict=True)
     masses = [(a - b) * (30 if edge >= stairs.jump else 1) for edge, a, b in cells]
@@ -66,7 +66,7 @@ def test_few_values_of_n_are_looked_at_whatever_the_counts(shape: str, epsilon: 
             looked.extend(thresholds)
             return super().upper(thresholds)
 
-    envelope = Envelope(Counting(rank(counts), 200, Fraction(1, 2), Fraction(epsilon) / 2))
+    envelope = Envelope(Counting(Histogram.of(counts), 200, Fraction(1, 2), Fraction(epsilon) / 2))
     assert 20 <= len(looked) <= 400
     draw = RandomBits.keyed(b"proposals").draw()
     accepted = [envelope.propose(draw, number) is not None for number in range(100)]
@@ -76,5 +76,5 @@ def test_few_values_of_n_are_looked_at_whatever_the_counts(shape: str, epsilon: 
 @pytest.mark.parametrize("rate", [Fraction(1, 10**300), Fraction(1, 10**9), Fraction(10**9), Fraction(10**300)])
 def test_absurd_rates_take_no_absurd_time(rate: Fraction) -> None:
     sequences = stairs((2**62, 2**62 - 9, 5, 0), 2, rate=rate)
-    threshold = draw_threshold(sequences, RandomBits.keyed(b"absurd").draw())
+    threshold = draw_threshold(Envelope(sequences), RandomBits.keyed(b"absurd").draw())
     assert threshold == 0 if rate > 1 else threshold >= 0

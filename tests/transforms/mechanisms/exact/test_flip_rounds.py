@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from private_topk.testing import assert_follows
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.exact import flip_rounds
+from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds, _powers
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from tests.transforms.mechanisms.typed_laws import flip_round
+
+TABLE = Histogram(np.array([50, 44, 43, 20, 0]), np.array([1, 3, 6, 40, 200]))
+
+
+def winners(table: Histogram, rate: Fraction, k: int, draw: object) -> list[int]:
+    rounds = FlipRounds(table, rate, draw)
+    return [rounds.next() for _ in range(k)]
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 30), Fraction(1, 3), Fraction(2)])
+@pytest.mark.parametrize("before", [0, 3])
+def test_rounds_are_permute_and_flip_s_among_what_is_left(rate: Fraction, before: int) -> None:
+    """The values drawn in a round, given those of the rounds before, over 250 items: by their known law."""
+    bits, seen, expected = RandomBits.keyed(b"rounds"), Counter(), Counter()
+    for _ in range(2500):
+        *first, last = TABLE.places(np.array(winners(TABLE, rate, before + 1, bits.draw()))).tolist()
+        left = TABLE.sizes - np.bincount(first, minlength=5)
+        chances = left * np.exp(flip_round(float(rate))(TABLE.values.astype(float), left.astype(float)))
+        for place, chance in enumerate(np.nan_to_num(chances).tolist()):
+            expected[(place,)] += chance / 2500
+        seen[(last,)] += 1
+    assert_follows(seen, expected, 0.1)
+
+
+def test_all_items_come_out_once_and_equal_ones_in_any_order() -> None:
+    draw = RandomBits.keyed(b"all").draw
+    assert sorted(winners(TABLE, Fraction(1, 7), 250, draw())) == list(range(250))
+    table = Histogram(np.array([3]), np.array([3]))
+    seen = Counter(tuple(winners(table, Fraction(1), 3, draw())) for _ in range(3000))
+    assert_follows(seen, {order: Fraction(1, 6) for order in seen}, 0.1)
+    assert len(seen) == 6
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 30), Fraction(2)])
+def test_floats_that_leave_it_open_change_no_answer(rate: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers() -> list[list[int]]:
+        bits = RandomBits.keyed(b"open")
+        return [winners(TABLE, rate, 30, bits.draw()) for _ in range(5)]
+
+    expected = answers()
+    monkeypatch.setattr(flip_rounds, "_ERROR", 10.0)
+    assert answers() == expected
+
+
+def test_powers_are_just_above_on_every_scale() -> None:
+    for rate in (Fraction(1, 10**9), Fraction(1, 100), Fraction(3), Fraction(10**9)):
+        for unit in (1, 37, 10**6):
+            gaps = np.arange(60) * unit
+            for digits in (16, 40, 60):
+                for gap, power in zip(gaps.tolist(), _powers(gaps, rate, digits).tolist(), strict=True):
+                    exact = 2.0**digits * math.exp(-min(float(rate) * gap, 700))
+                    assert exact * (1 - 1e-12) <= power <= exact * 1.003 + 2
+
+
+def test_work_does_not_follow_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few proposals a round, and none of the far ones: the time would tell of the counts, and hang on some."""
+    proposed = []
+    original = FlipRounds._propose
+    monkeypatch.setattr(FlipRounds, "_propose", lambda self, total: proposed.append(1) or original(self, total))
+    ranks = np.arange(1, 200_001)
+    shapes = [np.full(200_000, 7), 10**7 // ranks, ranks, 10**9 * ranks, np.minimum(ranks, 3), 10**6 // ranks * 1000]
+    for counts in shapes:
+        table = Histogram.of(counts.astype(np.int64))
+        for rate in (Fraction(1, 10**5), Fraction(1, 100), Fraction(1, 3), Fraction(50)):
+            proposed.clear()
+            winners(table, rate, 300, RandomBits.keyed(b"work").draw())
+            assert len(proposed) < 3 * 300, (counts[:3], rate)
+
+
+def test_absurd_rates() -> None:
+    table = Histogram(np.array([2**62, 2**62 - 9, 5, 0]), np.array([1, 1, 1, 1]))
+    for rate in (Fraction(1, 10**300), Fraction(1, 2**62), Fraction(10**300)):
+        answer = winners(table, rate, 4, RandomBits.keyed(b"absurd").draw())
+        assert sorted(answer) == [0, 1, 2, 3] and (rate < 1 or answer == [0, 1, 2, 3])

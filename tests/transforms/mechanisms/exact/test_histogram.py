@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from private_topk.testing import SMALL_COUNTS
+from private_topk.transforms.mechanisms.exact import histogram
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
+from private_topk.transforms.refusal import Refusal
+
+VECTORS = [
+    *map(np.array, SMALL_COUNTS),
+    np.arange(1000) * 37 % 91,
+    np.arange(500) * 37 % 91 * 2**56,
+    np.concatenate([np.arange(3000) % 7, [65_535, 65_536, 2**63 - 1, 2**63 - 1, 70_000, 0, 65_536]]),
+    np.full(5000, 3),
+    np.arange(4000) * 997 % 4001,
+    np.arange(1000) * 10**12,
+]
+
+
+@pytest.mark.parametrize("chunk", [64, 1 << 16])
+@pytest.mark.parametrize("counts", VECTORS, ids=range(len(VECTORS)))
+def test_ranks_are_by_count_then_index(counts: np.ndarray, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any number of parts, for any set of ranks: crowded values, rare ones, and those that are sorted."""
+    monkeypatch.setattr(histogram, "_CHUNK", chunk)
+    order = np.lexsort((np.arange(len(counts)), -counts))
+    named = Named.of(counts)
+    assert named.items(np.arange(len(counts))).tolist() == order.tolist()
+    rng = np.random.default_rng(len(counts))
+    for size in {1, min(3, len(counts)), len(counts) // 2}:
+        ranks = rng.permutation(len(counts))[:size]
+        assert named.items(ranks).tolist() == order[ranks].tolist()
+
+
+@pytest.mark.parametrize("counts", VECTORS, ids=range(len(VECTORS)))
+def test_a_histogram_answers_what_sorted_counts_do(counts: np.ndarray) -> None:
+    table, ranked = Histogram.of(counts), np.sort(counts)[::-1]
+    values, sizes = np.unique(counts, return_counts=True)
+    assert table.values.tolist() == values[::-1].tolist() and table.sizes.tolist() == sizes[::-1].tolist()
+    assert table.items == len(counts) and table.counts().tolist() == ranked.tolist()
+    for k in {1, len(counts) // 2 + 1, len(counts)}:
+        assert table.top(k).tolist() == ranked[:k].tolist() and table.bottom(k).tolist() == ranked[-k:].tolist()
+    for least in (-5, 0, 3, int(ranked[0]), 2**63 - 1):
+        assert table.at_least(np.array([least]))[0] == (counts >= least).sum()
+    ranks = np.arange(len(counts))
+    picks = table.picks(ranks)
+    assert picks.values.tolist() == ranked.tolist()
+    assert all(a == 0 if new else a > 0 for a, new in zip(picks.numbers, np.diff(ranked, prepend=-1) != 0, strict=True))
+    assert table.ranks(picks).tolist() == ranks.tolist()
+    assert table.ranks(Picks(picks.values[::-1], picks.numbers[::-1])).tolist() == ranks[::-1].tolist()
+
+
+def test_tables_of_shards_merge_to_the_table_of_all() -> None:
+    counts = np.random.default_rng(2).integers(0, 300, 5000)
+    whole = Histogram.of(counts)
+    for cuts in ([1], [100, 4000], range(50, 5000, 50)):
+        merged = Histogram.merged(Histogram.of(part) for part in np.split(counts, cuts))
+        assert merged.values.tolist() == whole.values.tolist() and merged.sizes.tolist() == whole.sizes.tolist()
+
+
+def test_different_counts_are_at_most_the_root_of_twice_the_pairs() -> None:
+    for counts in VECTORS:
+        if counts.max() < 2**40:
+            assert len(Histogram.of(counts).values) <= (2 * int(counts.sum())) ** 0.5 + 2
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes", "message"),
+    [
+        ([], [], "one size for each value"),
+        ([3, 2], [1], "one size for each value"),
+        ([2, 3], [1, 1], "decreasing values"),
+        ([3, 3], [1, 1], "decreasing values"),
+        ([3, -1], [1, 1], "values of at least 0"),
+        ([3, 2], [1, 0], "sizes of at least 1"),
+    ],
+)
+def test_what_is_no_histogram_is_refused(values: list[int], sizes: list[int], message: str) -> None:
+    with pytest.raises(Refusal, match=message):
+        Histogram(np.array(values, np.int64), np.array(sizes, np.int64))
+    with pytest.raises(TypeError, match="integers"):
+        Histogram(np.array([1.5]), np.array([1]))
+
+
+def test_counting_takes_next_to_no_memory_beside_the_counts() -> None:
+    counts = (np.arange(3_000_000) * 7919 % 11_000).astype(np.int64)
+    tracemalloc.start()
+    named = Named.of(counts)
+    named.items(np.arange(0, 3_000_000, 30_011))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 << 20, "the counts are 24 MB"

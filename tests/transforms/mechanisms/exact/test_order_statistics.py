@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from private_topk.testing import assert_follows
+from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.exact import order_statistics
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noise import NOISES
+from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
+from private_topk.transforms.mechanisms.exact.order_statistics import _Descents
+from private_topk.transforms.mechanisms.exact.reals import precision
+from tests.transforms.mechanisms import laws
+
+CROWDED = Histogram(np.array([9, 5, 4, 0]), np.array([1, 4, 300, 7]))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_equal_counts_follow_the_law_of_noises_one_by_one(noise: str) -> None:
+    """Five items of two counts: which ones come, and in which order, is what five noises make it."""
+    counts = (2, 1, 1, 1, 1)
+    law = laws.noisy_order(counts, 2, noise, Fraction(2))
+    bits, table = RandomBits.keyed(b"equal"), Histogram.of(np.array(counts))
+    seen = Counter(tuple(noisy_ranks(table, Fraction(2), noise, 2, bits.draw()).tolist()) for _ in range(4000))
+    assert_follows(seen, law, 0.08)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_floats_that_leave_everything_open_change_no_answer(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Floats only save work: with words that count as extreme, and errors that overlap, balls give the same answers."""
+    from private_topk.transforms.mechanisms.exact import noisy_ranks as module
+
+    def answers() -> list[list[int]]:
+        bits = RandomBits.keyed(b"open")
+        return [noisy_ranks(CROWDED, Fraction(3), noise, 12, bits.draw()).tolist() for _ in range(6)]
+
+    before = answers()
+    assert all(len(set(answer)) == 12 for answer in before)
+    monkeypatch.setattr(module, "_ERROR", 2.0**-4)
+    assert answers() == before
+    monkeypatch.setattr(order_statistics, "LEAST", 0.3)
+    monkeypatch.setattr(order_statistics, "MOST", 0.8)
+    assert answers() == before
+
+
+def test_the_t_th_largest_of_many_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read to the end, the noises of a value fall, and each float lies within its error of the real number."""
+    table = Histogram(np.array([4]), np.array([40]))
+    found = []
+    original = _Descents.winners
+
+    def winners(self: _Descents) -> np.ndarray:
+        found.append(self)
+        return original(self)
+
+    monkeypatch.setattr(_Descents, "winners", winners)
+    ranks = noisy_ranks(table, Fraction(1), "logistic", 40, RandomBits.keyed(b"t").draw())
+    assert sorted(ranks.tolist()) == list(range(40))
+    [descents] = found
+    turns, scores, errors = (np.concatenate(part) for part in (descents.turns, descents.scores, descents.errors))
+    order = np.argsort(turns)
+    assert turns[order].tolist() == list(range(40)) and (np.diff(scores[order]) < 0).all()
+    for turn, score, error in zip(turns.tolist(), scores.tolist(), errors.tolist(), strict=True):
+        with precision(200):
+            assert abs(float(descents._score(0, turn)().mid()) - 4 - score) <= error
+
+
+def test_few_noises_are_read_whatever_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    original = _Descents._exponentials
+
+    def counted(self: _Descents, words: np.ndarray, places: np.ndarray, turn: int) -> np.ndarray:
+        read.append(words.size)
+        return original(self, words, places, turn)
+
+    monkeypatch.setattr(_Descents, "_exponentials", counted)
+    shapes = [np.full(50_000, 7), 10**7 // np.arange(1, 50_001), np.arange(50_000), 10**9 * np.arange(50_000)]
+    for counts in shapes:
+        read.clear()
+        noisy_ranks(Histogram.of(counts.astype(np.int64)), Fraction(50), "gumbel", 100, RandomBits.keyed(b"few").draw())
+        assert sum(read) < 6000
+
+
+def test_lanes_are_apart() -> None:
+    draw = RandomBits.keyed(b"lanes").draw()
+    first, second = (noisy_ranks(CROWDED, Fraction(1000), "gumbel", 30, draw, lane).tolist() for lane in (0, 1))
+    assert first != second

@@ -1,0 +1,130 @@
+"""The ranks of the largest noisy counts: one noise for all mechanisms that add it to counts, as order statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noise import COUNT_ERROR, NOISES, float_rate
+from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, precision
+
+__all__ = ["noisy_ranks", "normal_quantile", "steps_below"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_LN2 = math.log(2)
+_ERROR = 2.0**-28
+"""Of a noise for each unit of 1 + A: A is known to one part in 2**31, and no noise moves by more than that of 1 + A.
+The rest is for the platform's logarithms, and for the normal quantile's 2**-32."""
+
+
+def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Indices:
+    """The ranks of the k largest count + scale * noise, in decreasing order of that, exactly; shape (k,).
+
+    Args:
+        scale: the noise's scale in counts (for the Gaussian: its standard deviation).
+        noise: a name in NOISES.
+        k: 1 <= k <= the number of items.
+        draw, lane: where the noise comes from; use a lane of its own for every call on one draw.
+
+    Cost: a random word for every value, about k noises.
+    """
+    steps, errors = steps_below(histogram, k, 1 / scale)
+    values = histogram.values
+
+    def level(place: int) -> Real:
+        exact = Fraction(int(values[place])) / scale
+        return lambda: ball(exact)
+
+    levels = Levels(
+        steps=steps,
+        errors=errors,
+        level=level,
+        noise=_FLOATS[noise],
+        noise_error=lambda a: _ERROR * (1 + a),
+        quantile=_EXACT[noise],
+        # A is at least LEAST / m, and none of the noises is above 1 - log(A).
+        most=lambda m: 24 + np.log(m),
+    )
+    return largest_ranks(histogram, levels, k, draw, lane)
+
+
+def steps_below(histogram: Histogram, k: int, rate: Fraction, rate_error: float = 0.0) -> tuple[Floats, Floats]:
+    """(values - r) * rate and bounds on its error, shape (D,) both; r is the k-th largest count.
+
+    Differences from r are exact integers, so values near the cut keep their precision however large the counts.
+    """
+    steps = (histogram.values - histogram.top(k)[-1]) * float_rate(rate)
+    return steps, np.abs(steps) * (COUNT_ERROR + rate_error)
+
+
+def _laplace(a: Floats) -> Floats:
+    return np.where(a < _LN2, -np.log(-2 * np.expm1(-np.minimum(a, _LN2))), _LN2 - a)
+
+
+def _normal(a: Floats) -> Floats:
+    upper = a < _LN2
+    tail = np.where(upper, -np.log(-np.expm1(-np.minimum(a, _LN2))), a)
+    return np.where(upper, 1.0, -1.0) * normal_quantile(tail)
+
+
+_FLOATS: dict[str, Callable[[Floats], Floats]] = {
+    "gumbel": lambda a: -np.log(a),
+    "exponential": lambda a: -np.log(-np.expm1(-a)),
+    "laplace": _laplace,
+    "logistic": lambda a: -np.log(np.expm1(np.minimum(a, 700))) - np.maximum(a - 700, 0),
+    "half-logistic": lambda a: -np.log(np.tanh(a / 2)),
+    "gaussian": _normal,
+}
+"""The noise whose upper tail is 1 - exp(-A), as a function of A."""
+
+
+def _of_tail(noise: str) -> Callable[[arb], arb]:
+    quantile = NOISES[noise].quantile
+    return lambda a: quantile(-(-a).expm1())
+
+
+_EXACT: dict[str, Callable[[arb], arb]] = {
+    **{name: _of_tail(name) for name in ("exponential", "laplace", "logistic", "half-logistic")},
+    "gumbel": lambda a: -a.log(),
+    "gaussian": lambda a: arb(2).sqrt() * (-2 * (-a).expm1()).erfcinv(),
+}
+
+_KNOTS = (math.sqrt(2 * _LN2) - 1e-9, 2.2, 4.5, 11.0, 27.0)
+_DEGREE = 24
+
+
+def normal_quantile(tail: Floats) -> Floats:
+    """The x >= 0 whose normal upper tail is exp(-tail), for tail from log 2 to 360, within 2**-32.
+
+    As a function of sqrt(2 tail) it is nearly a straight line: four polynomials through values found by ball arithmetic
+    follow it. The tests compare it with the balls all along.
+    """
+    s = np.sqrt(2 * np.minimum(tail, 360.0))
+    out = np.empty_like(s)
+    for low, high, coefficients in _pieces():
+        here = (s >= low) & (s <= high)
+        out[here] = np.polynomial.chebyshev.chebval((2 * s[here] - low - high) / (high - low), coefficients)
+    return out
+
+
+@cache
+def _pieces() -> list[tuple[float, float, Floats]]:
+    nodes = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
+    found = []
+    for low, high in zip(_KNOTS, _KNOTS[1:], strict=False):
+        with precision(640):  # 1 - exp(-tail) is taken near 1
+            at = [arb((low + high) / 2 + (high - low) / 2 * node) for node in nodes.tolist()]
+            values = [float((arb(2).sqrt() * (2 * (-s * s / 2).exp()).erfcinv()).mid()) for s in at]
+        found.append((low, high, np.polynomial.chebyshev.chebfit(nodes, np.array(values), _DEGREE)))
+    return found

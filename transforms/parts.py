@@ -17,7 +17,7 @@ from apache_beam.coders import BytesCoder, TupleCoder, registry
 from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.columnar import Codes
 
-__all__ = ["MANIFEST", "Part", "PartCoder", "PlacedPart", "with_manifest"]
+__all__ = ["MANIFEST", "Part", "PartCoder", "PlacedPart", "manifest_of", "with_manifest"]
 
 MANIFEST = -1
 """The place where the lists of the user shards meet. Places of counts are 0 and above."""
@@ -63,5 +63,10 @@ def with_manifest(source: int, counted: Iterable[tuple[int, pa.RecordBatch]]) ->
     for place, table in counted:
         places.append(place)
         yield place, Part(own, table)
-    columns = {"source": np.full(len(places), source, np.int64), "place": np.array(places, np.int64)}
-    yield MANIFEST, Part(own, pa.RecordBatch.from_pydict(columns))
+    yield manifest_of(own, places)
+
+
+def manifest_of(sources: Codes, places: list[int]) -> PlacedPart:
+    """The list of places that a user shard has sent counts to; one of several shards if none of them has sent any."""
+    columns = {"source": np.repeat(sources, len(places)), "place": np.array(places, np.int64)}
+    return MANIFEST, Part(sources, pa.RecordBatch.from_pydict(columns))

@@ -15,7 +15,7 @@ from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.draw import HEARTBEAT, ReleaseRanking
-from private_topk.transforms.heartbeats import NameWindows, WakeShards
+from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Mechanism
@@ -116,17 +116,22 @@ class RankBlocks(beam.PTransform):
         layout = Layout.of(selection.domain, numbered)
         pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout)
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
-        empties = names | "Wake every user shard" >> WakeShards(Counter(layout, key, None).no_pairs(), self._shards)
         limit, waits = selection.max_items_per_user, self._waits_for_timers
+        answers = []
+        if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
+            empty = Counter(layout, key, None).no_pairs()
+            empties = names | "Wake every user shard" >> WakeShards(empty, self._shards)
+            pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
+        else:
+            answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         totals = (
-            (pairs, empties)
-            | "Add empty user shards" >> beam.Flatten()
+            pairs
             | "Bound contributions" >> CountContributions(layout, key, limit, waits)
             | "Count items" >> AddUp(layout, selection.head())
         )
         heartbeats = names | "Beat" >> beam.Map(lambda _: HEARTBEAT).with_output_types(PlacedPart)
         rankings = (
-            (totals, heartbeats)
+            (totals, *answers, heartbeats)
             | "Add empty windows" >> beam.Flatten()
             | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period, self._hints)
         )

@@ -19,7 +19,7 @@ from private_topk.transforms.columnar import make_table
 from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.counts import AddUp, add_up
 from private_topk.transforms.guard import LostPartError, check_whole
-from private_topk.transforms.heartbeats import WakeShards
+from private_topk.transforms.heartbeats import AnswerForEmpty, WakeShards
 from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.parts import MANIFEST, PartCoder, PlacedPart, with_manifest
 from tests.transforms.streams import (
@@ -125,6 +125,10 @@ def manifest(element: PlacedPart) -> bool:
     return element[0] == MANIFEST and 1 in element[1].sources
 
 
+def any_manifest(element: PlacedPart) -> bool:
+    return element[0] == MANIFEST
+
+
 def anything(element: PlacedPart) -> bool:
     return True
 
@@ -182,7 +186,7 @@ def test_losing_everything_of_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("runner", [FnApiRunner, BundleBasedDirectRunner])
 def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = PrivateTopK(3, transform(period_of("fixed"))._rank._selection.mechanism, DOMAIN, release=RELEASE, shards=4)
-    few = [row for row in ROWS if row[0] == "u7"]  # of one user shard alone: the others have to be woken
+    few = [row for row in ROWS if row[0] == "u7"]  # of one user shard alone: the others are answered for
 
     def run() -> None:
         with beam.Pipeline(runner=runner()) as pipeline:
@@ -191,18 +195,41 @@ def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: 
 
     run()
     assert len(Collect.found["undeclared"]) >= 2
-    sabotage(monkeypatch, "before adding up", manifest, "drops")
+    sabotage(monkeypatch, "before adding up", any_manifest, "drops")
     with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
         run()
     assert Collect.found["undeclared"] == []
 
 
-def test_a_shard_that_is_not_woken_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_that_does_not_answer_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Asleep(WakeShards):
         def expand(self, names: beam.PCollection) -> beam.PCollection:
             return super().expand(names) | "Sleep" >> beam.Filter(lambda pair: pair[0] != 2)
 
+    class Silent(AnswerForEmpty):
+        def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+            return super().expand(inputs) | "Say nothing of one" >> beam.Map(without_its_first)
+
     monkeypatch.setattr(top_k, "WakeShards", Asleep)
+    monkeypatch.setattr(top_k, "AnswerForEmpty", Silent)
     with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
         batch([], period_of("whole"))
+    assert Collect.found["batch"] == []
+
+
+def without_its_first(element: PlacedPart) -> PlacedPart:
+    return element[0], element[1]._replace(sources=element[1].sources[1:])
+
+
+def test_nobody_answers_for_a_shard_whose_pairs_were_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs that left for a shard and never came: the shard is heard from nobody."""
+
+    class Lost(CountContributions):
+        def expand(self, pairs: beam.PCollection) -> beam.PCollection:
+            kept = pairs | "Lose a shard" >> beam.Filter(lambda pair: pair[0] != 1)
+            return super().expand(kept)
+
+    monkeypatch.setattr(top_k, "CountContributions", Lost)
+    with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
+        batch(ROWS, period_of("whole"))
     assert Collect.found["batch"] == []

@@ -48,8 +48,8 @@ def check_whole(parts: Sequence[PlacedPart], shards: int) -> None:
 def check_named(outlines: Sequence[pa.RecordBatch], names: Sequence[pa.RecordBatch], windows: range) -> pa.RecordBatch:
     """The outlines of some windows with all names filled in, by window and position.
 
-    Raises LostPartError unless there is one outline for all of them, with the positions 0, 1, ... of every window, and a
-    code and an item for each of these, once.
+    Raises LostPartError unless there is one outline for all of them, with the positions 0, 1, ... of every window, and
+    a code and an item for each of these, once.
 
     Args:
         outlines: {window, position, code, item, noisy}, where code and item are null if another stage names them.

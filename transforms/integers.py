@@ -17,7 +17,7 @@ _DIGITS = 18
 def as_integers(labels: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The integers that labels spell, and which labels are integers at all; the value of any other label is 0.
 
-    Only the one spelling counts that Python gives: no leading zeros, no plus sign, no spaces, no "-0". At most 18 digits.
+    Only the spelling that Python gives counts: no leading zeros, no plus sign, no spaces, no "-0"; up to 18 digits.
     Cost: about as much as hashing the labels.
     """
     labels = labels.cast(pa.large_string())

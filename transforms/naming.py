@@ -10,14 +10,14 @@ other: a ranking comes out only if every place of its outline was named, once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import joined, make_table, partition
+from private_topk.transforms.columnar import Codes, make_table, partition
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.draw import check_pane, window_named
 from private_topk.transforms.guard import check_named, check_whole, lost
@@ -30,7 +30,6 @@ from private_topk.transforms.windows import Period
 
 __all__ = ["RankByValues"]
 
-_ASKED = {name: pa.int64() for name in ("window", "position", "value", "number")} | {"digest": pa.binary()}
 _NOBODY = np.empty(0, np.int64)
 
 
@@ -134,40 +133,54 @@ class _DrawDoFn(beam.DoFn):
         parts = [(place, part) for place, part in element[1] if place != HEARTBEAT]
         check_whole(parts, self._shards)
         tables = [(place % layout.item_shards, part.table) for place, part in parts if place != MANIFEST]
-        digests = _digests(tables)
         windows = layout.group(group)
-        drawn = []
-        for number, tally in zip(windows, tallies(tables, layout, windows), strict=True):
-            label = window_named(self._period, number, window, layout).label()
-            drawn.append(self._drawn(number, tally, label, digests))
-        table = joined(drawn)
+        drawn = [
+            self._drawn(number, tally, window_named(self._period, number, window, layout).label())
+            for number, tally in zip(windows, tallies(tables, layout, windows), strict=True)
+        ]
+        table = self._outline(drawn)
         yield OUTLINE, Part(_NOBODY, table.select(["window", "position", "code", "item", "noisy"]))
+        digests = _digests(tables)
         open_ones = table.filter(pc.is_null(table["code"]))
         for shard, rows in partition(open_ones["shard"].to_numpy(), layout.item_shards):
-            asked = open_ones.take(pa.array(rows)).select(list(_ASKED))
-            yield group * layout.item_shards + shard, Part(_NOBODY, asked)
+            asked = open_ones.take(pa.array(rows)).select(["window", "position", "value", "number"])
+            of_each = pa.array([digests[number, shard] for number in asked["window"].to_pylist()], pa.binary())
+            yield group * layout.item_shards + shard, Part(_NOBODY, asked.append_column("digest", of_each))
 
-    def _drawn(self, window: int, tally: Tally, label: str, digests: dict[tuple[int, int], bytes]) -> pa.RecordBatch:
-        """All places of a window's ranking. Of items in a shard that nobody holds anything of, the code is known."""
+    def _drawn(self, window: int, tally: Tally, label: str) -> _Drawn:
         ranks, noisy = self._selection.draw(tally.histogram(), tally.digest, label, self._release)
         values, shards, numbers = tally.where(ranks)
-        known = ~tally.seen[shards]
-        codes = self._layout.first_codes[shards] + numbers
+        return _Drawn(np.full(len(ranks), window), np.arange(len(ranks)), shards, values, numbers,
+                      tally.seen[shards], np.zeros(len(ranks), np.int64) if noisy is None else noisy)  # fmt: skip
+
+    def _outline(self, drawn: list[_Drawn]) -> pa.RecordBatch:
+        """All places of the rankings. Of items in a shard that nobody holds anything of, the code is known here."""
+        all_of_them = _Drawn(*(np.concatenate(column) for column in zip(*drawn, strict=True)))
+        codes = self._layout.first_codes[all_of_them.shard] + all_of_them.number
         domain = self._selection.domain
         assert not isinstance(domain, UnknownDomain)
-        labels = np.full(len(ranks), None, object)
-        labels[known] = domain.labels(codes[known]).to_pylist()
-        return make_table(
-            window=np.full(len(ranks), window),
-            position=np.arange(len(ranks)),
-            shard=shards,
-            value=values,
-            number=numbers,
-            digest=pa.array([digests.get((window, shard)) for shard in shards.tolist()], pa.binary()),
-            code=pa.array(codes, mask=~known),
-            item=pa.array(labels, pa.large_string()),
-            noisy=pa.nulls(len(ranks), pa.int64()) if noisy is None else pa.array(noisy),
-        )
+        labels = np.full(len(codes), None, object)
+        if not all_of_them.asked.all():
+            labels[~all_of_them.asked] = domain.labels(codes[~all_of_them.asked]).to_pylist()
+        columns = {name: column for name, column in all_of_them._asdict().items() if name != "asked"}
+        item = pa.array(labels, pa.large_string())
+        return make_table(**columns, code=pa.array(codes, mask=all_of_them.asked), item=item)
+
+
+class _Drawn(NamedTuple):
+    """Places of rankings: the rank in the answer, the item shard and the number of the item in its value there.
+
+    Args:
+        asked: whether the shard has to be asked which item that is.
+    """
+
+    window: Codes
+    position: Codes
+    shard: Codes
+    value: Codes
+    number: Codes
+    asked: np.ndarray
+    noisy: Codes
 
 
 def _digests(tables: list[tuple[int, pa.RecordBatch]]) -> dict[tuple[int, int], bytes]:

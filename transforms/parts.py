@@ -1,7 +1,7 @@
 """What flows between counting and drawing: counts that name the user shards they come from.
 
-An element is (place, part). A place is where counts of the same items meet: an item shard of a group of windows. One more
-place, `MANIFEST`, takes from every user shard the list of places that it has sent counts to.
+An element is (place, part). A place is where counts of the same items meet: an item shard of a group of windows. One
+more place, `MANIFEST`, takes from every user shard the list of places that it has sent counts to.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.periods import period_of
 from private_topk.pipelines.sources.domain import read_domain
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.refusal import Refusal
@@ -41,7 +41,7 @@ class Question:
 def ask(
     k: int,
     mechanism: Mechanism,
-    domain: PublicDomain | UnknownDomain | Iterable[str | int],
+    domain: Domain | Iterable[str | int],
     *,
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | None = None,
@@ -142,10 +142,15 @@ def counts_of(asked: Asked) -> CountBudget | None:
         raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
 
 
-def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
-    if ("domain" in asked) == asked.get("unknown_domain", False):
-        raise Refusal("", "give {domain}, a public list of items, or {unknown_domain}: one of the two")
-    if "domain" not in asked:
+def _domain_of(asked: Asked) -> Domain:
+    if ("domain" in asked) + ("domain_range" in asked) + asked.get("unknown_domain", False) != 1:
+        raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
+                      "{unknown_domain}: one of the three")  # fmt: skip
+    if asked.get("unknown_domain", False):
         return UnknownDomain()
+    if "domain_range" in asked:
+        if "domain_column" in asked:
+            raise Refusal("domain_column", "goes with {domain} only: a range has no column")
+        return RangeDomain.parse(asked["domain_range"])
     column = asked.get("domain_column", asked.get("item_column", "item"))
     return read_domain(asked["domain"], column)

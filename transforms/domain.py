@@ -100,9 +100,9 @@ class RangeDomain:
     @classmethod
     def parse(cls, text: str) -> RangeDomain:
         """The range START:STOP. Raises Refusal for any other text."""
-        found = re.fullmatch(r"\s*(-?[0-9]{1,18})\s*:\s*(-?[0-9]{1,18})\s*", text)
-        if found is None:
-            raise Refusal("domain_range", f"must be START:STOP, got {verbatim(text)}",
+        found = isinstance(text, str) and re.fullmatch(r"\s*(-?[0-9]{1,18})\s*:\s*(-?[0-9]{1,18})\s*", text)
+        if not found:
+            raise Refusal("domain_range", f"must be a text START:STOP, got {verbatim(str(text))}",
                           "give the first integer and the one after the last, such as 0:4294967296")  # fmt: skip
         return cls(*map(int, found.groups()))
 

@@ -54,9 +54,9 @@ def tabulate(totals: pa.RecordBatch) -> pa.RecordBatch:
     starts = _starts(windows[order], counts[order])
     kept = order[starts]
     digests = np.full(len(kept), b"", object)
-    edges = _starts(windows)
-    first_rows = np.searchsorted(windows[kept], windows[edges])
-    for row, start, end in zip(first_rows, edges, np.append(edges[1:], len(windows)), strict=True):
+    edges = np.append(_starts(windows), len(windows))
+    first_rows = np.searchsorted(windows[kept], windows[edges[:-1]])
+    for row, start, end in zip(first_rows, edges[:-1], edges[1:], strict=True):
         digests[row] = _digest(items[start:end], counts[start:end])
     return make_table(
         window=windows[kept],
@@ -94,8 +94,8 @@ def find_items(totals: pa.RecordBatch, asked: pa.RecordBatch, codes: range) -> C
     windows, items, counts = _columns(totals)
     wanted, value, number = (asked[name].to_numpy() for name in ("window", "value", "number"))
     found = np.empty(len(asked), np.int64)
-    edges = _starts(wanted)
-    for start, end in zip(edges, np.append(edges[1:], len(wanted)), strict=True):
+    edges = np.append(_starts(wanted), len(wanted))
+    for start, end in zip(edges[:-1], edges[1:], strict=True):
         rows = slice(*np.searchsorted(windows, [wanted[start], wanted[start] + 1]))
         if _digest(items[rows], counts[rows]) != asked["digest"][int(start)].as_py():
             return None

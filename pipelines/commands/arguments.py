@@ -58,6 +58,12 @@ def add_domain(group: Group) -> None:
     add(group, "domain", "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet or "
         "Avro file")  # fmt: skip
     add(group, "domain_column", "NAME", "the column of the domain file (default: the item column)")
+    add(
+        group,
+        "domain_range",
+        "START:STOP",
+        "the public items are the integers START to STOP - 1, such as 0:4294967296; no worker holds a list of them",
+    )
     add_switch(group, "unknown_domain", "no list: which items exist is private too; needs an unknown-domain mechanism "
                "and a delta")  # fmt: skip
 

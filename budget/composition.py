@@ -20,6 +20,7 @@ from math import comb
 from flint import arb
 
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
 
@@ -89,11 +90,12 @@ class Cost:
 
     @classmethod
     def of_any(cls, epsilon: Fraction, delta: Fraction) -> Cost:
-        """The cost of a release of which nothing else is known: epsilon**2/2-zCDP, but for a probability of delta.
+        """The cost of a release of which nothing else is known: epsilon tanh(epsilon / 2)-zCDP, but for delta.
 
-        Bun & Steinke 2016, Proposition 3.3 and Lemma 8.8.
+        But for a probability of delta it is an epsilon-DP one (Bun & Steinke 2016, Lemma 8.8), and these are what
+        `rho_of_pure` proves of them.
         """
-        return cls(epsilon, delta, epsilon**2 / 2, delta)
+        return cls(epsilon, delta, rho_of_pure(epsilon) if epsilon else Fraction(0), delta)
 
     @property
     def adds_up(self) -> bool:

@@ -70,9 +70,9 @@ class Canonical(Mechanism):
         if k == histogram.items:
             return np.arange(k)
         gamma = Fraction(self.gamma)
-        classes = Classes(histogram, k, gamma)
         # The classes count losses in units of 1 / (the denominator of gamma).
         rate = Fraction(self.epsilon) / (gamma.denominator * sensitivity(self.neighbours))
+        classes = Classes(histogram, k, gamma, rate)
         best = winner([TopK(k), classes.everything()], rate, self.noise, draw)
         return best.draw_ranks(draw)
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.blocks import Blocks, rising_cuts
 from private_topk.transforms.mechanisms.exact.gamma_real import gamma_real
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import steps_below
+from private_topk.transforms.mechanisms.exact.noise import float_rate
 from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, relative_float
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
@@ -48,25 +49,24 @@ class Gamma(Mechanism):
     neighbours: Neighbours = "add-remove"
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        radius = gamma_real(histogram.items + 1, draw, _RADIUS)
-        rate = Fraction(self.epsilon) / Fraction(relative_float(radius))
-        steps, errors = steps_below(histogram, k, rate, 2.0**-47)
+        epsilon, d = Fraction(self.epsilon), histogram.items
+        radius = gamma_real(d + 1, draw, _RADIUS)
 
-        def level(place: int) -> Real:
-            count = int(histogram.values[place]) * Fraction(self.epsilon)
-            return lambda: ball(count) / radius()
+        def level(count: int) -> Real:
+            return lambda: ball(count * epsilon) / radius()
 
         # In units of the radius, and moved by 1: the largest of m numbers uniform in [0, 2] is 2 exp(-A).
         levels = Levels(
-            steps=steps,
-            errors=errors,
+            rate=float_rate(epsilon / Fraction(relative_float(radius))),
+            rate_error=2.0**-47,
             level=level,
             noise=lambda a: 2 * np.exp(-a),
             noise_error=lambda a: 2.0**-29 * a * np.exp(-a) + 2.0**-50,
             quantile=lambda a: 2 * (-a).exp(),
-            most=lambda m: np.full(len(m), 2.0),
         )
-        return largest_ranks(histogram, levels, k, draw, _DIRECTION)
+        # The k-th score is about 2 k / d from the highest there is, or more; beyond two radii nobody matters.
+        cuts = rising_cuts(k / epsilon / 8, 2 * (d + 1) / epsilon)
+        return largest_ranks(histogram, Blocks.of(histogram, k, cuts, rounded=True), levels, k, draw, _DIRECTION)
 
     def cost(self, k: int) -> Cost:
         """Under add-remove half of epsilon would do, and so the range is epsilon and rho at most epsilon**2 / 8.

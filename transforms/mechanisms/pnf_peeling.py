@@ -42,7 +42,7 @@ class PnfPeeling(Mechanism):
     neighbours: Neighbours = "add-remove"
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        rounds = FlipRounds(histogram, Fraction(self.epsilon) / (sensitivity(self.neighbours) * k), draw)
+        rounds = FlipRounds(histogram, Fraction(self.epsilon) / (sensitivity(self.neighbours) * k), k, draw)
         return np.fromiter((rounds.next() for _ in range(k)), np.int64, k)
 
     def cost(self, k: int) -> Cost:

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["Draw", "RandomBits"]
+__all__ = ["Draw", "RandomBits", "below"]
 
 _SEQUENTIAL_LANE = 2**32 - 1
 _BUFFERED_WORDS = 256
+_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 
 
 class RandomBits:
@@ -75,6 +76,14 @@ class Draw:
         stream = Cipher(self._cipher, modes.CTR(counter)).encryptor().update(bytes(16 * blocks))
         return np.frombuffer(stream, dtype="<u8")[start & 1 :][:count]
 
+    def grid(self, lane: int, places: NDArray[np.int64], width: int) -> NDArray[np.uint64]:
+        """The words at indices place * width .. + width - 1 of each of some rising places, shape (places, width)."""
+        first = int(places[0])
+        span = int(places[-1]) - first + 1
+        if span <= 64 * len(places) // width + len(places) + 1:
+            return self.words(lane, first * width, span * width).reshape(span, width)[places - first]
+        return np.stack([self.words(lane, place * width, width) for place in places.tolist()])
+
     def word(self, lane: int, index: int, level: int = 0) -> int:
         """The one word at an address."""
         return int(self.words(lane, index, 1, level)[0])
@@ -93,8 +102,34 @@ class Draw:
             pass
         return value
 
+    def below_each(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """An exactly uniform integer in [0, n) for each n of the bounds, same shape: many `below` in one."""
+        words = np.array([self._next_word() for _ in range(len(bounds))], np.uint64)
+        numbers, rejected = below(words, bounds)
+        numbers[rejected] = [self.below(int(n)) for n in bounds[rejected]]
+        return numbers
+
     def _next_word(self) -> int:
         if not self._buffer:
             self._buffer = self.words(_SEQUENTIAL_LANE, self._position, _BUFFERED_WORDS).tolist()[::-1]
             self._position += _BUFFERED_WORDS
         return self._buffer.pop()
+
+
+def below(words: NDArray[np.uint64], bounds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """An integer in [0, n) from each word, and which words have to be replaced for it to be exactly uniform.
+
+    The top half of the product with n, unless the bottom half is below 2**64 mod n (Lemire 2019).
+    """
+    if bounds.size and int(bounds.max()) >> 32:
+        products = [word * n for word, n in zip(words.ravel().tolist(), bounds.ravel().tolist(), strict=True)]
+        top = np.array([product >> 64 for product in products], np.int64).reshape(bounds.shape)
+        bottom = np.array([product % 2**64 for product in products], np.uint64).reshape(bounds.shape)
+    else:
+        n = bounds.astype(np.uint64)
+        low = (words & _LOW) * n
+        product = (words >> _HALF) * n + (low >> _HALF)
+        top, bottom = (product >> _HALF).astype(np.int64), product << _HALF | low & _LOW
+    rejected = bottom < bounds.astype(np.uint64)  # rarely: only then it is worth dividing
+    rejected[rejected] = [int(b) < 2**64 % int(n) for b, n in zip(bottom[rejected], bounds[rejected], strict=True)]
+    return top, rejected

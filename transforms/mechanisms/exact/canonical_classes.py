@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from flint import arb, ctx, fmpz
@@ -16,6 +15,8 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 
 __all__ = ["Classes", "Rectangle", "TopK"]
+
+Indices = NDArray[np.int64]
 
 
 class TopK:
@@ -40,45 +41,57 @@ class TopK:
 class Classes:
     """The sets other than the top k, by (h, t): they hold the ranks 1..h, not h + 1, and their last rank is t.
 
-    A set loses `head[h] + tail[t]` more than the top k does, in units of 1/b for gamma = a/b:
-    `head[h] = (b - a) (c_{h+1} - c_k)` falls in h, `tail[t] = a (c_k - c_t)` rises in t.
+    A set loses `(b - a) (c_{h+1} - c_k)`, which falls in h, plus `a (c_k - c_t)`, which rises in t, more than the top k
+    does, in units of 1/b for gamma = a/b.
+
+    Attributes:
+        heads: where runs of equal head losses start among h = 0 .. k - 1, and k; shape (m + 1,).
+        tails: where runs of equal tail losses start among t = k + 1 .. d, and d + 1. Those far below the k-th are one
+            run until `deepen` is called.
+        head_losses, tail_losses: the least loss of each run, shape (m,).
     """
 
-    def __init__(self, histogram: Histogram, k: int, gamma: Fraction) -> None:
+    def __init__(self, histogram: Histogram, k: int, gamma: Fraction, rate: Fraction) -> None:
         self.k, self.d = k, histogram.items
         self._histogram, self._least = histogram, int(histogram.top(k)[-1])
-        self._a, self._rest = gamma.numerator, gamma.denominator - gamma.numerator
+        self._a = gamma.numerator
+        # There are fewer than d**k sets: those that weigh e**-30 d**-k or less each are hardly ever looked at.
+        self._far = self._least - int((k * self.d.bit_length() + 30) / rate) // max(self._a, 1)
         self._known: dict[tuple[int, int, int], arb] = {}
+        values, ends = histogram.down_to(self._least)
+        self.heads, losses = _runs(values, ends, 0, k, gamma.denominator - self._a)
+        self.head_losses = losses - losses[-1]
+        self._find_tails()
 
     def everything(self) -> Rectangle:
         """All sets but the top k."""
-        return Rectangle(self, 0, len(self.heads) - 1, 0, len(self.tails) - 1)
+        return Rectangle(self, 0, len(self.heads) - 1, 0, None)
 
-    @cached_property
-    def heads(self) -> NDArray[np.int64]:
-        """Where runs of equal head losses start among h = 0 .. k - 1, and k."""
-        return self._runs(0, self.k, self._rest)
+    def deepen(self) -> None:
+        """Tell all runs of tail losses apart. Those before the last one keep their places."""
+        self._far = 0
+        self._find_tails()
 
-    @cached_property
-    def tails(self) -> NDArray[np.int64]:
-        """Where runs of equal tail losses start among t = k + 1 .. d, and d + 1."""
-        return 1 + self._runs(self.k, self.d, self._a)
+    @property
+    def deep(self) -> bool:
+        """Whether all of them are told apart."""
+        return self._far <= 0 or not self._a
 
-    def head(self, h: int) -> int:
-        return self._rest * (self._count(h) - self._least)
+    @property
+    def most_tail_loss(self) -> int:
+        """The tail loss of the last rank."""
+        return self._a * (self._least - self._histogram.smallest)
 
-    def tail(self, t: int) -> int:
-        return self._a * (self._least - self._count(t - 1))
-
-    def _count(self, rank: int) -> int:
-        ends = self._histogram.ends
-        return int(self._histogram.values[np.searchsorted(ends, rank, "right")])
-
-    def _runs(self, first: int, end: int, weight: int) -> NDArray[np.int64]:
-        """Where runs of equal weight * counts start among the ranks first .. end - 1, and the end."""
-        ends = self._histogram.ends
-        inside = ends[np.searchsorted(ends, first, "right") : np.searchsorted(ends, end, "left")] if weight else ()
-        return np.concatenate(([first], inside, [end])).astype(np.int64)
+    def _find_tails(self) -> None:
+        values, ends = self._histogram.down_to(max(0, self._far))
+        if ends[-1] < self.d:
+            rest = self._histogram.counts_at(ends[-1:])
+            values, ends = np.append(values, rest), np.append(ends, self.d)
+        elif self._far > 0:
+            self._far = 0
+        starts, losses = _runs(values, ends, self.k, self.d, self._a)
+        self.tails = 1 + starts
+        self.tail_losses = self._a * self._least - losses
 
     def within(self, t: int, h: int) -> fmpz:
         """How many k-sets hold the ranks 1..h and none beyond t."""
@@ -94,20 +107,27 @@ class Classes:
 
 @dataclass
 class Rectangle:
-    """The classes (h, t) of the runs first_head .. end_head - 1 of head losses, and likewise of tail losses."""
+    """The classes (h, t) of the runs first_head .. end_head - 1 of head losses, and likewise of tail losses.
+
+    Without an `end_tail` they go on to the last run, however many there are.
+    """
 
     classes: Classes
     first_head: int
     end_head: int
     first_tail: int
-    end_tail: int
+    end_tail: int | None
     least_loss: int = field(init=False)
 
     def __post_init__(self) -> None:
-        heads, tails = self.classes.heads, self.classes.tails
-        self.h, self.h_end = int(heads[self.first_head]), int(heads[self.end_head])
-        self.t, self.t_end = int(tails[self.first_tail]), int(tails[self.end_tail])
-        self.least_loss = self.classes.head(self.h_end - 1) + self.classes.tail(self.t)
+        c = self.classes
+        self.h, self.h_end = int(c.heads[self.first_head]), int(c.heads[self.end_head])
+        self.t, self.t_end = int(c.tails[self.first_tail]), int(c.tails[self._end_tail])
+        self.least_loss = int(c.head_losses[self.end_head - 1]) + int(c.tail_losses[self.first_tail])
+
+    @property
+    def _end_tail(self) -> int:
+        return len(self.classes.tails) - 1 if self.end_tail is None else self.end_tail
 
     def size(self) -> arb:
         within = self.classes.within_ball
@@ -117,18 +137,20 @@ class Rectangle:
     def split(self) -> tuple[Rectangle, Rectangle] | None:
         """Two rectangles, cut across the axis along which the losses differ more."""
         c = self.classes
-        heads, tails = self.end_head - self.first_head, self.end_tail - self.first_tail
+        if self.end_tail is None and self.first_tail == len(c.tails) - 2 and not c.deep:
+            c.deepen()
+        heads, tails = self.end_head - self.first_head, self._end_tail - self.first_tail
         if heads == tails == 1:
             return None
-        head_spread = c.head(self.h) - c.head(self.h_end - 1)
-        tail_spread = c.tail(self.t_end - 1) - c.tail(self.t)
-        if head_spread > tail_spread:
+        head_spread = c.head_losses[self.first_head] - c.head_losses[self.end_head - 1]
+        most = c.most_tail_loss if self.end_tail is None else c.tail_losses[self.end_tail - 1]
+        if head_spread > most - c.tail_losses[self.first_tail]:
             cut = _middle(c.heads, self.first_head, self.end_head)
             return (
                 Rectangle(c, cut, self.end_head, self.first_tail, self.end_tail),
                 Rectangle(c, self.first_head, cut, self.first_tail, self.end_tail),
             )
-        cut = _middle(c.tails, self.first_tail, self.end_tail)
+        cut = _middle(c.tails, self.first_tail, self._end_tail)
         return (
             Rectangle(c, self.first_head, self.end_head, self.first_tail, cut),
             Rectangle(c, self.first_head, self.end_head, cut, self.end_tail),
@@ -155,6 +177,16 @@ class Rectangle:
         within = self.classes.within
         starting = within(t, self.h) - within(t - 1, self.h)
         return int(starting - within(t, h + 1) + within(t - 1, h + 1))
+
+
+def _runs(values: Indices, ends: Indices, first: int, end: int, weight: int) -> tuple[Indices, Indices]:
+    """Where runs of equal weight * counts start among the ranks first .. end - 1, and the end; what each weighs."""
+    low, high = int(ends.searchsorted(first, "right")), int(ends.searchsorted(end, "left"))
+    if not weight:
+        high = low
+    if weight * int(values[0]) >= 2**63:
+        values = values.astype(object)  # Python's integers
+    return np.concatenate(([first], ends[low:high], [end])), weight * values[low : high + 1]
 
 
 def _middle(starts: NDArray[np.int64], first: int, end: int) -> int:

@@ -3,15 +3,16 @@
 Permute-and-flip visits the items in random order and stops at one with probability p = exp(-rate (largest - count)).
 Say an item is visited at a uniform time t and flips its coin then: the first stop of all is the first point of a
 Poisson process of intensity p / (1 - p t), as `permute_and_flip` explains. In the time v = -log(1 - t) that is at most
-p. So proposals come at a rate no less than the sum of all p, by value with integer weights that are just above the p,
-and each is kept with probability p / ((its weight) (p + (1 - p) exp(v))). The first one kept is the round's winner. An
-item of the largest count left is nearly always kept, so a round needs few proposals, whatever the counts are.
+p. So proposals come at a rate no less than the sum of all p, by block with integer weights that are just above the p
+of the block's bound, and each is kept with probability p / ((its weight) (p + (1 - p) exp(v))), p its own. The first
+one kept is the round's winner. An item of the largest count left is nearly always kept, so a round needs few proposals,
+whatever the counts are.
 
 Example: counts 5, 3, 3, 0 at rate log 2, so that p is 1, 1/4, 1/4, 1/32. Proposals come at a rate of about 1.53 in v:
 after 0.65 on average the first one, which is the 5 in 65 of 100 cases and then wins; a 3 proposed at v = 0.65 is kept
 with probability 1 / (1/4 + 3/4 exp(0.65)) = 0.59.
 
-Weights are kept in a Fenwick tree for the values near the largest count left; those far below are one entry, at the
+Weights are kept in a Fenwick tree for the blocks near the largest count left; those far below are one entry, at the
 weight of the largest among them.
 """
 
@@ -27,7 +28,9 @@ from flint import arb, fmpz
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.ladder import Ladder
 from private_topk.transforms.mechanisms.exact.noise import float_rate
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, uniform
 from private_topk.transforms.mechanisms.exact.scaled import LOG2_E
@@ -43,6 +46,7 @@ _ERROR = 2.0**-36
 exp(v) is cut off where the probability is below 2**-60 anyway."""
 _DIGITS = 61
 _COARSE, _SPARE = 16, 10
+_FINENESS = 4  # blocks in the counts that weigh a factor of e
 _ROOTS = np.array([int(fmpz(2 ** (256 * _DIGITS - i)).root(256)) + 1 for i in range(256)])  # above 2**(61 - i / 256)
 
 
@@ -52,48 +56,48 @@ class FlipRounds:
     Args:
         histogram: all items.
         rate: what a count weighs.
+        k: how many rounds there will be: the largest count left is always one of the k largest.
         draw: its words of lane 0 and its sequential bits are taken.
     """
 
-    def __init__(self, histogram: Histogram, rate: Fraction, draw: Draw) -> None:
+    def __init__(self, histogram: Histogram, rate: Fraction, k: int, draw: Draw) -> None:
         self._histogram, self._rate, self._draw = histogram, rate, draw
-        self._taken: dict[int, int] = {}
+        least = int(histogram.top(k)[-1])
+        cuts = even_cuts(1 / (_FINENESS * rate), _FINENESS * _DIGITS, least)
+        self._counts = Ladder(histogram, max(0, least - cuts[-1]))
+        blocks = Blocks.of(histogram, k, cuts)
+        self._exact = blocks.exact
+        self._bounds, self._sizes, self._starts = blocks.bounds, blocks.sizes, blocks.starts
+        self._value, self._start = blocks.bounds.tolist(), blocks.starts.tolist()
+        self._left = blocks.sizes.tolist()
         self._float_rate = float_rate(rate)
         self._first = 0  # the place of the largest count left
         self._uniforms = _words(draw)
-        self._moved: dict[tuple[int, int], int] = {}
-        self._falling = -histogram.values
+        self._moved: dict[int, int] = {}
+        self._falling = -blocks.bounds
         self._weigh()
 
     def next(self) -> int:
-        """The rank of the winner of another round, which is taken out. Cost: some steps for each doubling of D."""
-        place = self._winner()
-        left = self._left(place)
-        number = self._draw.below(left)
-        rank = self._start(place) + self._moved.get((place, number), number)
-        self._moved[place, number] = self._moved.get((place, left - 1), left - 1)
-        self._taken[place] = self._taken.get(place, 0) + 1
+        """The rank of the winner of another round, which is taken out. Cost: some steps for each doubling of k."""
+        place, rank = self._winner()
+        left = self._left[place] - 1
+        # A Fisher-Yates shuffle of the block's items, as far as it is drawn: the last of those left takes the place.
+        last = self._start[place] + left
+        self._moved[self._position] = self._moved.pop(last, last)
+        self._left[place] = left
         if place < self._end:
             self._add(place - self._base, -self._weights[place - self._base])
-        if left == 1 and place == self._first:
+        if not left and place == self._first:
             self._next_largest()
         return rank
 
-    def _left(self, place: int) -> int:
-        return int(self._histogram.sizes[place]) - self._taken.get(place, 0)
-
-    def _start(self, place: int) -> int:
-        return int(self._histogram.ends[place] - self._histogram.sizes[place])
-
-    def _value(self, place: int) -> int:
-        return int(self._histogram.values[place])
-
-    def _winner(self) -> int:
-        top = self._value(self._first)
+    def _winner(self) -> tuple[int, int]:
+        """The place and the rank of a round's winner."""
+        top = self._value[self._first]
         # The weights are in units of the largest count when they were made.
-        raised = self._float_rate * (self._value(self._base) - top)
+        raised = self._float_rate * (self._value[self._base] - top)
         unit = math.exp(raised) / self._unit
-        total, waits, elapsed = self._total + self._rest, [], 0.0
+        total, waits, elapsed = self._total + self._far_items * self._far_weight, [], 0.0
         while True:
             index, wait, flip = next(self._uniforms)
             waits.append(index)
@@ -101,84 +105,91 @@ class FlipRounds:
             place = self._propose(total)
             if place is None:
                 continue
+            rank, count = self._pick(place)
             weight = self._weights[place - self._base] if place < self._end else self._far_weight
-            p = math.exp(self._float_rate * (self._value(place) - top))
+            p = math.exp(self._float_rate * (count - top))
             chance = p / (weight * unit * (p + (1 - p) * math.exp(min(elapsed, 700.0))))
             drawn = flip * 2.0**-64
             if abs(drawn - chance) > _ERROR * chance + 2.0**-60:
                 if drawn < chance:
-                    return place
-            elif greater(self._chance(place, weight, total, waits), uniform(self._draw, _LANE, 2 * index + 1)):
-                return place
+                    return place, rank
+            elif greater(self._chance(count, weight, total, waits), uniform(self._draw, _LANE, 2 * index + 1)):
+                return place, rank
 
-    def _chance(self, place: int, weight: int, total: int, waits: list[int]) -> Real:
+    def _pick(self, place: int) -> tuple[int, int]:
+        """A uniform item of those left of a block: its rank and its count."""
+        self._position = self._start[place] + self._draw.below(self._left[place])
+        rank = self._moved.get(self._position, self._position)
+        return rank, self._value[place] if place < self._exact else self._counts.count_at(rank)
+
+    def _chance(self, count: int, weight: int, total: int, waits: list[int]) -> Real:
         """The probability with which a proposal is kept, as an exact real."""
-        top, base = self._value(self._first), self._value(self._base)
+        top, base = self._value[self._first], self._value[self._base]
         waiting = [uniform(self._draw, _LANE, 2 * index) for index in waits]
 
         def value() -> arb:
             unit = (ball(self._rate) * (base - top)).exp() / self._unit
-            p = (ball(self._rate) * (self._value(place) - top)).exp()
+            p = (ball(self._rate) * (count - top)).exp()
             elapsed = -sum((u().log() for u in waiting), arb(0)) / (total * unit)
             return p / (weight * unit * (p + (1 - p) * elapsed.exp()))
 
         return value
 
     def _propose(self, total: int) -> int | None:
-        """A place in proportion to its items' weights; None for an item that is no longer there."""
+        """A block in proportion to its items' weights; None for an item that is no longer there."""
         ticket = self._draw.below(total)
         if ticket < self._total:
             return self._base + self._descend(ticket)
         number = self._histogram.items - self._far_items + (ticket - self._total) // self._far_weight
-        place = int(self._histogram.places(np.array([number]))[0])
-        return place if number - self._start(place) < self._left(place) else None
+        place = int(np.searchsorted(self._starts, number, "right")) - 1
+        return place if number - self._start[place] < self._left[place] else None
 
     def _next_largest(self) -> None:
-        last = len(self._histogram.values)
-        while self._first < last and not self._left(self._first):
-            self._taken.pop(self._first, None)  # so that making weights anew costs no more for every item ever taken
+        while self._first < self._exact and not self._left[self._first]:
             self._first += 1
-        if self._first == last:
+        if self._first == self._exact:
             return
-        fall = self._value(self._base) - self._value(self._first)
+        fall = self._value[self._base] - self._value[self._first]
         if self._first >= self._end or fall > self._most_fall:
             self._weigh()
 
     def _weigh(self) -> None:
         """Make the weights anew, in units of the largest count's: integers above 2**digits exp(-rate difference)."""
-        self._base, values, items = self._first, self._histogram.values, self._histogram.items
+        self._base, values, items = self._first, self._bounds, self._histogram.items
         # Coarse weights first: how fine the others may be for all items together to stay within 62 bits.
         self._end = self._within(Fraction(_COARSE))
         left = self._numbers_left()
-        gaps = self._value(self._base) - values[self._base : self._end]
+        gaps = self._value[self._base] - values[self._base : self._end]
         coarse = _powers(gaps, self._rate, _COARSE) @ left
-        beyond = items - int(self._histogram.ends[self._end - 1])  # each weighs less than 2 in coarse units
+        beyond = items - int(
+            self._starts[self._end - 1] + self._sizes[self._end - 1]
+        )  # each weighs less than 2 in coarse units
         digits = _DIGITS - 1 - max(0, (int(coarse) + 2 * beyond).bit_length() - _COARSE)
         reach = Fraction(7, 10) * (digits - _SPARE)
         if reach > _COARSE:
             self._end = self._within(reach)
             left = self._numbers_left()
-            gaps = self._value(self._base) - values[self._base : self._end]
-        self._far_items = items - int(self._histogram.ends[self._end - 1])
+            gaps = self._value[self._base] - values[self._base : self._end]
+        self._far_items = items - self._next_start()
         # All far items together weigh at most one of the largest count, until the weights are made anew.
         self._most_fall = max(reach - Fraction(7, 10) * (self._far_items.bit_length() + 1), Fraction(4)) / self._rate
         self._plant(_powers(gaps, self._rate, digits), left)
         self._unit, self._far_weight = 1 << digits, 0
         if self._far_items:
-            far = self._value(self._base) - values[self._end : self._end + 1]
+            far = self._value[self._base] - values[self._end : self._end + 1]
             self._far_weight = int(_powers(far, self._rate, digits)[0])
+
+    def _next_start(self) -> int:
+        """The first rank beyond the weighed blocks."""
+        return int(self._starts[self._end - 1] + self._sizes[self._end - 1])
 
     def _within(self, reach: Fraction) -> int:
         """The end of the values that lie within so many units of the rate below the largest one."""
-        least = self._value(self._base) - int(min(reach / self._rate, Fraction(2**62)))
+        least = self._value[self._base] - int(min(reach / self._rate, Fraction(2**62)))
         return int(np.searchsorted(self._falling, -least, "right"))
 
     def _numbers_left(self) -> Indices:
-        left = self._histogram.sizes[self._base : self._end].copy()
-        for place, taken in self._taken.items():
-            if self._base <= place < self._end:
-                left[place - self._base] -= taken
-        return left
+        return np.array(self._left[self._base : self._end], np.int64)
 
     def _plant(self, weights: Indices, left: Indices) -> None:
         sums = np.cumsum(weights * left)
@@ -186,10 +197,6 @@ class FlipRounds:
         self._weights: list[int] = weights.tolist()
         self._tree: list[int] = [0, *(sums - np.where(_before(places) < 0, 0, sums[_before(places)])).tolist()]
         self._total, self._highest = int(sums[-1]), 1 << (len(weights).bit_length() - 1)
-
-    @property
-    def _rest(self) -> int:
-        return self._far_items * self._far_weight
 
     def _add(self, place: int, weight: int) -> None:
         self._total += weight

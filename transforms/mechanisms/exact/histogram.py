@@ -10,7 +10,7 @@ N pairs of a user and an item have at most sqrt(2 N) + 1 different counts above 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -18,14 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from private_topk.transforms.mechanisms.exact.column import OWN_KEYS, Column
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Histogram", "Named", "Picks"]
 
 Indices = NDArray[np.int64]
-
-_TABLE = 1 << 16  # counts below it are counted in a table, the others sorted
-_CHUNK = 1 << 16  # counts that stay in the processor's cache between two looks
 
 
 class Picks(NamedTuple):
@@ -55,12 +53,16 @@ class Histogram:
 
     @classmethod
     def of(cls, counts: Indices) -> Histogram:
-        """The histogram of counts >= 0, shape (d,), int64. Cost: one pass, and a sort of the counts from 65,536 up."""
-        return Named.of(counts).histogram
+        """The histogram of counts >= 0, shape (d,), int64. Cost: one pass, and a sort of the counts from 1,024 up."""
+        counted = Named.of(counts).histogram
+        return cls(counted.values, counted.sizes)
 
     @classmethod
     def merged(cls, parts: Iterable[Histogram]) -> Histogram:
-        """The histogram of the items of all parts together, in any order: each item stands in one part."""
+        """The histogram of the items of all parts together, in any order: each item stands in one part.
+
+        Cost: a sort of the parts' values. `shares` says what a pick of it is in the parts.
+        """
         tables = list(parts)
         values, places = np.unique(-np.concatenate([table.values for table in tables]), return_inverse=True)
         sizes = np.zeros(len(values), np.int64)
@@ -77,6 +79,16 @@ class Histogram:
         """d: how many items there are."""
         return int(self.ends[-1])
 
+    @property
+    def largest(self) -> int:
+        """The largest count."""
+        return int(self.values[0])
+
+    @property
+    def smallest(self) -> int:
+        """The smallest count."""
+        return int(self.values[-1])
+
     @cached_property
     def _rising(self) -> Indices:
         return self.values[::-1].copy()
@@ -89,20 +101,33 @@ class Histogram:
     def top(self, k: int) -> Indices:
         """The k largest counts in decreasing order, shape (k,)."""
         last = int(np.searchsorted(self.ends, k)) + 1
-        return np.repeat(self.values[:last], self.sizes[:last])[:k]
+        return np.repeat(self.values[:last], np.minimum(self.sizes[:last], k))[:k]
 
     def bottom(self, k: int) -> Indices:
         """The k smallest counts in decreasing order, shape (k,)."""
-        first = int(self.places(np.array([self.items - k]))[0])
-        return np.repeat(self.values[first:], self.sizes[first:])[-k:]
+        return self.counts_at(np.arange(self.items - k, self.items))
 
     def counts(self) -> Indices:
         """All counts in decreasing order, shape (d,): the count at every rank."""
         return np.repeat(self.values, self.sizes)
 
+    def counts_at(self, ranks: Indices) -> Indices:
+        """The counts at ranks, same shape."""
+        return self.values[self.places(ranks)]
+
+    def down_to(self, least: int) -> tuple[Indices, Indices]:
+        """The values that are `least` or more, in decreasing order, and how many items have each or a larger one."""
+        last = int(self._rising.searchsorted(least))
+        return self.values[: len(self.values) - last], self.ends[: len(self.values) - last]
+
     def at_least(self, counts: Indices) -> Indices:
         """How many items have each of the given counts or more, same shape."""
         return self._from_least[np.searchsorted(self._rising, counts, "left")]
+
+    def more_than(self, counts: Indices) -> Indices:
+        """How many items have more than each of the given counts, same shape."""
+        most = np.iinfo(np.int64).max
+        return np.where(counts == most, 0, self.at_least(np.minimum(counts, most - 1) + 1))
 
     def places(self, ranks: Indices) -> Indices:
         """The places of their values, same shape."""
@@ -110,135 +135,86 @@ class Histogram:
 
     def picks(self, ranks: Indices) -> Picks:
         """What the ranks stand for."""
-        places = self.places(ranks)
-        return Picks(self.values[places], ranks - (self.ends - self.sizes)[places])
+        values = self.counts_at(ranks)
+        return Picks(values, ranks - self.more_than(values))
 
     def ranks(self, picks: Picks) -> Indices:
         """The ranks that stand for picks."""
-        places = len(self.values) - 1 - np.searchsorted(self._rising, picks.values)
-        return (self.ends - self.sizes)[places] + picks.numbers
+        return self.more_than(picks.values) + picks.numbers
+
+    @classmethod
+    def shares(cls, parts: Sequence[Histogram], picks: Picks) -> tuple[Indices, Picks]:
+        """Which part each pick of the merged histogram lies in, and as what pick of that part, shape (n,) each.
+
+        The items of one count are numbered through the parts in their order.
+        """
+        held = np.stack([part.at_least(picks.values) - part.more_than(picks.values) for part in parts])
+        ends = np.cumsum(held, axis=0)
+        places = (ends <= picks.numbers).sum(axis=0)
+        before = (ends - held)[places, np.arange(len(places))]
+        return places, Picks(picks.values, picks.numbers - before)
+
+
+class _Counted(Histogram):
+    """The histogram of a column, which says of it as much as is asked."""
+
+    def __init__(self, column: Column) -> None:
+        self.__dict__["_column"] = column
+
+    @cached_property
+    def values(self) -> Indices:  # type: ignore[override]
+        return self.down_to(0)[0]
+
+    @cached_property
+    def sizes(self) -> Indices:  # type: ignore[override]
+        return np.diff(self.down_to(0)[1], prepend=0)
+
+    @property
+    def items(self) -> int:
+        return len(self._column.vector)
+
+    @property
+    def largest(self) -> int:
+        return self._column.largest
+
+    @property
+    def smallest(self) -> int:
+        return self._column.smallest
+
+    def top(self, k: int) -> Indices:
+        return self._column.top(k)
+
+    def at_least(self, counts: Indices) -> Indices:
+        return self._column.at_least(counts)
+
+    def counts_at(self, ranks: Indices) -> Indices:
+        return self._column.counts_at(ranks)
+
+    def down_to(self, least: int) -> tuple[Indices, Indices]:
+        head, table = self._column.head(least), self._column.table[:OWN_KEYS]
+        last = np.flatnonzero(np.diff(head, append=-1)) if len(head) else np.zeros(0, np.int64)
+        small = max(least, 0) + np.flatnonzero(table[max(least, 0) :])[::-1]
+        values = np.concatenate((head[last], small))
+        return values, np.concatenate((last + 1, len(head) + np.cumsum(table[small])))
 
 
 @dataclass(frozen=True, eq=False)
 class Named:
     """A vector of counts with its histogram, from which the items at any ranks can be named.
 
-    `large` holds the items whose count is no place in the table, in rank order.
+    The histogram looks at the vector as far as it is asked, so that nothing is sorted that no draw needs.
     """
 
     vector: Indices
     histogram: Histogram
-    large: Indices
+    _column: Column
 
     @classmethod
     def of(cls, counts: Indices) -> Named:
-        """Count the counts. Cost: one pass over them; those from 65,536 up are sorted. Memory: 1 MB beside these."""
-        table, above = np.zeros(1, np.int64), []
-        for start in range(0, len(counts), _CHUNK):
-            part = counts[start : start + _CHUNK]
-            if int(part.max()) >= _TABLE:
-                above.append(start + np.flatnonzero(part >= _TABLE))
-                part = part[part < _TABLE]
-            some = np.bincount(part, minlength=len(table))
-            some[: len(table)] += table
-            table = some
-        small = np.flatnonzero(table)[::-1]
-        if not above:
-            return cls(counts, Histogram(small, table[small]), np.zeros(0, np.int64))
-        large, values, sizes = _sorted(counts, np.concatenate(above))
-        histogram = Histogram(np.concatenate([values, small]), np.concatenate([sizes, table[small]]))
-        return cls(counts, histogram, large)
+        """Count the counts, >= 0, shape (d,), int64, d >= 1. Cost: one pass over them. Memory: 1 MB beside these."""
+        column = Column(counts)
+        return cls(counts, _Counted(column), column)
 
     def items(self, ranks: Indices) -> Indices:
-        """The items at distinct ranks, int64, same shape. Cost: one pass over the counts, if any is below 65,536."""
-        places = np.empty(len(ranks), np.int64)
-        sorted_ones = ranks < len(self.large)
-        places[sorted_ones] = self.large[ranks[sorted_ones]]
-        if not sorted_ones.all():
-            places[~sorted_ones] = self._find(*self.histogram.picks(ranks[~sorted_ones]))
-        return places
-
-    def _find(self, values: Indices, numbers: Indices) -> Indices:
-        """The items with the given counts, all below the table's end, by their numbers."""
-        wanted, slots = np.unique(values, return_inverse=True)
-        sizes = self.histogram.sizes[len(self.histogram.values) - 1 - np.searchsorted(self.histogram._rising, wanted)]
-        # At most 64 values have that many items: each of them is looked for by itself, all others in one sort.
-        crowded = 64 * sizes > len(self.vector)
-        finder = _Finder(wanted, crowded, slots.reshape(-1), numbers)
-        for start in range(0, len(self.vector), _CHUNK):
-            finder.look(self.vector[start : start + _CHUNK], start)
-        return finder.items
-
-
-class _Finder:
-    """Looks through the counts, part by part, for the items of wanted values with given numbers."""
-
-    def __init__(self, wanted: Indices, crowded: NDArray[np.bool_], slots: Indices, numbers: Indices) -> None:
-        self.items = np.empty(len(slots), np.int64)
-        self._crowded = [(int(wanted[slot]), np.flatnonzero(slots == slot)) for slot in np.flatnonzero(crowded)]
-        self._met = np.zeros(len(self._crowded), np.int64)
-        self._numbers = numbers
-        others = wanted[~crowded]
-        codes = np.cumsum(~crowded)  # from 1; 0 says that a count is not wanted
-        narrow = np.uint16 if len(others) < 2**16 else np.uint32
-        self._codes = np.zeros(int(others[-1]) + 2 if len(others) else 0, narrow)
-        self._least = int(others[0]) if len(others) else 0
-        self._codes[others] = codes[~crowded]
-        self._rest = np.flatnonzero(~crowded[slots])
-        self._kinds, self._left = codes[slots[self._rest]], numbers[self._rest].copy()
-        self._edges = np.arange(1, len(others) + 2)
-
-    def look(self, part: Indices, start: int) -> None:
-        for place, (value, picks) in enumerate(self._crowded):
-            here = part == value
-            met = int(self._met[place])
-            self._met[place] += np.count_nonzero(here)
-            inside = picks[(self._numbers[picks] >= met) & (self._numbers[picks] < self._met[place])]
-            if len(inside):
-                self.items[inside] = start + np.flatnonzero(here)[self._numbers[inside] - met]
-        if len(self._rest):
-            self._look_for_others(part, start)
-
-    def _look_for_others(self, part: Indices, start: int) -> None:
-        high = part >= self._least
-        if 8 * np.count_nonzero(high) < len(part):
-            # Most counts are too small to have been drawn, and comparing is cheaper than looking up.
-            some = np.flatnonzero(high)
-            code = self._codes.take(part[some], mode="clip")
-            found = np.flatnonzero(code)
-            hits, kinds = some[found], code[found]
-        else:
-            code = self._codes.take(part, mode="clip")
-            hits = np.flatnonzero(code)
-            kinds = code[hits]
-        if not len(hits):
-            return
-        order = np.argsort(kinds, kind="stable")  # a radix sort: by value, and by index among equal ones
-        starts = np.searchsorted(kinds[order], self._edges)
-        first, end = starts[self._kinds - 1], starts[self._kinds]
-        # Numbers count on from part to part.
-        inside = (self._left >= 0) & (self._left < end - first)
-        self.items[self._rest[inside]] = start + hits[order[first[inside] + self._left[inside]]]
-        self._left -= np.where(self._left >= 0, end - first, 0)
-
-
-def _sorted(counts: Indices, items: Indices) -> tuple[Indices, Indices, Indices]:
-    """Items by count from the largest, equal ones by index; the different counts, and how many have each.
-
-    The sort is one of distinct keys, whatever the counts are: its time hardly depends on the data, and its answer not
-    on the machine's sorting algorithm.
-    """
-    bits = (len(counts) - 1).bit_length()
-    backwards = len(counts) - 1 - items
-    values = counts[items]
-    if int(values.max()) < 1 << (63 - bits):
-        keys = np.sort(values << bits | backwards)[::-1]
-        values = keys >> bits
-    else:
-        # Counts too large to share a word with an index: first replace each by its place among the distinct counts.
-        distinct, codes = np.unique(values, return_inverse=True)
-        keys = np.sort(codes.reshape(-1) << bits | backwards)[::-1]
-        values = distinct[keys >> bits]
-    starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
-    sizes = np.diff(np.append(starts, len(values)))
-    return len(counts) - 1 - (keys & ((1 << bits) - 1)), values[starts], sizes
+        """The items at distinct ranks, int64, same shape: equal counts go by index. Cost: one pass over the counts."""
+        return self._column.items_at(ranks)

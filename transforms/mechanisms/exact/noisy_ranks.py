@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
+from math import isqrt
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import COUNT_ERROR, NOISES, float_rate
+from private_topk.transforms.mechanisms.exact.noise import NOISES, float_rate
 from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
-from private_topk.transforms.mechanisms.exact.reals import Real, ball, precision
+from private_topk.transforms.mechanisms.exact.reals import ball, precision
 
-__all__ = ["noisy_ranks", "normal_quantile", "steps_below"]
+__all__ = ["noisy_ranks", "normal_quantile"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -37,35 +39,23 @@ def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw:
         k: 1 <= k <= the number of items.
         draw, lane: where the noise comes from; use a lane of its own for every call on one draw.
 
-    Cost: a random word for every value, about k noises.
+    Cost: a few times k noises and the counts of as many ranks, whatever the counts are.
     """
-    steps, errors = steps_below(histogram, k, 1 / scale)
-    values = histogram.values
-
-    def level(place: int) -> Real:
-        exact = Fraction(int(values[place])) / scale
-        return lambda: ball(exact)
-
     levels = Levels(
-        steps=steps,
-        errors=errors,
-        level=level,
+        rate=float_rate(1 / scale),
+        rate_error=0.0,
+        level=lambda count: partial(ball, Fraction(count) / scale),
         noise=_FLOATS[noise],
         noise_error=lambda a: _ERROR * (1 + a),
         quantile=_EXACT[noise],
-        # A is at least LEAST / m, and none of the noises is above 1 - log(A).
-        most=lambda m: 24 + np.log(m),
     )
-    return largest_ranks(histogram, levels, k, draw, lane)
-
-
-def steps_below(histogram: Histogram, k: int, rate: Fraction, rate_error: float = 0.0) -> tuple[Floats, Floats]:
-    """(values - r) * rate and bounds on its error, shape (D,) both; r is the k-th largest count.
-
-    Differences from r are exact integers, so values near the cut keep their precision however large the counts.
-    """
-    steps = (histogram.values - histogram.top(k)[-1]) * float_rate(rate)
-    return steps, np.abs(steps) * (COUNT_ERROR + rate_error)
+    least, digits = int(histogram.top(k)[-1]), histogram.items.bit_length()
+    if noise == "gaussian":
+        # Of d normal numbers hardly one is above sqrt(2 log d), and k items have them down to a few below 0.
+        cuts = even_cuts(scale / 4, 4 * (isqrt(2 * digits) + 4), least)
+    else:
+        cuts = even_cuts(scale / 2, 2 * (digits + 8), least)
+    return largest_ranks(histogram, Blocks.of(histogram, k, cuts, rounded=True), levels, k, draw, lane)
 
 
 def _laplace(a: Floats) -> Floats:

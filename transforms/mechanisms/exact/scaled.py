@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.reals import Real, precision
-
-__all__ = ["LOG2_E", "ONE", "Scaled", "rounded_up", "whole_numbers"]
-
-_DIGITS = 64
+__all__ = ["LOG2_E", "Magnitudes", "Scaled"]
 
 LOG2_E = Fraction(0x171547652B82FE17, 2**60)
 """Just below log2(e)."""
@@ -28,36 +26,42 @@ class Scaled(NamedTuple):
         """Its ball at the working precision."""
         return arb((self.mantissa, self.exponent))
 
-    def shortened(self) -> Scaled:
-        """This number with at most 64 binary digits, rounded up."""
-        surplus = self.mantissa.bit_length() - _DIGITS
-        return Scaled(-(-self.mantissa >> surplus), self.exponent + surplus) if surplus > 0 else self
 
+@dataclass(frozen=True, eq=False)
+class Magnitudes:
+    """The numbers mantissas * 2**exponents, float64 from 1/2 to 1 and int64, shape (n,) both.
 
-ONE = Scaled(1, 0)
-
-
-def rounded_up(value: Real) -> Scaled:
-    """The least number with 64 binary digits that is at least a positive real which has more of them."""
-    bits = 96
-    while True:
-        with precision(bits):
-            number = value()
-            if number > 0:
-                mantissa, exponent = number.mid().man_exp()
-                start = int(exponent) + int(mantissa).bit_length() - _DIGITS
-                # The middle of the ball may lie on the other side of a power of two.
-                for shift in (start, start + 1, start - 1):
-                    scaled = (number * arb((1, -shift))).ceil().unique_fmpz()
-                    if scaled is not None and 1 << (_DIGITS - 1) < int(scaled) <= 1 << _DIGITS:
-                        return Scaled(int(scaled), shift)
-        bits *= 2
-
-
-def whole_numbers(numbers: Sequence[Scaled]) -> tuple[list[int], int]:
-    """Integers w and one exponent e with w * 2**e >= number for each, rounded up, the largest having 64 to 128 digits.
-
-    The numbers are to have at most 64 digits each.
+    They come from sums, products, quotients and powers of two alone, which IEEE 754 defines to the last bit.
     """
-    exponent = max(number.exponent for number in numbers) - _DIGITS
-    return [-(-m << _DIGITS >> min(exponent + _DIGITS - e, 2 * _DIGITS)) for m, e in numbers], exponent
+
+    mantissas: NDArray[np.float64]
+    exponents: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, floats: NDArray[np.float64], exponents: NDArray[np.int64] | int = 0) -> Magnitudes:
+        """floats * 2**exponents."""
+        mantissas, shifts = np.frexp(floats)
+        return cls(mantissas, shifts + exponents)
+
+    @classmethod
+    def above(cls, whole: int) -> Magnitudes:
+        """One number that is just above an integer of any size, > 0."""
+        shift = max(0, whole.bit_length() - 52)
+        return cls.of(np.array([float((whole >> shift) + 1)]), shift)
+
+    @classmethod
+    def joined(cls, *parts: Magnitudes) -> Magnitudes:
+        """All numbers of the parts."""
+        return cls(np.concatenate([p.mantissas for p in parts]), np.concatenate([p.exponents for p in parts]))
+
+    def at(self, places: NDArray[np.int64]) -> Magnitudes:
+        """Those at some places."""
+        return Magnitudes(self.mantissas[places], self.exponents[places])
+
+    def times(self, other: Magnitudes) -> Magnitudes:
+        """The products, rounded to the nearest."""
+        return Magnitudes.of(self.mantissas * other.mantissas, self.exponents + other.exponents)
+
+    def over(self, other: Magnitudes) -> NDArray[np.float64]:
+        """The quotients, of numbers that are not much larger than the others; shape (n,)."""
+        return np.ldexp(self.mantissas / other.mantissas, np.maximum(self.exponents - other.exponents, -1000))

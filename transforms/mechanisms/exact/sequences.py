@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.scaled import Scaled
+from private_topk.transforms.mechanisms.exact.ladder import Ladder
+from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
 from private_topk.transforms.mechanisms.exact.thresholds import Staircase
 
 __all__ = ["Sequences"]
@@ -36,21 +37,22 @@ class Sequences(Staircase):
     ) -> None:
         self.rate, self.settled = rate, settled
         self._histogram, self._d, self._k = histogram, histogram.items, k
+        self._steps: Ladder | None = None
         self._a, self._rest = skew.numerator, skew.denominator - skew.numerator
         # Beyond 64 bits the products of counts with a and b - a need Python's integers.
-        kind = np.int64 if self._a * int(histogram.values[0]) < 2**63 else object
+        kind = np.int64 if self._a * histogram.largest < 2**63 else object
         self._top = histogram.top(k).astype(kind)
         self.first = (self._rest - self._a) * int(self._top[-1])
-        self._last = self._rest * int(self._top[0]) - self._a * int(histogram.values[-1])
+        self._last = self._rest * int(self._top[0]) - self._a * histogram.smallest
         self.most = math.perm(self._d, k)
 
-    def upper(self, thresholds: Sequence[int]) -> list[Scaled]:
+    def upper(self, thresholds: Sequence[int]) -> Magnitudes:
         """N rounded up, by products of doubles in a fixed order: IEEE 754 defines each of them to the last bit."""
         rows = max(1, _AT_ONCE // self._k)
         parts = (thresholds[start : start + rows] for start in range(0, len(thresholds), rows))
-        return [bound for part in parts for bound in self._upper(part)]
+        return Magnitudes.joined(*(self._upper(part) for part in parts))
 
-    def _upper(self, thresholds: Sequence[int]) -> list[Scaled]:
+    def _upper(self, thresholds: Sequence[int]) -> Magnitudes:
         factors = (self._reach(thresholds) - self._taken).astype(np.float64)
         exponents = np.zeros(len(factors), np.int64)
         size = self._d.bit_length()  # every product so far is below 2**size, and at least 2**-size
@@ -63,10 +65,8 @@ class Sequences(Staircase):
             products = factors[:, :half] * factors[:, half : 2 * half]
             factors = np.concatenate((products, factors[:, 2 * half :]), axis=1)
             size *= 2
-        mantissas, shifts = np.frexp(factors[:, 0])
         # k products err by less than 2 k units in the last of 53 places.
-        digits = np.ldexp(mantissas, 53).astype(np.int64) + 2 * self._k
-        return [Scaled(m, e - 53) for m, e in zip(digits.tolist(), (exponents + shifts).tolist(), strict=True)]
+        return Magnitudes.of(factors[:, 0] * (1 + 4 * self._k * 2.0**-53), exponents)
 
     def exact(self, threshold: int) -> arb:
         """The ball of N(threshold) at the working precision."""
@@ -77,17 +77,19 @@ class Sequences(Staircase):
 
     def sample(self, threshold: int, draw: Draw) -> NDArray[np.int64]:
         """Ranks of a uniform sequence of loss at most the threshold: a Fisher-Yates shuffle whose pool grows."""
+        partners = self._taken + draw.below_each(self._reach([threshold])[0] - self._taken)
+        if len(np.unique(partners)) == self._k:
+            return partners  # nobody trades places twice
         moved: dict[int, int] = {}
         ranks = []
-        for place, reach in enumerate(self._reach([threshold])[0].tolist()):
-            position = place + draw.below(reach - place)
-            ranks.append(moved.get(position, position))
-            moved[position] = moved.get(place, place)
+        for place, partner in enumerate(partners.tolist()):
+            ranks.append(moved.get(partner, partner))
+            moved[partner] = moved.get(place, place)
         return np.array(ranks)
 
     def loss(self, ranks: NDArray[np.int64]) -> int:
         """The loss of a sequence, not truncated."""
-        counts = self._histogram.picks(ranks).values.astype(self._top.dtype)
+        counts = self._histogram.counts_at(ranks).astype(self._top.dtype)
         return int((self._rest * self._top - self._a * counts).max())
 
     @cached_property
@@ -97,8 +99,17 @@ class Sequences(Staircase):
     def _reach(self, thresholds: Sequence[int]) -> NDArray[np.int64]:
         """t_i(R) for each threshold R and place i, shape (thresholds, k)."""
         capped = np.array([min(threshold, self._last) for threshold in thresholds], self._top.dtype)
-        least = -((capped[:, None] - self._rest * self._top) // self._a)
-        reach = self._histogram.at_least(least.astype(np.int64))
+        least = self._rest * self._top - capped[:, None]
+        if self._a > 1:
+            least = -(-least // self._a)
+        reach = self._ladder(int(least.min())).at_least(least.astype(np.int64))
         if self.settled is not None:
             reach[[threshold >= self.settled for threshold in thresholds]] = self._d
         return reach
+
+    def _ladder(self, least: int) -> Ladder:
+        """The counts down to `least`: the first thresholds asked for reach as far as most that follow."""
+        least = max(0, least)
+        if self._steps is None or least < self._steps.least:
+            self._steps = Ladder(self._histogram, least)
+        return self._steps

@@ -21,17 +21,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from flint import arb, fmpz
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.powers import Powers
 from private_topk.transforms.mechanisms.exact.reals import ball, floor, greater, uniform
-from private_topk.transforms.mechanisms.exact.scaled import LOG2_E, ONE, Scaled, rounded_up, whole_numbers
+from private_topk.transforms.mechanisms.exact.scaled import Magnitudes, Scaled
 
 __all__ = ["Envelope", "Staircase", "draw_threshold"]
 
+Indices = NDArray[np.int64]
+
 _POSITION_LANE, _ACCEPT_LANE = 0, 1
-_DIGITS = 64
-_ROOTS = [int(fmpz(2 ** (256 * _DIGITS - i)).root(256)) + 1 for i in range(256)]  # just above 2**(64 - i / 256)
+_DIGITS = 50
+_ONE = Magnitudes(np.ones(1), np.zeros(1, np.int64))
 
 
 class Staircase(abc.ABC):
@@ -44,7 +49,7 @@ class Staircase(abc.ABC):
         settled: a *public* threshold from which on N(R) = most, where there is one.
         fineness: each block to begin with is longer than the one before by this part. A finer start than need be makes
             easy counts take nearly as long as hard ones; 1 is the cheapest.
-        pieces: into how many pieces a loose block is cut. 2 asks for the fewest values of N, 4 for fewer calls.
+        pieces: into how many pieces a loose block is cut at least: 2 asks for fewer values of N, 4 for fewer calls.
     """
 
     rate: Fraction
@@ -55,8 +60,8 @@ class Staircase(abc.ABC):
     pieces: int = 4
 
     @abc.abstractmethod
-    def upper(self, thresholds: Sequence[int]) -> list[Scaled]:
-        """An upper bound of N at each of the thresholds, all >= first.
+    def upper(self, thresholds: Sequence[int]) -> Magnitudes:
+        """Upper bounds of N at the thresholds, all >= first.
 
         The closer the cheaper the draw, but any bound is right. It must be the same on every machine, since it steers.
         """
@@ -64,22 +69,6 @@ class Staircase(abc.ABC):
     @abc.abstractmethod
     def exact(self, threshold: int) -> arb:
         """The ball of N(threshold) at the working precision."""
-
-
-@dataclass(frozen=True)
-class _Block:
-    """The thresholds first + start .. first + stop - 1; without `stop`, all from first + start.
-
-    `below` bounds N just before the block and `bound` at its end. `weight` bounds the block's mass, of which `loose`,
-    in units of 2**-64, may be missing; this only steers.
-    """
-
-    start: int
-    stop: int | None
-    below: Scaled
-    bound: Scaled
-    weight: Scaled
-    loose: int
 
 
 class Envelope:
@@ -92,44 +81,44 @@ class Envelope:
 
     def __init__(self, stairs: Staircase) -> None:
         self.stairs = stairs
-        self._steps = 256 * LOG2_E * stairs.rate
-        self._long = int(_DIGITS / stairs.rate)
-        self._widths: dict[int, Scaled] = {}
-        self._blocks = self._initial_blocks()
+        self._powers = Powers(stairs.rate)
+        cuts = self._first_cuts()
+        tail = Magnitudes.above(stairs.most)
+        self._blocks = _Blocks.joined(self._between([cuts], _ONE), self._block(cuts[-1:], [None], tail, tail))
         while True:
-            self.weights, self.exponent = whole_numbers([block.weight for block in self._blocks])
-            self.total = sum(self.weights)
-            gaps = [weight * block.loose >> _DIGITS for block, weight in zip(self._blocks, self.weights, strict=True)]
-            if 4 * sum(gaps) <= 3 * self.total:
+            self.weights, self.exponent = self._blocks.whole_weights()
+            self.total = int(self.weights.sum())
+            gaps = (self.weights * self._blocks.loose()).astype(np.int64)
+            if 4 * int(gaps.sum()) <= 3 * self.total:
                 break
-            self._cut(gaps, _least_to_cut(gaps, self.total))
+            self._cut(gaps >= _least_to_cut(gaps, self.total))
+        self._ends = np.cumsum(self.weights)
 
     def propose(self, draw: Draw, number: int) -> int | None:
         """Proposal `number` of this draw: a threshold, or None where it is rejected."""
-        ticket = draw.below(self.total)
-        index = next(i for i, end in enumerate(itertools.accumulate(self.weights)) if ticket < end)
-        block = self._blocks[index]
-        threshold = self.stairs.first + self._position(draw, number, block)
+        index = int(self._ends.searchsorted(draw.below(self.total), "right"))
+        start, stop = self._blocks.starts[index], self._blocks.stops[index]
+        threshold = self.stairs.first + self._position(draw, number, start, stop)
 
         def probability() -> arb:
-            mass = self.stairs.exact(threshold) * self._mass(block.start, block.stop)
-            return mass / Scaled(self.weights[index], self.exponent).ball()
+            mass = self.stairs.exact(threshold) * self._mass(start, stop)
+            return mass / Scaled(int(self.weights[index]), self.exponent).ball()
 
         return threshold if greater(probability, uniform(draw, _ACCEPT_LANE, number)) else None
 
-    def _position(self, draw: Draw, number: int, block: _Block) -> int:
+    def _position(self, draw: Draw, number: int, start: int, stop: int | None) -> int:
         """An exact geometric draw, kept inside the block: the inverse distribution function at a uniform real."""
-        if block.stop == block.start + 1:
-            return block.start
+        if stop == start + 1:
+            return start
         u = uniform(draw, _POSITION_LANE, number)
 
         def offset() -> arb:
             rate = ball(self.stairs.rate)
-            inside = -u() if block.stop is None else u() * (rate * (block.start - block.stop)).expm1()
+            inside = -u() if stop is None else u() * (rate * (start - stop)).expm1()
             # Without an end 1 - u is as uniform as u.
             return -inside.log1p() / rate
 
-        return block.start + floor(offset)
+        return start + floor(offset)
 
     def _mass(self, start: int, stop: int | None) -> arb:
         """(1 - q) * sum of q**x over start <= x < stop."""
@@ -137,8 +126,8 @@ class Envelope:
         after = (-rate * start).exp()
         return after if stop is None else after * -(rate * (start - stop)).expm1()
 
-    def _initial_blocks(self) -> list[_Block]:
-        """Growing blocks up to a public bound, so that their number tells nothing of the counts.
+    def _first_cuts(self) -> list[int]:
+        """Where growing blocks up to a public bound end, so that their number tells nothing of the counts.
 
         Without a public settled threshold the bound is one beyond which the mass, at most most * q**bound, is below
         2**-12.
@@ -153,49 +142,83 @@ class Envelope:
         cuts = [0]
         while cuts[-1] < bound:
             cuts.append(min(bound, cuts[-1] + max(step, cuts[-1] // stairs.fineness)))
-        tail = Scaled(stairs.most, 0)
-        return [*self._between([(ONE, cuts)]), self._block(bound, None, tail, tail)]
+        return cuts
 
-    def _cut(self, gaps: list[int], least: int) -> None:
-        """Cut the blocks with a gap of at least `least` > 0: never a block of one threshold, never the tail."""
-        loose = [block for block, gap in zip(self._blocks, gaps, strict=True) if gap >= least]
-        kept = [block for block, gap in zip(self._blocks, gaps, strict=True) if gap < least]
-        self._blocks = kept + self._between([(block.below, _cuts(block, self.stairs.pieces)) for block in loose])
+    def _cut(self, loose: NDArray[np.bool_]) -> None:
+        """Cut some blocks: never a block of one threshold, never the tail."""
+        places, rest = np.flatnonzero(loose), np.flatnonzero(~loose)
+        pieces = self._blocks.pieces(places, self.stairs.pieces)
+        cuts = [self._blocks.cuts(place, n) for place, n in zip(places.tolist(), pieces.tolist(), strict=True)]
+        self._blocks = _Blocks.joined(self._blocks.at(rest), self._between(cuts, self._blocks.below.at(places)))
 
-    def _between(self, parts: Sequence[tuple[Scaled, list[int]]]) -> list[_Block]:
-        """The blocks from each cut to the next, for each (N before the first cut, cuts)."""
-        stops = [stop for _, cuts in parts for stop in cuts[1:]]
-        bounds = iter(self.stairs.upper([self.stairs.first + stop - 1 for stop in stops]))
-        blocks = []
-        for below, cuts in parts:
-            for start, stop in itertools.pairwise(cuts):
-                bound = next(bounds)
-                blocks.append(self._block(start, stop, below, bound))
-                below = bound
-        return blocks
+    def _between(self, cuts: Sequence[list[int]], below: Magnitudes) -> _Blocks:
+        """The blocks from each cut to the next, for several rows of cuts; `below` bounds N before the first of each."""
+        starts = [start for row in cuts for start in row[:-1]]
+        stops = [stop for row in cuts for stop in row[1:]]
+        bounds = self.stairs.upper([self.stairs.first + stop - 1 for stop in stops])
+        # Each block begins where the one before ended, but for the first of a row.
+        firsts = np.cumsum([0, *(len(row) - 1 for row in cuts)])[:-1]
+        before = np.arange(-1, len(stops) - 1)
+        before[firsts] = len(stops) + np.arange(len(cuts))
+        return self._block(starts, stops, Magnitudes.joined(bounds, below).at(before), bounds)
 
-    def _block(self, start: int, stop: int | None, below: Scaled, bound: Scaled) -> _Block:
-        after, width = self._power(start), self._width(start, stop)
-        mantissa = bound.mantissa * after.mantissa * width.mantissa
-        weight = Scaled(mantissa, bound.exponent + after.exponent + width.exponent).shortened()
-        loose = 0
-        if stop is not None and stop > start + 1:
-            loose = max(0, (1 << _DIGITS) - _quotient(below, bound))
-        return _Block(start, stop, below, bound, weight, loose)
+    def _block(self, starts: list[int], stops: Sequence[int | None], below: Magnitudes, bounds: Magnitudes) -> _Blocks:
+        masses = self._powers.falling(starts).times(self._powers.widths(starts, stops))
+        return _Blocks(starts, list(stops), below, bounds, bounds.times(masses))
 
-    def _power(self, start: int) -> Scaled:
-        """q**start, rounded up by at most 0.3 percent: integers only, since every block needs one."""
-        steps = start * self._steps.numerator // self._steps.denominator
-        return Scaled(_ROOTS[steps % 256], -_DIGITS - steps // 256)
 
-    def _width(self, start: int, stop: int | None) -> Scaled:
-        """1 - q**(stop - start), rounded up."""
-        if stop is None or stop - start > self._long:
-            return ONE
+@dataclass(eq=False)
+class _Blocks:
+    """Block i has the thresholds first + starts[i] .. first + stops[i] - 1; without a stop, all from its start.
+
+    `below` bounds N just before a block and `bounds` at its end. `weights` bound the blocks' masses, but for some
+    rounding.
+    """
+
+    starts: list[int]
+    stops: list[int | None]
+    below: Magnitudes
+    bounds: Magnitudes
+    weights: Magnitudes
+
+    @classmethod
+    def joined(cls, first: _Blocks, second: _Blocks) -> _Blocks:
+        return cls(
+            first.starts + second.starts,
+            first.stops + second.stops,
+            Magnitudes.joined(first.below, second.below),
+            Magnitudes.joined(first.bounds, second.bounds),
+            Magnitudes.joined(first.weights, second.weights),
+        )
+
+    def at(self, places: Indices) -> _Blocks:
+        rows = places.tolist()
+        return _Blocks([self.starts[i] for i in rows], [self.stops[i] for i in rows], self.below.at(places),
+                       self.bounds.at(places), self.weights.at(places))  # fmt: skip
+
+    def whole_weights(self) -> tuple[Indices, int]:
+        """Integers and an exponent: rounded up by more than all roundings before can have taken away."""
+        top = int(self.weights.exponents.max())
+        shifts = np.maximum(self.weights.exponents - top, -200) + _DIGITS
+        return (np.ldexp(self.weights.mantissas * (1 + 2.0**-40), shifts)).astype(np.int64) + 1, top - _DIGITS
+
+    def loose(self) -> NDArray[np.float64]:
+        """Which part of the weights may be missing from the masses; this only steers."""
+        wide = [stop is not None and stop > start + 1 for start, stop in zip(self.starts, self.stops, strict=True)]
+        return np.where(wide, np.maximum(0.0, 1 - self.below.over(self.bounds)), 0.0)
+
+    def pieces(self, places: Indices, least: int) -> Indices:
+        """Into how many pieces to cut blocks: more where N grows by many powers of two."""
+        growth = self.bounds.exponents[places] - self.below.exponents[places]
+        return np.clip(growth, least, 8 * least)
+
+    def cuts(self, place: int, pieces: int) -> list[int]:
+        """A block's ends, and the places between them that cut it into equal pieces."""
+        start, stop = self.starts[place], self.stops[place]
+        assert stop is not None, "the tail is never cut"
         width = stop - start
-        if width not in self._widths:
-            self._widths[width] = rounded_up(lambda: -(ball(self.stairs.rate) * -width).expm1())
-        return self._widths[width]
+        pieces = min(pieces, width)
+        return [start + width * i // pieces for i in range(pieces + 1)]
 
 
 def draw_threshold(envelope: Envelope, draw: Draw) -> int:
@@ -204,25 +227,8 @@ def draw_threshold(envelope: Envelope, draw: Draw) -> int:
     return next(threshold for threshold in proposals if threshold is not None)
 
 
-def _quotient(small: Scaled, large: Scaled) -> int:
-    """About small / large in units of 2**-64."""
-    shift = small.exponent - large.exponent + _DIGITS
-    return (small.mantissa << shift if shift >= 0 else small.mantissa >> -shift) // large.mantissa
-
-
-def _least_to_cut(gaps: list[int], total: int) -> int:
-    """The gap such that without it and all larger ones three eighths of the total would be left."""
-    rest = sum(gaps)
-    for gap in sorted(gaps, reverse=True):
-        rest -= gap
-        if 8 * rest <= 3 * total:
-            break
-    return gap
-
-
-def _cuts(block: _Block, pieces: int) -> list[int]:
-    """A block's ends, and the places between them that cut it into equal pieces."""
-    assert block.stop is not None, "the tail is never cut"
-    width = block.stop - block.start
-    pieces = min(pieces, width)
-    return [block.start + width * i // pieces for i in range(pieces + 1)]
+def _least_to_cut(gaps: Indices, total: int) -> int:
+    """The gap such that without it and all larger ones three sixteenths of the total would be left."""
+    falling = np.sort(gaps)[::-1]
+    rest = int(falling.sum()) - np.cumsum(falling)
+    return int(falling[np.argmax(16 * rest <= 3 * total)])

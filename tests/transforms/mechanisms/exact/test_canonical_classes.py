@@ -17,7 +17,7 @@ def test_class_sizes_are_the_papers() -> None:
     """Theorem A.1: binom(t - h - 2, k - 1 - h) sets in class (h, t), 1 + k (d - k) classes, all sets together."""
     for d, k in [(5, 1), (6, 3), (7, 6), (9, 4)]:
         counts = 10 * np.arange(d, 0, -1)
-        classes = Classes(Histogram.of(counts), k, HALF)
+        classes = Classes(Histogram.of(counts), k, HALF, Fraction(1, 2))
         seen = Counter()
         for y in itertools.combinations(range(1, d + 1), k):
             seen[min(set(range(1, d + 2)) - set(y)) - 1, y[-1]] += 1
@@ -34,5 +34,5 @@ def test_class_sizes_are_the_papers() -> None:
 
 
 def test_gamma_one_counts_sets_by_their_last_rank_only() -> None:
-    whole = Classes(Histogram.of(np.array([9, 8, 8, 5, 5, 5, 1])), 3, Fraction(1)).everything()
+    whole = Classes(Histogram.of(np.array([9, 8, 8, 5, 5, 5, 1])), 3, Fraction(1), Fraction(1)).everything()
     assert len(whole.classes.heads) == 2 and whole.size() == math.comb(7, 3) - 1

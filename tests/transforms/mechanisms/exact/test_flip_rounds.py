@@ -18,7 +18,7 @@ TABLE = Histogram(np.array([50, 44, 43, 20, 0]), np.array([1, 3, 6, 40, 200]))
 
 
 def winners(table: Histogram, rate: Fraction, k: int, draw: object) -> list[int]:
-    rounds = FlipRounds(table, rate, draw)
+    rounds = FlipRounds(table, rate, k, draw)
     return [rounds.next() for _ in range(k)]
 
 

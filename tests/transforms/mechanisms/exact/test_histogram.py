@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
 from private_topk.testing import SMALL_COUNTS
-from private_topk.transforms.mechanisms.exact import histogram
+from private_topk.transforms.mechanisms.exact import column
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.refusal import Refusal
 
@@ -25,7 +23,7 @@ VECTORS = [
 @pytest.mark.parametrize("counts", VECTORS, ids=range(len(VECTORS)))
 def test_ranks_are_by_count_then_index(counts: np.ndarray, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any number of parts, for any set of ranks: crowded values, rare ones, and those that are sorted."""
-    monkeypatch.setattr(histogram, "_CHUNK", chunk)
+    monkeypatch.setattr(column, "_CHUNK", chunk)
     order = np.lexsort((np.arange(len(counts)), -counts))
     named = Named.of(counts)
     assert named.items(np.arange(len(counts))).tolist() == order.tolist()
@@ -43,8 +41,14 @@ def test_a_histogram_answers_what_sorted_counts_do(counts: np.ndarray) -> None:
     assert table.items == len(counts) and table.counts().tolist() == ranked.tolist()
     for k in {1, len(counts) // 2 + 1, len(counts)}:
         assert table.top(k).tolist() == ranked[:k].tolist() and table.bottom(k).tolist() == ranked[-k:].tolist()
+    assert table.largest == ranked[0] and table.smallest == ranked[-1]
     for least in (-5, 0, 3, int(ranked[0]), 2**63 - 1):
         assert table.at_least(np.array([least]))[0] == (counts >= least).sum()
+        assert table.more_than(np.array([least]))[0] == (counts > least).sum()
+        some, ends = table.down_to(least)
+        assert some.tolist() == values[values >= least][::-1].tolist()
+        assert ends.tolist() == [(counts >= value).sum() for value in some]
+    assert table.counts_at(np.arange(len(counts))).tolist() == ranked.tolist()
     ranks = np.arange(len(counts))
     picks = table.picks(ranks)
     assert picks.values.tolist() == ranked.tolist()
@@ -85,11 +89,19 @@ def test_what_is_no_histogram_is_refused(values: list[int], sizes: list[int], me
         Histogram(np.array([1.5]), np.array([1]))
 
 
-def test_counting_takes_next_to_no_memory_beside_the_counts() -> None:
-    counts = (np.arange(3_000_000) * 7919 % 11_000).astype(np.int64)
-    tracemalloc.start()
-    named = Named.of(counts)
-    named.items(np.arange(0, 3_000_000, 30_011))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 6 << 20, "the counts are 24 MB"
+def test_picks_of_the_merged_table_are_found_in_the_parts() -> None:
+    """Numbers of one count go through the parts in their order: with parts cut from a vector, as its indices do."""
+    counts = np.random.default_rng(2).integers(0, 300, 5000) * 7
+    parts = np.split(counts, [100, 101, 4000])
+    tables = [Histogram.of(part) for part in parts]
+    merged, whole = Histogram.merged(tables), Named.of(counts)
+    ranks = np.random.default_rng(3).permutation(5000)[:600]
+    places, picks = Histogram.shares(tables, merged.picks(ranks))
+    starts = np.array([0, 100, 101, 4000])
+    found = np.empty(600, np.int64)
+    for place, part in enumerate(parts):
+        here = places == place
+        named = Named.of(part)
+        own = Picks(picks.values[here], picks.numbers[here])
+        found[here] = starts[place] + named.items(named.histogram.ranks(own))
+    assert found.tolist() == whole.items(ranks).tolist()

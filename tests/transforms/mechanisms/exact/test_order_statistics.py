@@ -48,7 +48,7 @@ def test_floats_that_leave_everything_open_change_no_answer(noise: str, monkeypa
 
 
 def test_the_t_th_largest_of_many_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read to the end, the noises of a value fall, and each float lies within its error of the real number."""
+    """Read to the end, the noises of a block fall, and each float lies within its error of the real number."""
     table = Histogram(np.array([4]), np.array([40]))
     found = []
     original = _Descents.winners
@@ -61,12 +61,14 @@ def test_the_t_th_largest_of_many_is_what_it_says(monkeypatch: pytest.MonkeyPatc
     ranks = noisy_ranks(table, Fraction(1), "logistic", 40, RandomBits.keyed(b"t").draw())
     assert sorted(ranks.tolist()) == list(range(40))
     [descents] = found
-    turns, scores, errors = (np.concatenate(part) for part in (descents.turns, descents.scores, descents.errors))
+    turns, scores, errors = (
+        np.concatenate([getattr(met, part) for met in descents.met]) for part in ("turns", "scores", "errors")
+    )
     order = np.argsort(turns)
     assert turns[order].tolist() == list(range(40)) and (np.diff(scores[order]) < 0).all()
     for turn, score, error in zip(turns.tolist(), scores.tolist(), errors.tolist(), strict=True):
         with precision(200):
-            assert abs(float(descents._score(0, turn)().mid()) - 4 - score) <= error
+            assert abs(float(descents._score(0, turn, 4)().mid()) - 4 - score) <= error
 
 
 def test_few_noises_are_read_whatever_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from flint import arb
 
@@ -10,7 +11,7 @@ from private_topk.testing import assert_follows
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
-from private_topk.transforms.mechanisms.exact.scaled import Scaled
+from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase
 from tests.transforms.mechanisms import sequence_laws
 
@@ -24,8 +25,8 @@ class Listed(Staircase):
     def number(self, threshold: int) -> int:
         return sum(loss <= threshold for loss in self.losses)
 
-    def upper(self, thresholds: list[int]) -> list[Scaled]:
-        return [Scaled(self.number(threshold), 0) for threshold in thresholds]
+    def upper(self, thresholds: list[int]) -> Magnitudes:
+        return Magnitudes.of(np.array([float(self.number(threshold)) for threshold in thresholds]))
 
     def exact(self, threshold: int) -> arb:
         return arb(self.number(threshold))

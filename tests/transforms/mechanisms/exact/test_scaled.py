@@ -2,26 +2,33 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 from flint import arb
 
-from private_topk.transforms.mechanisms.exact.scaled import Scaled, rounded_up, whole_numbers
+from private_topk.transforms.mechanisms.exact.scaled import Magnitudes, Scaled
 
 
-def test_rounded_up() -> None:
-    third = rounded_up(lambda: arb(1) / 3)
-    assert 0 < third.mantissa * Fraction(2) ** third.exponent - Fraction(1, 3) < Fraction(1, 2**64)
-    just_below_one = rounded_up(lambda: 1 - (arb(-200)).exp())
-    assert just_below_one == Scaled(2**64, -64)
-    tiny = rounded_up(lambda: (arb(-(10**9))).exp())
-    assert tiny.mantissa.bit_length() == 64 and -1442695105 < tiny.exponent < -1442695095
+def exact(numbers: Magnitudes) -> list[Fraction]:
+    pairs = zip(numbers.mantissas.tolist(), numbers.exponents.tolist(), strict=True)
+    return [Fraction(mantissa) * Fraction(2) ** exponent for mantissa, exponent in pairs]
 
 
-def test_whole_numbers_are_rounded_up() -> None:
-    numbers = [Scaled(3, 0), Scaled(2**64 - 1, -70), Scaled(1, -(10**12))]
-    wholes, exponent = whole_numbers(numbers)
-    unit = Fraction(2) ** exponent
-    assert all(
-        w * unit >= n.mantissa * Fraction(2) ** max(n.exponent, -200) for w, n in zip(wholes, numbers, strict=True)
-    )
-    assert wholes[2] == 1 and wholes[0] * unit == 3
-    assert Scaled(2**80 + 1, 5).shortened() == Scaled(2**63 + 1, 22)
+def test_integers_of_any_size_are_rounded_up() -> None:
+    for whole in (1, 2, 3, 2**52 - 1, 2**53 + 1, 3**5000):
+        [above] = exact(Magnitudes.above(whole))
+        assert whole < above <= whole + 1 + Fraction(whole, 2**50)
+
+
+def test_products_and_quotients_far_beyond_what_a_float_holds() -> None:
+    numbers = Magnitudes.of(np.array([0.75, 3.0, 1e-300]), np.array([5000, -7000, 0]))
+    others = Magnitudes.of(np.array([5.0, 0.1, 1.0]), np.array([4998, -6990, 3]))
+    products = [a * b for a, b in zip(exact(numbers), exact(others), strict=True)]
+    for found, product in zip(exact(numbers.times(others)), products, strict=True):
+        assert abs(found / product - 1) < 2.0**-52
+    quotients = numbers.over(others)
+    assert quotients[0] == 0.6 and abs(quotients[1] * 2**10 / 30 - 1) < 1e-15 and quotients[2] < 1e-300
+    assert Magnitudes.joined(numbers, others).at(np.array([4, 0])).exponents.tolist() == [-6993, 5000]
+
+
+def test_the_ball_of_a_scaled_integer() -> None:
+    assert Scaled(3, -2).ball() == arb(0.75)

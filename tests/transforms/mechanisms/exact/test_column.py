@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from private_topk.transforms.mechanisms.exact import column as module
+from private_topk.transforms.mechanisms.exact.column import OWN_KEYS, Column, keys_of, rounded_down
+
+RNG = np.random.default_rng(5)
+VECTORS = [
+    np.array([0]),
+    np.array([2**63 - 1, 0, 5, 2**63 - 1, 2**63 - 2, 2**63 - 513]),
+    RNG.integers(0, 5, 400),
+    RNG.integers(900, 1200, 400),
+    RNG.integers(2040, 6100, 400),
+    2**41 + RNG.integers(0, 50, 300),
+    (1 << RNG.integers(0, 62, 300)) - RNG.integers(0, 2, 300),
+    np.where(RNG.random(300) < 0.5, 100_000, 0),
+]
+
+
+def test_keys_rise_and_small_counts_have_their_own() -> None:
+    edges = np.unique(np.concatenate([[(1 << e) + x for x in (-2, -1, 0, 1)] for e in range(1, 63)] + [[2**63 - 1]]))
+    counts = np.concatenate((np.arange(5000), edges[edges > 5000]))
+    keys = keys_of(counts)
+    assert (np.diff(keys) >= 0).all() and keys[:OWN_KEYS].tolist() == list(range(OWN_KEYS)) and keys[-1] == 54_272
+    low, widths = rounded_down(counts[counts < 2**52])
+    assert (low <= counts[: len(low)]).all() and (counts[: len(low)] < low + widths).all()
+    assert (keys_of(low) == keys[: len(low)]).all() and (keys_of(low + widths) == keys[: len(low)] + 1).all()
+
+
+@pytest.mark.parametrize("chunk", [64, 1 << 16])
+@pytest.mark.parametrize("counts", VECTORS, ids=range(len(VECTORS)))
+def test_whatever_is_asked_in_whatever_order(counts: np.ndarray, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was looked at before must not show in an answer."""
+    monkeypatch.setattr(module, "_CHUNK", chunk)
+    d, rng = len(counts), np.random.default_rng(len(counts))
+    order = np.lexsort((np.arange(d), -counts))
+    ranked = counts[order]
+    near = np.concatenate((counts, counts[counts > 0] - 1, counts[counts < 2**62] + 1, [0, 2**63 - 1]))
+
+    def top(column: Column) -> None:
+        k = int(rng.integers(1, d + 1))
+        assert column.top(k).tolist() == ranked[:k].tolist() and column.largest == ranked[0]
+
+    def at_least(column: Column) -> None:
+        some = rng.choice(near, 6)
+        assert column.at_least(some).tolist() == [(counts >= x).sum() for x in some]
+
+    def ranks(column: Column) -> None:
+        some = rng.permutation(d)[: int(rng.integers(1, d + 1))]
+        assert column.counts_at(some).tolist() == ranked[some].tolist() and column.smallest == ranked[-1]
+        assert column.items_at(some).tolist() == order[some].tolist()
+
+    def head(column: Column) -> None:
+        least = int(rng.choice(near))
+        assert column.head(least).tolist() == ranked[ranked >= max(least, OWN_KEYS)].tolist()
+
+    for _ in range(12):
+        column = Column(counts)
+        for place in rng.integers(0, 4, 6).tolist():
+            (top, at_least, ranks, head)[place](column)
+
+
+def test_counting_takes_next_to_no_memory_beside_the_counts() -> None:
+    counts = (np.arange(3_000_000) * 7919 % 11_000).astype(np.int64)
+    tracemalloc.start()
+    column = Column(counts)
+    column.top(100)
+    column.items_at(np.arange(0, 3_000_000, 300_011))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 << 20, "the counts are 24 MB"

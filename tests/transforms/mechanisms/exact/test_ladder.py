@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.ladder import Ladder
+
+
+@pytest.mark.parametrize("unit", [1, 10**9])
+def test_look_ups_by_table_and_by_search_are_what_counting_gives(unit: int) -> None:
+    counts = np.random.default_rng(1).integers(0, 4000, 900) * unit
+    for histogram in (Histogram.of(counts), Named.of(counts).histogram):
+        for least in (0, 1700 * unit + 1, int(counts.max()), int(counts.max()) + 1):
+            ladder = Ladder(histogram, least)
+            asked = np.array([x for x in counts.tolist() if x >= least] + [least])
+            assert ladder.at_least(asked).tolist() == [(counts >= x).sum() for x in asked]
+
+
+def test_counts_at_ranks_above_and_below_its_end() -> None:
+    counts = np.random.default_rng(1).integers(0, 4000, 900)
+    ladder = Ladder(Named.of(counts).histogram, 2500)
+    assert [ladder.count_at(rank) for rank in range(900)] == np.sort(counts)[::-1].tolist()

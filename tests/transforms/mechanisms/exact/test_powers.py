@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from flint import arb
+
+from private_topk.transforms.mechanisms.exact.powers import Powers
+from private_topk.transforms.mechanisms.exact.reals import ball, precision
+from tests.transforms.mechanisms.exact.test_scaled import exact
+
+RATES = [Fraction(1, 10**9), Fraction(1, 300), Fraction(1, 7), Fraction(1, 2), Fraction(3), Fraction(900)]
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_powers_and_what_they_leave_of_1_are_just_above(rate: Fraction) -> None:
+    powers, widths = Powers(rate), [w for w in (1, 2, 3, 7, 40, 333, 10**5, 10**9, 10**10) if rate * w < 10**4]
+    falling, left = exact(powers.falling(widths)), exact(powers.widths([5] * len(widths), [5 + w for w in widths]))
+    with precision(20_000):
+        for width, power, rest in zip(widths, falling, left, strict=True):
+            true = (-ball(rate) * width).exp()
+            assert true < ball(power) < true * arb(1.003)
+            assert -(-ball(rate) * width).expm1() <= ball(rest) * (1 + arb(2) ** -40)
+            assert ball(rest) <= -(-ball(rate) * width).expm1() * arb(1.06)
+
+
+def test_no_end_and_absurd_rates() -> None:
+    assert exact(Powers(Fraction(1, 3)).widths([0], [None])) == [1]
+    for rate in (Fraction(1, 10**400), Fraction(10**300)):
+        powers = Powers(rate)
+        assert exact(powers.falling([0]))[0] >= 1 and powers.falling([10**9]).exponents[0] >= -(2**40)
+        assert 0 < exact(powers.widths([0], [1]))[0] <= 1

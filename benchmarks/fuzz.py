@@ -3,7 +3,7 @@
     python -m benchmarks.fuzz --inputs 20000               # all formats, zipped ones included
     python -m benchmarks.fuzz --inputs 5000 --format .avro --seed 7
 
-A reader may give rows or one sentence (InputError); anything else, and more than ten seconds for one small file, is
+A reader may give rows or one sentence (Refusal); anything else, and more than ten seconds for one small file, is
 told with its seed, and the exit status is 1. In the text formats a file is also broken within one line, and then the
 other lines must give the same rows as before.
 """
@@ -25,10 +25,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo
-from private_topk.pipelines.sources import FORMATS, Columns, format_of
+from private_topk.pipelines.sources import FORMATS, Columns, reader_of
 from private_topk.pipelines.sources.columns import block_of
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["FORMATS", "broken", "fuzz", "samples"]
 
@@ -107,7 +107,7 @@ def broken(content: bytes, draw: random.Random) -> bytes:
 
 def rows_of(path: Path) -> list[tuple]:
     """The rows of a file, in pieces of a few hundred bytes where its format can be cut."""
-    module, file = format_of(path.name), FileInfo(str(path), path.stat().st_size)
+    module, file = reader_of(path.name), FileInfo(str(path), path.stat().st_size)
     module.check(file, COLUMNS)
     rows: list[tuple] = []
     for start, stop in module.pieces(file, 400):
@@ -149,7 +149,7 @@ def _problem(path: Path, others: list[int]) -> str | None:
     started = time.monotonic()
     try:
         rows = rows_of(path)
-    except InputError:
+    except Refusal:
         if others:
             return "a row refused the file"
         rows = None

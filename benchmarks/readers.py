@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from private_topk.pipelines.sources import Columns, format_of
+from private_topk.pipelines.sources import Columns, reader_of
 from private_topk.pipelines.sources.columns import block_of
 
 _NAMES = ["user", "item"]
@@ -92,7 +92,7 @@ def compared(some: dict[str, Callable[[], object]], runs: int) -> dict[str, tupl
 
 def _ours(path: Path) -> int:
     columns = Columns()
-    return sum(len(block_of(rows, columns)[0]) for rows in format_of(path.name).read(str(path), 0, 0, columns))
+    return sum(len(block_of(rows, columns)[0]) for rows in reader_of(path.name).read(str(path), 0, 0, columns))
 
 
 if __name__ == "__main__":

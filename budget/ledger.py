@@ -12,7 +12,7 @@ from private_topk.budget.account import Budget, Charge, Spent, heaviest
 from private_topk.budget.records import Entry, Request, budget_in, columns_of, entry_in
 from private_topk.budget.refusal import explain
 from private_topk.budget.tables import BUDGETS, CHARGES, Database
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, literal, verbatim
 
 __all__ = ["Entry", "Ledger", "Receipt", "Request"]
 
@@ -186,5 +186,5 @@ def _check(budget: Budget, charges: list[Charge], request: Request) -> Fraction:
     reached = heaviest(budget, charges, request.windows)
     if not budget.fits(Spent.of(reached)):
         before, asked, after = (Spent.of(part) for part in (reached[:-1], reached[-1:], reached))
-        raise Refusal("", verbatim(explain(budget, before, asked, after)))
+        raise Refusal("", literal(explain(budget, before, asked, after)))
     return budget.used(Spent.of(heaviest(budget, charges)))

@@ -8,11 +8,20 @@ from private_topk.budget.account import Budget, Spent, heaviest
 from private_topk.budget.ledger import Entry
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["plot"]
+__all__ = ["check_plot", "plot"]
+
+_KINDS = (".png", ".svg", ".pdf")
+
+
+def check_plot(path: str) -> None:
+    """Raise Refusal for a file of no kind of picture."""
+    if not path.lower().endswith(_KINDS):
+        raise Refusal("plot", f"{verbatim(path)} must end with one of {', '.join(_KINDS)}")
 
 
 def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
     """Draw the used part of every budget after each charge. Raises Refusal if it cannot be drawn or written."""
+    check_plot(path)
     try:
         from matplotlib.dates import date2num
         from matplotlib.figure import Figure

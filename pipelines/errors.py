@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import re
 
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, refused
 
-__all__ = ["InputError", "refusal_in"]
+__all__ = ["refusal_in"]
 
-
-class InputError(Refusal):
-    """A refusal of no one field."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__("", verbatim(sentence))
-
-    def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
-        return Refusal, ("", self.rule, "")
-
-
-_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?(?:Refusal|InputError): (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
 def refusal_in(error: BaseException) -> Refusal | None:
@@ -28,7 +17,7 @@ def refusal_in(error: BaseException) -> Refusal | None:
     while chain is not None:
         if isinstance(chain, Refusal):
             said, wrapped, _ = str(chain).partition(" [while running ")
-            return Refusal("", said) if wrapped else chain
+            return refused(said) if wrapped else chain
         chain = chain.__cause__ or chain.__context__
     found = _IN_TRACEBACK.search(str(error))
-    return Refusal("", found.group(1)) if found else None
+    return refused(found.group(1)) if found else None

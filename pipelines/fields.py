@@ -23,6 +23,7 @@ class Asked(TypedDict, total=False):
     """
 
     input: str
+    complete_when: str
     user_column: str
     item_column: str
     time_column: str

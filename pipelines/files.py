@@ -14,8 +14,7 @@ from urllib.parse import unquote
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from private_topk.pipelines.errors import InputError
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = [
     "FileInfo",
@@ -28,6 +27,7 @@ __all__ = [
     "names_in",
     "open_content",
     "open_file",
+    "why",
 ]
 
 
@@ -40,13 +40,13 @@ class FileInfo(NamedTuple):
 
 
 def match(pattern: str) -> list[FileInfo]:
-    """The files of a path or a glob, sorted by path. Raises InputError if there are none."""
+    """The files of a path or a glob, sorted by path. Raises Refusal if there are none."""
     try:
         files = match_any(pattern)
     except Exception as error:  # every file system raises its own kind
-        raise InputError(f"{pattern} cannot be read: {error}") from None
+        raise refused(f"{pattern} cannot be read: {why(error)}") from None
     if not files:
-        raise InputError(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
+        raise refused(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
                          "leaves it alone")  # fmt: skip
     return files
 
@@ -59,6 +59,15 @@ def match_any(pattern: str) -> list[FileInfo]:
     found = FileSystems.match([pattern])[0].metadata_list
     return sorted(FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
                   for entry in found if not entry.path.endswith("/"))  # fmt: skip
+
+
+def why(error: Exception) -> str:
+    """What a file system says, without the errors that Beam wraps around it."""
+    inner = getattr(error, "exception_details", None)
+    while isinstance(inner, dict) and inner:
+        error = next(iter(inner.values()))
+        inner = getattr(error, "exception_details", None)
+    return (str(error) or type(error).__name__).rstrip(".")
 
 
 def names_in(folder: str) -> set[str]:
@@ -119,7 +128,7 @@ def open_file(path: str) -> IO[bytes]:
             return open(path, "rb")
         return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+        raise refused(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
 
 
 def is_local(path: str) -> bool:
@@ -133,7 +142,7 @@ def is_gzip(path: str) -> bool:
 
 @contextmanager
 def open_content(path: str) -> Iterator[IO[bytes]]:
-    """What a file holds, unzipped where its name ends with .gz. Raises InputError if that stream is broken."""
+    """What a file holds, unzipped where its name ends with .gz. Raises Refusal if that stream is broken."""
     with open_file(path) as stored:
         if not is_gzip(path):
             yield stored
@@ -142,7 +151,7 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
             with gzip.GzipFile(fileobj=stored) as content:
                 yield cast(IO[bytes], content)
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise InputError(f"{path} is not a whole gzip file: write or copy it again") from None
+            raise refused(f"{path} is not a whole gzip file: write or copy it again") from None
 
 
 def exists(path: str) -> bool:

@@ -3,23 +3,53 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
+from private_topk.pipelines.fields import Asked
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
 from private_topk.transforms.near import did_you_mean
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = ["check_words", "launch_of", "reach_files"]
 
+_PLACES = ("input", "domain", "output", "snapshot")
+_GOOGLES = ("gs://", "bigquery://")
+_EMULATOR = "STORAGE_EMULATOR_HOST"
 
-def reach_files(words: Sequence[str]) -> None:
-    """Let Beam's options of file systems, such as credentials and endpoints, hold from the first look at a file on."""
+
+def reach_files(words: Sequence[str], asked: Asked) -> None:
+    """Let Beam's options of file systems, such as credentials and endpoints, hold from the first look at a file on.
+
+    Raises Refusal where a place is Google's and there are no credentials: Beam would look for them for minutes.
+    """
     with _explained():
-        FileSystems.set_options(PipelineOptions(list(words)))
+        options = PipelineOptions(list(words))
+        FileSystems.set_options(options)
+        anonymous = bool(options.view_as(GoogleCloudOptions).no_auth)
+    for field in _PLACES:
+        place = str(asked.get(field, ""))
+        if place.startswith(_GOOGLES) and not (anonymous or os.environ.get(_EMULATOR) or _credentials()):
+            raise Refusal(field, f"{verbatim(place)} needs Google credentials, and there are none here", "`gcloud auth "
+                          "application-default login`, or --no_auth for a public bucket")  # fmt: skip
+
+
+def _credentials() -> bool:
+    """Whether there are any, or no library that would look for them."""
+    try:
+        import google.auth
+        from google.auth.exceptions import DefaultCredentialsError
+    except ImportError:  # Beam says what to install
+        return True
+    try:
+        google.auth.default()
+    except DefaultCredentialsError:
+        return False
+    return True
 
 
 def check_words(runner: str, words: Sequence[str]) -> None:
@@ -47,7 +77,7 @@ def _explained() -> Iterator[None]:
     except (Refusal, UnknownArgument):
         raise
     except ValueError as error:
-        raise Refusal("", verbatim(error)) from None
+        raise refused(error) from None
     except SystemExit:
         reason = said.getvalue().strip().rpartition("\n")[2].partition("error: ")[2]
         raise Refusal("", f"Beam's options cannot be read: {reason}") from None

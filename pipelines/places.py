@@ -34,7 +34,7 @@ _CLOCKS = ("log", "event")
 
 
 def source_of(
-    place: str,
+    place: str | os.PathLike[str],
     columns: Columns,
     watch: bool = False,
     *,
@@ -61,6 +61,7 @@ def source_of(
         "snapshot": snapshot,
     }  # fmt: skip
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    place = _place(place, "input")
     scheme = place.partition("://")[0] if "://" in place else ""
     for name, known in (("clock", _CLOCKS), ("kafka_reader", _READERS)):
         if name in options and options[name] not in known:
@@ -80,7 +81,7 @@ def source_of(
 
 
 def sink_of(
-    place: str,
+    place: str | os.PathLike[str],
     format: str | None = None,
     overwrite: bool = False,
     batch: bool = True,
@@ -95,6 +96,7 @@ def sink_of(
 
     Raises Refusal of `output` or of an option that does not apply.
     """
+    place = _place(place, "output")
     scheme = place.partition("://")[0] if "://" in place else ""
     if scheme in ("kafka", "pubsub", "bigquery"):
         _only({"output_format": format} if format else {}, place)
@@ -109,6 +111,14 @@ def sink_of(
         raise Refusal("output", f"{verbatim(place)} must end with one of {', '.join(FORMATS)}; or with / for a "
                       "folder, where every window gets a file of its own")  # fmt: skip
     return ToFolder(place, format or "avro", overwrite)
+
+
+def _place(place: object, field: str) -> str:
+    """An address as a text; paths are ones too."""
+    given = os.fspath(place) if isinstance(place, os.PathLike) else place
+    if not isinstance(given, str) or not given.strip():
+        raise Refusal(field, f"must be a path or an address, got {verbatim(repr(place))}")
+    return given
 
 
 def _kafka(place: str, columns: Columns, options: dict[str, Any]) -> Source:

@@ -10,17 +10,20 @@ from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_epsilon
 from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.fields import Asked, require
-from private_topk.pipelines.periods import period_of
-from private_topk.pipelines.sources.domain import read_domain
+from private_topk.pipelines.sources.domain import has_columns, read_domain
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.asked import period_of
 
-__all__ = ["Question", "ask", "counts_of", "mechanism_of", "question_of", "release_of"]
+__all__ = ["Question", "ask", "check_domain", "counts_of", "mechanism_of", "question_of", "release_of"]
+
+
+_KINDS = {"publish_counts": CountBudget, "period": Period, "release": Release}
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ def ask(
     Raises:
         Refusal: a field breaks its rule; nothing has been looked at or charged.
     """
+    _check_kinds(publish_counts=publish_counts, period=period, release=release)
+    if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
+        raise Refusal("horizon", f"must be a whole number, got {verbatim(horizon)}")
+    if spare_delta is not None and not isinstance(spare_delta, Fraction | float | int):
+        raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
     whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
     shared = share_out(
@@ -81,6 +89,13 @@ def ask(
     return Question(selection, period, release or Release.fresh(), shared.privacy)
 
 
+def _check_kinds(**given: object) -> None:
+    for name, value in given.items():
+        kind = _KINDS[name]
+        if value is not None and not isinstance(value, kind):
+            raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}")
+
+
 def question_of(asked: Asked, held: Total | None = None) -> Question:
     """The question that a door was given. Reads the domain's file. Raises Refusal."""
     require(asked, "mechanism", "k", "epsilon")
@@ -92,7 +107,7 @@ def question_of(asked: Asked, held: Total | None = None) -> Question:
         max_items_per_user=asked.get("max_items_per_user"),
         publish_counts=counts_of(asked),
         spare_delta=spare_delta,
-        period=period_of(asked),
+        period=_period(asked),
         release=release_of(asked),
         privacy_unit=asked.get("privacy_unit", "user-window"),
         horizon=asked.get("horizon"),
@@ -136,21 +151,45 @@ def counts_of(asked: Asked) -> CountBudget | None:
             raise Refusal("publish_counts_delta", "needs {publish_counts}: the epsilon of the noisy counts")
         return None
     check_epsilon(epsilon, "publish_counts")
+    if delta is not None and not delta:
+        raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
     try:
         return CountBudget(epsilon, delta or 0.0)
     except Refusal as error:
         raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
 
 
-def _domain_of(asked: Asked) -> Domain:
+def _period(asked: Asked) -> Period | None:
+    try:
+        period = period_of(asked)
+    except Refusal as error:
+        if error.field:
+            raise
+        raise Refusal("period_from", f"and {{period_to}}: {error.rule}", error.remedy) from None
+    for name in ("every", "time_zone"):
+        if period is None and name in asked:
+            raise Refusal(
+                name, "is of the windows of a period: give {period_from} and {period_to} too, or leave it out"
+            )
+    return period
+
+
+def check_domain(asked: Asked) -> None:
+    """Raise Refusal unless a domain is asked for, of one kind. Looks at no file."""
     if ("domain" in asked) + ("domain_range" in asked) + asked.get("unknown_domain", False) != 1:
         raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
-                      "{unknown_domain}: one of the three")  # fmt: skip
+                      "{unknown_domain}: one of them")  # fmt: skip
+    if "domain_column" in asked and "domain" not in asked:
+        raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
+    if "domain_column" in asked and not has_columns(asked["domain"]):
+        raise Refusal("domain_column", f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
+
+
+def _domain_of(asked: Asked) -> Domain:
+    check_domain(asked)
     if asked.get("unknown_domain", False):
         return UnknownDomain()
     if "domain_range" in asked:
-        if "domain_column" in asked:
-            raise Refusal("domain_column", "goes with {domain} only: a range has no column")
         return RangeDomain.parse(asked["domain_range"])
     column = asked.get("domain_column", asked.get("item_column", "item"))
     return read_domain(asked["domain"], column)

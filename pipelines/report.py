@@ -7,13 +7,14 @@ from typing import Any
 
 from private_topk.budget.charging import Account
 from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.files import as_path, exists
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.question import Question, question_of
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Report", "account_of", "report_of", "sink_for", "source_for"]
 
@@ -31,6 +32,7 @@ class Report:
 
     Args:
         account: whose budget is charged, before the run starts; None keeps no books.
+        complete_when: a file that is there once the input is all there, or None where nobody says so.
         shards: user shards, a power of two; any number gives the same ranking, None chooses by size.
     """
 
@@ -39,10 +41,28 @@ class Report:
     sink: Sink
     account: Account | None = None
     shards: int | None = None
+    complete_when: str | None = None
 
     def __post_init__(self) -> None:
         if self.shards is not None and self.shards not in {1 << n for n in range(_MOST_SHARDS.bit_length())}:
             raise Refusal("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {self.shards}")
+
+    def check_complete(self) -> None:
+        """Raise Refusal where the file is not there that says that the input is.
+
+        How many rows there are is private, and none at all is an answer like any other: a public name has to tell an
+        input that is empty from one that has not come yet.
+        """
+        if self.complete_when is None:
+            return
+        try:
+            there = exists(as_path(self.complete_when, "complete_when"))
+        except OSError as error:
+            rule = f"{verbatim(self.complete_when)} cannot be looked for: {type(error).__name__}"
+            raise Refusal("complete_when", rule) from None
+        if not there:
+            raise Refusal("complete_when", f"{verbatim(self.complete_when)} is not there yet, so the input may still "
+                          "be on its way", "nothing was done; call it again")  # fmt: skip
 
     def user_shards(self) -> int:
         """As asked for; otherwise about 4 MiB of stored input a shard, so that each fits any worker's memory.
@@ -71,7 +91,8 @@ def report_of(asked: Asked, *, watch: bool = False) -> Report:
     sink, account = sink_for(asked, watch=watch), account_of(asked)
     unit = asked.get("privacy_unit", "user-window")
     question = question_of(asked, account.budget(unit).total if account else None)
-    return Report(question, source_for(asked, watch=watch), sink, account, asked.get("shards"))
+    return Report(question, source_for(asked, watch=watch), sink, account, asked.get("shards"),
+                  asked.get("complete_when"))  # fmt: skip
 
 
 def source_for(asked: Asked, *, watch: bool = False) -> Source:

@@ -24,7 +24,7 @@ from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.runners import Launch
 from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
 from private_topk.transforms.cut import CutIntoWindows
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, refused
 from private_topk.transforms.top_k import RankBlocks
 
 __all__ = ["Done", "build", "check", "run"]
@@ -65,6 +65,7 @@ def check(report: Report, launch: Launch) -> None:
     if launch.deferred and report.account is not None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
+    report.check_complete()  # before the look at the input, which is a list of its files
     domain = getattr(getattr(question.selection.domain, "load", None), "path", None)
     inputs = [report.source.place, *report.source.local_places(), *([domain] if domain else [])]
     report.sink.check(question.period, inputs, question.release)
@@ -89,8 +90,10 @@ def run(report: Report, launch: Launch, again: str = "run the same report again"
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
         build(pipeline, report, launch)
+    except Refusal:
+        raise
     except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
-        raise Refusal("", str(error)) from None
+        raise refused(error) from None
     job = None
     GATE.open()
     try:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from private_topk.pipelines.files import exists, open_file
+from private_topk.pipelines.files import exists, open_file, why
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.sinks.sink import Sink
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
 __all__ = ["Standing", "standing_at"]
@@ -28,9 +29,17 @@ class Standing(NamedTuple):
 
 
 def standing_at(sink: Sink, period: Period | None) -> list[Standing | None] | None:
-    """What stands at each of a sink's files for a period, None for nothing. None for a sink that is no files."""
+    """What stands at each of a sink's files for a period, None for nothing. None for a sink that is no files.
+
+    Raises Refusal where nobody can tell.
+    """
     paths = sink.files(period)
-    return None if paths is None else list(_look(paths))
+    try:
+        return None if paths is None else list(_look(paths))
+    except Refusal:
+        raise
+    except Exception as error:  # every file system raises its own kind
+        raise Refusal("output", f"{verbatim(sink.place)} cannot be looked at: {verbatim(why(error))}") from None
 
 
 def _look(paths: list[str]) -> Iterator[Standing | None]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from fractions import Fraction
 
 from private_topk.transforms.mechanisms.parameters import decimal
-from private_topk.transforms.windows.calendar import UNITS
+from private_topk.transforms.windows.asked import duration, moment, window_length
 
 __all__ = ["duration", "fraction", "moment", "number", "one_of", "printable_text", "whole", "window_length"]
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
-_LENGTHS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LENGTH_RULE = "a number and one of s, m, h, d, w, such as 7d"
+_RATIO = re.compile(r"[+-]?[0-9]{1,50}/[0-9]{1,50}")
 
 
 def number(text: str) -> Fraction | float:
@@ -32,43 +30,20 @@ def whole(text: str) -> int:
 
 def fraction(text: str) -> Fraction:
     """A number as it is written: 0.6 is 3/5, not the float beside it."""
+    text = text.strip()
     try:
-        if len(text) > 100:
-            raise ValueError
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}") from None
-
-
-def duration(text: str) -> timedelta:
-    """A length of time such as 7d, 12h or 90m."""
-    found = re.fullmatch(r"([0-9]{1,7})\s*([smhdw])", text.strip())
-    if not found or not 0 < int(found[1]) <= 10**6:
-        raise ValueError(f"must be {_LENGTH_RULE}; got {text!r}")
-    return timedelta(**{_LENGTHS[found[2]]: int(found[1])})
-
-
-def window_length(text: str) -> timedelta | str:
-    """A length of time such as 7d, or the day, week or month of a calendar."""
-    if text in UNITS:
-        return text
-    try:
-        return duration(text)
-    except ValueError:
-        raise ValueError(f"must be {_LENGTH_RULE}, or {', '.join(UNITS)}; got {text!r}") from None
-
-
-def moment(text: str) -> datetime:
-    """A point in time in ISO 8601, without a time zone where none is given."""
-    try:
-        return datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
-        raise ValueError(f"must be a date or time such as 2026-01-05, got {text!r}") from None
+        if _RATIO.fullmatch(text):
+            return Fraction(text)
+        if _NUMBER.fullmatch(text):
+            return Fraction(decimal(text))
+    except (ZeroDivisionError, OverflowError, ValueError):
+        pass
+    raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}")
 
 
 def printable_text(text: str) -> str:
-    if not text or not text.isprintable():
-        raise ValueError("must be a printable text")
+    if not text.strip() or not text.isprintable():
+        raise ValueError("must be a printable text that is not empty")
     return text
 
 

@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from private_topk.transforms.refusal import Refusal, verbatim
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
@@ -98,7 +100,7 @@ def check_arguments(name: str, arguments: Sequence[str]) -> None:
 
 def _module(name: str) -> ModuleType:
     if short_name(name) not in RUNNERS:
-        raise ValueError(f"runner must be one of {', '.join(RUNNERS)}, got {name}")
+        raise Refusal("runner", f"must be one of {', '.join(RUNNERS)}, got {verbatim(name)}")
     return import_module(RUNNERS[short_name(name)])
 
 

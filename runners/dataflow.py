@@ -23,6 +23,7 @@ from apache_beam.pipeline import Pipeline
 from apache_beam.runners.dataflow import dataflow_runner
 
 from private_topk.runners import Launch, refuse_unknown
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["DataflowRunner", "prepare"]
 
@@ -48,13 +49,13 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 def prepare(arguments: Sequence[str]) -> Launch:
     """A job, or with --template_location a classic template. Nothing of this machine is seen by the workers."""
     if not _googles_libraries():
-        raise ValueError("--runner dataflow needs Google's libraries: `pip install 'private-topk[gcp]'`")
+        raise Refusal("runner", "dataflow needs Google's libraries: `pip install 'private-topk[gcp]'`")
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     google = options.view_as(GoogleCloudOptions)
     missing = [f"--{name}" for name in ("project", "region", "temp_location") if not getattr(google, name)]
     if missing:
-        raise ValueError(f"--runner dataflow needs {', '.join(missing)}: see docs/dataflow.md for an empty project")
+        raise Refusal("runner", f"dataflow needs {', '.join(missing)}: see docs/dataflow.md for an empty project")
     if not google.temp_location.startswith("gs://"):
         raise ValueError(
             f"--temp_location must be a folder of a bucket, gs://BUCKET/FOLDER, got {google.temp_location}"

@@ -25,6 +25,10 @@ def prepare(arguments: Sequence[str]) -> Launch:
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     direct = options.view_as(DirectOptions)
+    if direct.direct_num_workers < 0:
+        raise ValueError(
+            f"--direct_num_workers must be at least 1, or 0 for all cores, got {direct.direct_num_workers}"
+        )
     if direct.direct_num_workers != 1 and not any(word.startswith("--direct_running_mode") for word in arguments):
         direct.direct_running_mode = "multi_threading"
     # The only local runner that receives from Pub/Sub listens.

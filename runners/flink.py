@@ -26,6 +26,7 @@ from private_topk.runners.flink_rest import Rest
 from private_topk.runners.flink_runner import FlinkJobRunner, write_settings
 from private_topk.runners.network import reachable
 from private_topk.runners.portable import check_environment
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["RESTARTS", "prepare"]
 
@@ -153,8 +154,8 @@ def _check_java(launcher: str) -> None:
         pass
     if found is None or int(found[1]) < _LEAST_JAVA:
         has = f"{launcher} is Java {found[1]}" if found else f"there is no {launcher}"
-        raise ValueError(f"--runner flink needs Java {_LEAST_JAVA} or later and {has}: install one (on Debian "
-                         "`apt install default-jre-headless`), or give --job_server_java_launcher PATH")  # fmt: skip
+        raise Refusal("runner", f"flink needs Java {_LEAST_JAVA} or later and {verbatim(has)}: install one (on Debian "
+                      "`apt install default-jre-headless`), or give --job_server_java_launcher PATH")  # fmt: skip
 
 
 def _is_here(master: str) -> bool:

@@ -11,6 +11,7 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from private_topk.runners import Launch, refuse_unknown
 from private_topk.runners.network import reachable
+from private_topk.transforms.refusal import Refusal
 
 __all__ = ["check_environment", "prepare"]
 
@@ -23,7 +24,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
     options = PipelineOptions(list(arguments))
     portable = options.view_as(PortableOptions)
     if not portable.job_endpoint:
-        raise ValueError("--runner portable needs --job_endpoint HOST:PORT, the address of a Beam job service")
+        raise Refusal("runner", "portable needs --job_endpoint HOST:PORT, the address of a Beam job service")
     if portable.job_endpoint != "embed" and not reachable(portable.job_endpoint):
         raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start the job service, or "
                          "give its address as HOST:PORT")  # fmt: skip

@@ -8,7 +8,7 @@ providers:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -16,8 +16,12 @@ import apache_beam as beam
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import make_mechanism
+from private_topk.transforms.near import did_you_mean
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.top_k import PrivateTopK
+from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.asked import duration, moment, period_of, window_length
 
 __all__ = ["RankRows"]
 
@@ -35,6 +39,12 @@ class RankRows(beam.PTransform):
         max_items_per_user: keep at most so many items of every user and window.
         release_key, release_id: file:PATH, env:NAME or gcp-secret:..., and a public name, to repeat a release.
         parameters: the mechanism's other parameters, such as {"delta": 1e-6}.
+        period: the declared windows of the rows' event times, such as {"from": "2026-01-05", "to": "2026-02-02",
+            "window": "7d"}; also every and time_zone, as on the command line. Rows that are windowed need it.
+        reveal_active_windows: take the windows of the rows instead, and accept what that tells: see `PrivateTopK`.
+
+    Raises:
+        ValueError: an argument breaks its rule.
     """
 
     def __init__(
@@ -50,6 +60,8 @@ class RankRows(beam.PTransform):
         release_id: str | None = None,
         parameters: dict[str, Any] | None = None,
         domain_range: str | None = None,
+        period: dict[str, Any] | None = None,
+        reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
         if release_id is not None and release_key is None:
@@ -65,6 +77,8 @@ class RankRows(beam.PTransform):
             items if domain_range is None else RangeDomain.parse(domain_range),
             max_items_per_user=max_items_per_user,
             release=release,
+            period=_period(period or {}),
+            reveal_active_windows=reveal_active_windows,
         )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
@@ -76,6 +90,37 @@ class RankRows(beam.PTransform):
             # Ranking  ->  Row(window, rank, item)
             | "One row a rank" >> beam.FlatMap(_rows).with_output_types(_RankedRow)
         )
+
+
+_PERIOD: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "from": ("period_from", moment),
+    "to": ("period_to", moment),
+    "window": ("window", window_length),
+    "every": ("every", duration),
+    "time_zone": ("time_zone", str),
+}
+
+
+def _period(given: Mapping[str, Any]) -> Period | None:
+    asked = {}
+    for word, value in given.items():
+        if word not in _PERIOD:
+            remedy = did_you_mean(str(word), _PERIOD, f"it has {', '.join(_PERIOD)}")
+            raise ValueError(f"period has no field {word!r}: {remedy}")
+        field, read = _PERIOD[word]
+        try:
+            asked[field] = read(str(value))  # YAML has dates of its own
+        except ValueError as error:
+            raise ValueError(f"period.{word} {error}") from None
+    try:
+        return period_of(asked)
+    except Refusal as refusal:
+        raise ValueError(refusal.shown(_shown)) from None
+
+
+def _shown(field: str) -> str:
+    words = {name: word for word, (name, _) in _PERIOD.items()}
+    return f"period.{words[field]}" if field in words else field
 
 
 _FIELDS: list[tuple[str, Any]] = [("window", str), ("rank", int | None), ("item", str)]

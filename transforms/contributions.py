@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import make_table, partition
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.user_shard import UserShard
 
 __all__ = ["CountContributions", "ShardByUser", "ShardedPairs"]
 
@@ -85,7 +85,7 @@ class CountContributions(beam.PTransform):
 
     def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False) -> None:
         super().__init__()
-        self._counter, self._waits_for_timers = Counter(layout, key, limit), waits_for_timers
+        self._counter, self._waits_for_timers = UserShard(layout, key, limit), waits_for_timers
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window
@@ -98,7 +98,7 @@ class CountContributions(beam.PTransform):
 
 
 class _CountDoFn(beam.DoFn):
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: UserShard) -> None:
         self._counter = counter
 
     def process(self, shard: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[PlacedPart]:

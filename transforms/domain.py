@@ -194,7 +194,10 @@ def digest_of(labels: pa.Array) -> str:
 
 
 def _column(items: Iterable[str | int]) -> pa.Array:
-    values = list(items)
+    try:
+        values = list(items)
+    except TypeError:
+        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {type(items).__name__}") from None
     kinds = {type(value) for value in values}
     if not kinds <= {str, int}:
         names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))

@@ -9,21 +9,21 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.transforms.window import IntervalWindow
-from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from private_topk.transforms.columnar import joined, make_table
 from private_topk.transforms.counts import largest
-from private_topk.transforms.cut import bounds_of_cell
-from private_topk.transforms.guard import check_whole
+from private_topk.transforms.cut import window_named
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.guard import check_pane, check_whole
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.naming import rank_by_values
 from private_topk.transforms.parts import HEARTBEAT, MANIFEST, PlacedPart, by_group
 from private_topk.transforms.release import Ranking, Selection
-from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
+from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["RankHeads", "check_pane", "rank", "window_named"]
+__all__ = ["RankHeads", "rank"]
 
 _EMPTY = make_table(item=pa.array([], pa.string()), count=np.empty(0, np.int64))
 
@@ -64,25 +64,6 @@ class RankHeads(beam.PTransform):
         )
 
 
-def check_pane(pane: Any) -> None:  # noqa: ANN401 - Beam's pane
-    """Raise RuntimeError unless it is the only firing of its window."""
-    if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
-        raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
-                           "an allowed lateness of 0")  # fmt: skip
-
-
-def window_named(period: Period | None, number: int, window: Any, layout: Layout) -> WindowBounds:  # noqa: ANN401
-    """The window of a number where there are several, or of Beam's window."""
-    if layout.windows > 1:
-        assert period is not None
-        return period.window(number)
-    if isinstance(window, IntervalWindow):
-        if period is not None:
-            return bounds_of_cell(period, window)
-        return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
-    return WindowBounds() if period is None else period.window(0)
-
-
 class _ReleaseDoFn(beam.DoFn):
     def __init__(
         self, selection: Selection, release: Release, shards: int, layout: Layout, period: Period | None
@@ -102,7 +83,7 @@ class _ReleaseDoFn(beam.DoFn):
         tables = [part.table for place, part in parts if place != MANIFEST]
         several = self._layout.windows > 1
         for number, some in _by_window(tables, self._layout.group(element[0])) if several else [(0, tables)]:
-            bounds = window_named(self._period, number, window, self._layout)
+            bounds = window_named(self._period, number, window, self._layout.windows > 1)
             yield rank(self._selection, self._release, bounds, some)
 
 
@@ -123,7 +104,9 @@ def _by_window(tables: list[pa.RecordBatch], windows: range) -> Iterator[tuple[i
 
 
 def rank(selection: Selection, release: Release, bounds: WindowBounds, tables: list[pa.RecordBatch]) -> Ranking:
-    """The ranking of one window from the largest totals {item: string, count: int64}, in whatever order they come."""
+    """The ranking of one window from its totals {item: code or string, count: int64}, in whatever order they come."""
+    if not isinstance(selection.domain, UnknownDomain):
+        return rank_by_values(selection, release, bounds, tables)
     table = joined(largest(pa.Table.from_batches([_EMPTY, *tables]), selection.head()).to_batches() or [_EMPTY])
     counts, labels = table["count"].to_numpy(), table["item"].to_pylist()
     digest = hashlib.sha256(counts.astype("<i8").tobytes())

@@ -8,15 +8,17 @@ agree, part by part, when the draw is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from private_topk.transforms.columnar import Codes, joined, make_table
 from private_topk.transforms.parts import MANIFEST, PlacedPart
 
-__all__ = ["LostPartError", "check_named", "check_whole", "lost"]
+__all__ = ["LostPartError", "check_named", "check_pane", "check_whole", "lost"]
 
 
 class LostPartError(RuntimeError):
@@ -79,6 +81,13 @@ def check_named(outlines: Sequence[pa.RecordBatch], names: Sequence[pa.RecordBat
 def _in_order(table: pa.RecordBatch) -> pa.RecordBatch:
     order = np.lexsort((table["position"].to_numpy(), table["window"].to_numpy()))
     return table.take(pa.array(order))
+
+
+def check_pane(pane: Any) -> None:  # noqa: ANN401 - Beam's pane
+    """Raise RuntimeError unless it is the only firing of its window."""
+    if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
+        raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
+                           "an allowed lateness of 0")  # fmt: skip
 
 
 def lost(what: str) -> LostPartError:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Release", "ReleaseKey", "release_seed"]
 
@@ -44,7 +44,7 @@ class ReleaseKey:
     @classmethod
     def parse(cls, text: str) -> ReleaseKey:
         """The key behind a reference. Raises Refusal for any other text, without repeating it."""
-        kind, _, rest = text.partition(":")
+        kind, _, rest = str(text).partition(":")
         if kind not in ("file", "env", "gcp-secret") or not rest:
             raise Refusal("release_key", f"must be given as {_FORMS}", "the key itself never goes on a command line")
         if kind == "gcp-secret" and not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", rest):
@@ -63,8 +63,8 @@ class ReleaseKey:
         kind, _, place = self.source.partition(":")
         secret = _READERS[kind](place).strip()
         if len(secret) < _LEAST_BYTES:
-            raise Refusal("release_key", f"{self.source} must have at least {_LEAST_BYTES} bytes, got {len(secret)}",
-                          "make one with `head -c 32 /dev/urandom | base64`")  # fmt: skip
+            rule = f"{verbatim(self.source)} must have at least {_LEAST_BYTES} bytes, got {len(secret)}"
+            raise Refusal("release_key", rule, "make one with `head -c 32 /dev/urandom | base64`")
         return secret
 
     def derive(self, purpose: str) -> bytes:
@@ -87,8 +87,10 @@ class Release:
     id: str
 
     def __post_init__(self) -> None:
-        if not self.id or len(self.id) > 500 or not self.id.isprintable():
-            raise Refusal("release_id", "must be 1 to 500 printable characters")
+        if not isinstance(self.key, ReleaseKey):
+            raise Refusal("release_key", f"must be a ReleaseKey (ReleaseKey.parse), got {type(self.key).__name__}")
+        if not isinstance(self.id, str) or not self.id.strip() or len(self.id) > 500 or not self.id.isprintable():
+            raise Refusal("release_id", "must be 1 to 500 printable characters, and not all blanks")
 
     @classmethod
     def fresh(cls) -> Release:
@@ -116,13 +118,17 @@ def _from_file(place: str) -> bytes:
     try:
         return Path(place).read_bytes()
     except OSError as error:
-        raise Refusal("release_key", f"file:{place} cannot be read: {error.strerror}") from None
+        raise Refusal("release_key", f"file:{verbatim(place)} cannot be read: {error.strerror}") from None
 
 
 def _from_environment(place: str) -> bytes:
     value = os.environ.get(place)
     if value is None:
-        raise Refusal("release_key", f"env:{place} is not set", f"export {place}, here and where the workers run")
+        raise Refusal(
+            "release_key",
+            f"env:{verbatim(place)} is not set",
+            f"export {verbatim(place)}, here and where the workers run",
+        )
     return os.fsencode(value)  # whatever bytes it has: an error of decoding would show some of them
 
 
@@ -131,8 +137,12 @@ def _from_secret_manager(place: str) -> bytes:
         from google.cloud import secretmanager
     except ImportError:
         raise Refusal("release_key", "gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
-    client = secretmanager.SecretManagerServiceClient()
-    return client.access_secret_version(name=place).payload.data
+    try:
+        return secretmanager.SecretManagerServiceClient().access_secret_version(name=place).payload.data
+    except Exception as error:  # Google's layers raise a dozen kinds
+        raise Refusal("release_key", f"gcp-secret:{verbatim(place)} cannot be read here ({type(error).__name__})",
+                      "`gcloud auth application-default login`, and roles/secretmanager.secretAccessor on the "
+                      "secret") from None  # fmt: skip
 
 
 _READERS = {"file": _from_file, "env": _from_environment, "gcp-secret": _from_secret_manager}

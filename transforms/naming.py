@@ -9,7 +9,7 @@ other: a ranking comes out only if every place of its outline was named, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, make_table, partition
+from private_topk.transforms.cut import window_named
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.draw import check_pane, window_named
-from private_topk.transforms.guard import check_named, check_whole, lost
+from private_topk.transforms.guard import check_named, check_pane, check_whole, lost
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import HEARTBEAT, MANIFEST, OUTLINE, Part, PlacedPart, by_group
 from private_topk.transforms.release import Ranking, Selection
 from private_topk.transforms.tallies import Tally, find_items, tabulate, tallies
-from private_topk.transforms.windows import Period
+from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["RankByValues"]
+__all__ = ["RankByValues", "rank_by_values"]
 
 _NOBODY = np.empty(0, np.int64)
 
@@ -133,10 +133,22 @@ class _DrawDoFn(beam.DoFn):
         parts = [(place, part) for place, part in element[1] if place != HEARTBEAT]
         check_whole(parts, self._shards)
         tables = [(place % layout.item_shards, part.table) for place, part in parts if place != MANIFEST]
-        windows = layout.group(group)
+        labels = [window_named(self._period, number, window, layout.windows > 1).label()
+                  for number in layout.group(group)]  # fmt: skip
+        yield from self.hand_on(tables, group, labels)
+
+    def hand_on(
+        self, tables: list[tuple[int, pa.RecordBatch]], group: int, labels: Sequence[str]
+    ) -> Iterator[PlacedPart]:
+        """Draw from the tables of values of every item shard: the outline, and what is asked of each shard.
+
+        Args:
+            labels: the public names of the group's windows.
+        """
+        layout, windows = self._layout, self._layout.group(group)
         drawn = [
-            self._drawn(number, tally, window_named(self._period, number, window, layout).label())
-            for number, tally in zip(windows, tallies(tables, layout, windows), strict=True)
+            self._drawn(number, tally, label)
+            for number, tally, label in zip(windows, tallies(tables, layout, windows), labels, strict=True)
         ]
         table = self._outline(drawn)
         yield OUTLINE, Part(_NOBODY, table.select(["window", "position", "code", "item", "noisy"]))
@@ -235,13 +247,31 @@ class _AssembleDoFn(beam.DoFn):
         )
         starts = np.searchsorted(outline["window"].to_numpy(), np.arange(windows.start, windows.stop + 1)).tolist()
         for number, start, end in zip(windows, starts[:-1], starts[1:], strict=True):
-            rows = outline.slice(start, end - start)
-            yield self._ranking(rows, number, window)
+            bounds = window_named(self._period, number, window, self._layout.windows > 1)
+            yield _ranking(self._selection, bounds, outline.slice(start, end - start))
 
-    def _ranking(self, rows: pa.RecordBatch, number: int, window: Any) -> Ranking:  # noqa: ANN401 - a Beam window
-        mechanism = self._selection.mechanism
-        if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
-            rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
-        noisy = None if self._selection.publish_counts is None else tuple(rows["noisy"].to_pylist())
-        bounds = window_named(self._period, number, window, self._layout)
-        return Ranking(bounds, tuple(rows["item"].to_pylist()), self._selection.k, mechanism.answer, noisy)
+
+def rank_by_values(
+    selection: Selection, release: Release, bounds: WindowBounds, totals: Iterable[pa.RecordBatch]
+) -> Ranking:
+    """The ranking of one window from its totals {item: code, count: int64}: all stages without Beam.
+
+    Args:
+        totals: one table of every item shard with a count above 0, in any order.
+    """
+    layout = Layout.of(selection.domain)
+    by_shard = {int(table["item"][0].as_py()) >> layout.item_bits: table for table in totals if len(table)}
+    tables = [(shard, tabulate(table)) for shard, table in by_shard.items()]
+    (_, outline), *asked = _DrawDoFn(selection, release, 0, layout, None).hand_on(tables, 0, [bounds.label()])
+    name = _NameDoFn(selection, layout)
+    names = [part.table for shard, its in asked
+             for _, part in name.process((shard, [Part(_NOBODY, by_shard[shard]), its]))]  # fmt: skip
+    return _ranking(selection, bounds, check_named([outline.table], names, range(1)))
+
+
+def _ranking(selection: Selection, bounds: WindowBounds, rows: pa.RecordBatch) -> Ranking:
+    mechanism = selection.mechanism
+    if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
+        rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
+    noisy = None if selection.publish_counts is None else tuple(rows["noisy"].to_pylist())
+    return Ranking(bounds, tuple(rows["item"].to_pylist()), selection.k, mechanism.answer, noisy)

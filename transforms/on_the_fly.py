@@ -12,8 +12,8 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec, TimerSpec, on_timer
 
 from private_topk.transforms.blocks import BlockCoder, left_out
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.user_shard import UserShard
 
 __all__ = ["CountOnTheFlyDoFn"]
 
@@ -37,7 +37,7 @@ class CountOnTheFlyDoFn(beam.DoFn):
     _HELD = ReadModifyWriteStateSpec("held", TupleCoder([VarIntCoder(), VarIntCoder()]))
     _END = TimerSpec("end", TimeDomain.WATERMARK)
 
-    def __init__(self, counter: Counter, least: int = _LEAST) -> None:
+    def __init__(self, counter: UserShard, least: int = _LEAST) -> None:
         self._counter, self._least = counter, least
         self._left_out = left_out("late")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["Refusal", "verbatim"]
+__all__ = ["Refusal", "literal", "refused", "verbatim"]
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
@@ -43,5 +43,18 @@ class Refusal(ValueError):
 
 
 def verbatim(text: object) -> str:
-    """Something that was given, such as a path, for the rule of a refusal: shown as it is, braces and all."""
-    return str(text).replace("{", "{{").replace("}", "}}")
+    """Something that was given, such as a path, for the rule of a refusal: shown as it is, braces and all.
+
+    It stays on its line: line ends and what else steers a terminal are written out.
+    """
+    return literal("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)))
+
+
+def literal(text: str) -> str:
+    """Text of our own for the rule of a refusal, in which braces mean themselves."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def refused(sentence: object) -> Refusal:
+    """A refusal of no one field, such as of a broken file: the sentence, shown as it is."""
+    return Refusal("", verbatim(sentence))

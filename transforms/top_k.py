@@ -10,7 +10,6 @@ from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
@@ -26,6 +25,7 @@ from private_topk.transforms.naming import RankByValues
 from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
+from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, microseconds
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
@@ -45,21 +45,24 @@ class PrivateTopK(beam.PTransform):
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
         publish_counts: a budget of its own for noisy counts of the released items.
         release: key and id that make the draw repeatable; by default a new random one.
-        period: the declared windows of event time: every one is published, empty or not. Without it the windows are
-            those of the input, and a window that nobody was active in publishes nothing.
+        period: the declared windows of event time: every one is published, empty or not. Input that is windowed
+            already needs it.
+        reveal_active_windows: take the windows of the input in place of a period, and accept that a window is
+            published where somebody was active in it and not where nobody was. That tells of a user who is alone in
+            one, and no epsilon covers it.
         shards: how many user shards; any power of two gives the same ranking.
         waits_for_timers: the runner's watermark waits for timers, as Flink's, Dataflow's and Prism's does and that of
             Beam's in-process streaming runner does not. An unbounded input is then deduplicated as it arrives, in the
             memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking is the same.
 
-    Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window.
-    Rankings of several windows compose.
+    Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
+    `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose.
 
     Raises:
-        ValueError: at construction, or where it is applied: an argument breaks its rule, or the input's windows may
-            fire more than once.
+        ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
+            no period given, or its windows may fire more than once.
         LostPartError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is published
-            for that window. Without a period, a window of which everything is lost looks like one without rows.
+            for that window. With `reveal_active_windows`, one of which everything is lost looks like one without rows.
     """
 
     def __init__(
@@ -73,11 +76,21 @@ class PrivateTopK(beam.PTransform):
         period: Period | None = None,
         shards: int = DEFAULT_SHARDS,
         waits_for_timers: bool = False,
+        reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
+        if reveal_active_windows and period is not None:
+            raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
         selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
         self._period = period
-        self._rank = RankBlocks(selection, release or Release.fresh(), period, shards, waits_for_timers)
+        self._rank = RankBlocks(
+            selection,
+            release or Release.fresh(),
+            period,
+            shards,
+            waits_for_timers,
+            reveal_active_windows=reveal_active_windows,
+        )
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)
@@ -93,7 +106,7 @@ class RankBlocks(beam.PTransform):
     """Blocks of rows, each of one window, to one `Ranking` per window. The road that every runner and source takes.
 
     Args:
-        period, shards, waits_for_timers: as for `PrivateTopK`.
+        period, shards, waits_for_timers, reveal_active_windows: as for `PrivateTopK`.
     """
 
     def __init__(
@@ -104,15 +117,21 @@ class RankBlocks(beam.PTransform):
         shards: int,
         waits_for_timers: bool = False,
         hints: Mapping[str, str] | None = None,
+        reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
         self._waits_for_timers, self._hints = waits_for_timers, hints
+        self._windows_are_public = period is not None or reveal_active_windows
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         refuse_second_firings(blocks)
+        if not self._windows_are_public and not isinstance(blocks.windowing.windowfn, window.GlobalWindows):
+            raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
+                          "was active in would be published, which tells of a user who is alone in one",
+                          "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
         selection, key = self._selection, self._release.key
         numbered = self._period if blocks.is_bounded else None
         layout = Layout.of(selection.domain, numbered)
@@ -121,7 +140,7 @@ class RankBlocks(beam.PTransform):
         limit, waits = selection.max_items_per_user, self._waits_for_timers
         answers = []
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
-            empty = Counter(layout, key, None).no_pairs()
+            empty = UserShard(layout, key, None).no_pairs()
             empties = names | "Wake every user shard" >> WakeShards(empty, self._shards)
             pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
         else:
@@ -204,4 +223,4 @@ def refuse_second_firings(rows: beam.PCollection) -> None:
         raise ValueError("windows that merge, such as sessions, are inferred from the data, which would tell of a user "
                          "who is alone in one: use fixed windows")  # fmt: skip
     if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
-        raise ValueError("an unbounded input must be windowed before PrivateTopK: its global window never ends")
+        raise Refusal("period", "must be given for an unbounded input: its global window never ends")

@@ -26,6 +26,7 @@ COMMANDS = {
     "budget": "open a dataset's budget in a ledger, and see what was spent of it",
     "select": "run a mechanism on a vector of counts, without Beam",
     "mechanisms": "compare the mechanisms: guarantee, domain, answer, cost, source",
+    "audit": "attack the whole path on neighbouring inputs, and bound epsilon from below",
     "sample": "write sample data: the plays of a music service",
     "flex-template": "describe the Dataflow flex template, for who builds it",
 }

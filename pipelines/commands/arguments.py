@@ -36,7 +36,7 @@ _READ: dict[str, Callable[[str], object]] = {
 
 def add_question(parser: Parser, words: Sequence[str]) -> None:
     """What is asked of the rows, wherever they come from."""
-    add_domain(parser.add_argument_group("domain (one of the two)"))
+    add_domain(parser.add_argument_group("domain (one of them)"))
     add_mechanism(parser.add_argument_group("privacy"), words, "privacy budget of each window; smaller is more private")
     add_counts(parser.add_argument_group("noisy counts (optional)"))
     _add_budget(parser.add_argument_group("budget across windows and runs (docs/budget.md)"))

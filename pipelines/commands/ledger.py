@@ -34,6 +34,10 @@ def create(arguments: Namespace) -> None:
 
 def show(arguments: Namespace) -> None:
     """Print every budget with what is spent, and the releases that were charged and not finished."""
+    if arguments.plot is not None:
+        from private_topk.budget.plot import check_plot
+
+        check_plot(arguments.plot)
     budgets, entries = _read(arguments)
     for budget in budgets:
         own = [entry for entry in entries if entry.request.dataset == budget.dataset]

@@ -45,6 +45,8 @@ class Value(argparse.Action):
         held = getattr(namespace, self.dest)
         if held is not None and not self.many:
             raise Refusal(self.dest, "must be given once, got it twice")
+        if not text.strip():
+            raise Refusal(self.dest, "must not be empty")
         try:
             value = self.parse(text)
         except ValueError as error:

@@ -25,6 +25,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
     rows = found.add_argument_group("input")
     add(rows, "input", "GLOB", "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or "
         "bigquery://PROJECT:DATASET.TABLE")  # fmt: skip
+    add(rows, "complete_when", "PATH", "do nothing unless this file is there, such as the _SUCCESS that whoever writes "
+        "the input writes last")  # fmt: skip
     add(rows, "snapshot", "gs://BUCKET/FOLDER", "with bigquery://: where the table's rows are exported to, once")
     add_columns(rows)
     add_question(found, words)

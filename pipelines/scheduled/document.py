@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import yaml
 
 from private_topk.transforms.near import nearest
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = ["Document", "Field"]
 
@@ -37,9 +37,9 @@ class Document:
             with open(path, encoding="utf-8") as source:
                 root = yaml.compose(source, Loader=yaml.SafeLoader)
         except OSError as error:
-            raise Refusal("", verbatim(f"{path} cannot be read: {error.strerror}")) from None
+            raise refused(f"{path} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise Refusal("", verbatim(f"{path} must be text in UTF-8")) from None
+            raise refused(f"{path} must be text in UTF-8") from None
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise self._refusal(line, f"not YAML: {error.problem}") from None
@@ -61,7 +61,7 @@ class Document:
         return self._refusal(line, text)
 
     def _refusal(self, line: int, text: str) -> Refusal:
-        return Refusal("", verbatim(f"{self.path}:{line}: {text}"))
+        return refused(f"{self.path}:{line}: {text}")
 
     def refuse_unknown(self, known: Iterable[str]) -> None:
         """Raise Refusal for the first field that is not known, with the one that was probably meant."""
@@ -103,4 +103,4 @@ def _hint(name: str, known: set[str]) -> str:
     found = nearest(last, inside)
     if found is not None or len(elsewhere) == 1:
         return f"did you mean {inside[found] if found is not None else elsewhere[0]}?"
-    return f"there can be {', '.join(sorted(inside))}"
+    return f"there can be {', '.join(sorted(filter(None, inside)))}"

@@ -11,9 +11,8 @@ from typing import cast
 
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.periods import period_of
-from private_topk.pipelines.question import counts_of, mechanism_of
-from private_topk.pipelines.report import report_of, sink_for
+from private_topk.pipelines.question import check_domain, counts_of, mechanism_of
+from private_topk.pipelines.report import account_of, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
@@ -23,6 +22,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
+from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["ScheduledReport", "now"]
 
@@ -43,11 +43,16 @@ class ScheduledReport:
         self._file, self._correction = file, correction
 
     def check(self) -> None:
-        """Raise Refusal where the budget, the mechanism or the form of the release key is wrong: no other file is
-        looked at.
-        """
+        """Raise Refusal for all that is wrong in the file itself; of others, a schema of messages is looked at."""
+        values = self._file.values
+        with self._pointing("runner.options"):
+            check_words(values.get("runner.name", "direct"), list(values.get("runner.options", ())))
         with self._pointing():
             asked = self.asked(0)
+            watch = self._watches(asked)
+            source_for(asked, watch=watch), sink_for(asked, watch=watch), account_of(asked)
+            check_domain(asked)
+            period_of(asked)
             mechanism_of(asked)
             counts_of(asked)
             ReleaseKey.parse(asked["release_key"])
@@ -63,7 +68,8 @@ class ScheduledReport:
         runner, words = values.get("runner.name", "direct"), list(values.get("runner.options", ()))
         with self._pointing("runner.options"):
             check_words(runner, words)
-            reach_files(words)
+        with self._pointing():
+            reach_files(words, self.asked(number))
         if self.published(number):
             return None
         with self._pointing():

@@ -30,6 +30,9 @@ from private_topk.transforms.windows.calendar import time_zone
 __all__ = ["FIELDS", "OF_SCHEDULE", "Rule", "Scheduled", "fields_for", "read_report"]
 
 
+_LONGEST_NAME = 200
+
+
 def _count(text: str) -> int:
     if whole(text) < 1:
         raise ValueError(f"must be a whole number of at least 1, got {text}")
@@ -49,11 +52,21 @@ def _zone(text: str) -> str:
         raise ValueError(error.rule) from None
 
 
+def _name(text: str) -> str:
+    """A report's name is in release ids and often in paths."""
+    if "/" in printable_text(text) or len(text) > _LONGEST_NAME:
+        raise ValueError(f"must be a text of at most {_LONGEST_NAME} characters without /")
+    return text
+
+
 def _template(text: str) -> str:
     try:
-        names = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
-    except ValueError:
-        names = {"{"}
+        parts = [part for part in string.Formatter().parse(printable_text(text)) if part[1] is not None]
+        names = {name if not (form or conversion) else "{" for _, name, form, conversion in parts}
+    except ValueError as error:
+        if not text.strip() or not text.isprintable():
+            raise
+        names = {f"{{{error}"}
     if not names <= {"report", "start", "end"}:
         raise ValueError(f"may use {{report}}, {{start}} and {{end}}, and nothing else in braces; got {text}")
     return text
@@ -105,8 +118,9 @@ class Rule:
 
 
 FIELDS: dict[str, Rule] = {
-    "report": Rule(printable_text, "release_id", required=True),
+    "report": Rule(_name, "release_id", required=True),
     "source.input": Rule(_template, "input", required=True, path=True, template=True),
+    "source.complete_when": Rule(_template, "complete_when", path=True, template=True),
     "source.watch": Rule(_true),
     "source.user_column": Rule(printable_text, "user_column"),
     "source.item_column": Rule(printable_text, "item_column"),
@@ -225,7 +239,14 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
     if values["budget.privacy_unit"] == "user" and horizon is None:
         raise document.error("window", "window.horizon must be given with budget.privacy_unit: user, since the total "
                              "is split over its periods")  # fmt: skip
-    return Schedule(first.astimezone(timezone.utc), every, zone, horizon)
+    schedule = Schedule(first.astimezone(timezone.utc), every, zone, horizon)
+    try:
+        schedule.period(max(horizon or 1, 1) - 1)
+    except (OverflowError, ValueError):
+        raise document.error(
+            "window.first", "window.first must be so that all periods end before the year 10000"
+        ) from None
+    return schedule
 
 
 def _read(document: Document, name: str, rule: Rule) -> object:

@@ -108,7 +108,7 @@ FORMATS = {
 
 
 def format_of(path: str) -> Format:
-    """The output format by the file's ending. Raises InputError for an unknown one."""
+    """The output format by the file's ending. Raises Refusal for an unknown one."""
     for ending, found in FORMATS.items():
         if path.lower().endswith(ending):
             return found

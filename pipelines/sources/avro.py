@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, is_gzip, open_content
 from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.avro_blocks import header_of, runs_of_blocks
 from private_topk.pipelines.sources.avro_rows import BlockDecoder, check_columns
 from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.transforms.refusal import refused
 
 __all__ = ["check", "pieces", "read"]
 
@@ -18,13 +18,13 @@ _WHOLE = 1 << 62
 
 
 def check(file: FileInfo, columns: Columns) -> None:
-    """Raise InputError unless the file is whole Avro and has the columns, of types that can be read."""
+    """Raise Refusal unless the file is whole Avro and has the columns, of types that can be read."""
     with open_content(file.path) as source:
         header = header_of(source, file.path)
         if not is_gzip(file.path):
             source.seek(max(file.size - 16, 0))
             if source.read(16) != header.sync:
-                raise InputError(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
+                raise refused(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
     check_columns(file.path, header.fields, columns)
 
 

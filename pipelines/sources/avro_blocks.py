@@ -9,9 +9,9 @@ from typing import IO, Any, NamedTuple
 
 import fastavro
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST
 from private_topk.pipelines.sources.avro_schema import Branch, Recursive, branches_of
+from private_topk.transforms.refusal import Refusal, refused
 
 __all__ = ["Header", "blocks_of", "header_of", "long_of", "runs_of_blocks"]
 
@@ -56,21 +56,21 @@ def header_of(source: IO[bytes], path: str) -> Header:
         except (EOFError, IndexError, ValueError, TypeError, UnicodeDecodeError, MemoryError, OverflowError):
             more = source.read(len(start)) if start[:4] == b"Obj\x01" and len(start) < _MOST_HEADER else b""
             if not more:
-                raise InputError(f"{path} is not an Avro file, or its header is truncated") from None
+                raise refused(f"{path} is not an Avro file, or its header is truncated") from None
             start += more
     if fields["magic"] != b"Obj\x01":
-        raise InputError(f"{path} is not an Avro file: it does not start with the Avro magic bytes")
+        raise refused(f"{path} is not an Avro file: it does not start with the Avro magic bytes")
     try:
         schema: Any = json.loads(fields["meta"]["avro.schema"])
         codec = fields["meta"].get("avro.codec", b"null").decode()
         branches = branches_of(schema)
     except Recursive:
-        raise InputError(f"{path} has records that may hold themselves, which is not safe to read: write the rows "
+        raise refused(f"{path} has records that may hold themselves, which is not safe to read: write the rows "
                          "without them") from None  # fmt: skip
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path} is not an Avro file of records: its schema is missing or broken") from None
+        raise refused(f"{path} is not an Avro file of records: its schema is missing or broken") from None
     if codec not in CODECS:
-        raise InputError(f"{path} is compressed with {codec!r}, which cannot be read here: write it with deflate")
+        raise refused(f"{path} is compressed with {codec!r}, which cannot be read here: write it with deflate")
     return Header(schema, branches, codec, fields["sync"], stream.tell())
 
 
@@ -86,7 +86,7 @@ def runs_of_blocks(source: IO[bytes], header: Header, path: str, start: int, sto
         frame = _frame(window, at)
         while frame is None or frame[1] > len(window):
             if frame and frame[1] - at > LARGEST + _BYTES:
-                raise InputError(f"{path} has a block of more than {LARGEST >> 20} MiB, or is damaged: write smaller "
+                raise refused(f"{path} has a block of more than {LARGEST >> 20} MiB, or is damaged: write smaller "
                                  "blocks, or copy it again")  # fmt: skip
             more = _read(source, frame[1] - len(window) if frame else _BYTES)
             if not more:
@@ -156,8 +156,8 @@ def _next_block(source: IO[bytes], header: Header, position: int) -> int | None:
     return position + frame[1] if source.read(16) == header.sync else None
 
 
-def _damaged(path: str) -> InputError:
-    return InputError(f"{path} is truncated or damaged: a block does not end with the file's sync marker. Write or "
+def _damaged(path: str) -> Refusal:
+    return refused(f"{path} is truncated or damaged: a block does not end with the file's sync marker. Write or "
                       "copy it again")  # fmt: skip
 
 

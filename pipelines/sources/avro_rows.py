@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro.read import LOGICAL_READERS
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.avro_blocks import Header, blocks_of, long_of
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
 from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type, of_plain_types
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
 from private_topk.pipelines.sources.panics import unprinted
+from private_topk.transforms.refusal import Refusal, refused
 
 __all__ = ["BlockDecoder", "check_columns", "rows_of", "schema_for"]
 
@@ -59,7 +59,7 @@ class BlockDecoder:
         for count, packed in blocks_of(run):
             content = self._unpack(packed)
             if count > min(len(content) + _ROWS, _MOST_ROWS):  # a row of no bytes could stand for any number
-                raise InputError(f"{self._path} has a block that claims more rows than it has bytes, or more than "
+                raise refused(f"{self._path} has a block that claims more rows than it has bytes, or more than "
                                  f"{_MOST_ROWS:,}: write smaller blocks, or copy it again")  # fmt: skip
             contents.append(content)
             rows, size = rows + count, size + len(content)
@@ -73,7 +73,7 @@ class BlockDecoder:
         try:
             return CODECS[self._header.codec](packed)
         except TooLarge:
-            raise InputError(f"{self._path} has a block that decodes to more than {LARGEST >> 20} MiB: write smaller "
+            raise refused(f"{self._path} has a block that decodes to more than {LARGEST >> 20} MiB: write smaller "
                              "blocks") from None  # fmt: skip
         except MemoryError:
             raise
@@ -88,7 +88,7 @@ class BlockDecoder:
             else:
                 yield from found
         except MemoryError:
-            raise InputError(f"{self._path} has a block that needs more memory than there is: write smaller "
+            raise refused(f"{self._path} has a block that needs more memory than there is: write smaller "
                              "blocks") from None  # fmt: skip
         except Exception:  # whatever a decoder makes of broken bytes
             raise self._damaged() from None
@@ -118,21 +118,19 @@ class BlockDecoder:
         while rows := list(islice(records, _ROWS)):
             yield rows_of(rows, self._branches, self._columns)
 
-    def _damaged(self) -> InputError:
-        return InputError(f"{self._path} is damaged: a block cannot be decoded. Write or copy it again")
+    def _damaged(self) -> Refusal:
+        return refused(f"{self._path} is damaged: a block cannot be decoded. Write or copy it again")
 
 
 def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:
-    """Raise InputError, naming where they are, unless the fields have the columns, of types that can be read."""
+    """Raise Refusal, naming where they are, unless the fields have the columns, of types that can be read."""
     for name in columns.names():
         if name not in fields:
-            raise InputError(
-                f"{where} has no column {name!r}: its columns are {', '.join(sorted(fields))}; {SAY_WHICH}"
-            )
+            raise refused(f"{where} has no column {name!r}: its columns are {', '.join(sorted(fields))}; {SAY_WHICH}")
         allowed = _TIMES if name == columns.time else _LABELS
         found = {branch.meaning for branch in fields[name]}
         if not found <= allowed | {"null"}:
-            raise InputError(f"{where}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
+            raise refused(f"{where}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
                              f"got {', '.join(sorted(found - allowed))}")  # fmt: skip
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.blocks import left_out
 from private_topk.transforms.columnar import as_labels, make_block
+from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = [
     "SAY_WHICH",
@@ -29,6 +29,7 @@ __all__ = [
 
 SAY_WHICH = "name the column that is meant as the user, item, time or domain column"
 
+_UNITS = ("s", "ms", "us")
 _REASONS = ("null", "unreadable")
 
 
@@ -48,6 +49,14 @@ class Columns:
     time: str | None = None
     time_unit: str = "s"
     quoted_line_ends: bool = False
+
+    def __post_init__(self) -> None:
+        for field in ("user", "item", "time"):
+            name = getattr(self, field)
+            if not (isinstance(name, str) and name) and not (field == "time" and name is None):
+                raise Refusal(f"{field}_column", f"must be the name of a column, got {verbatim(repr(name))}")
+        if self.time_unit not in _UNITS:
+            raise Refusal("time_unit", f"must be one of {', '.join(_UNITS)}, got {verbatim(self.time_unit)}")
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for name in (self.user, self.item, self.time) if name is not None))
@@ -155,12 +164,12 @@ def _any(masks: Iterable[pa.Array]) -> pa.Array:
 
 
 def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> None:
-    """Raise InputError unless the columns are there, users and items as labels and the time as a time."""
+    """Raise Refusal unless the columns are there, users and items as labels and the time as a time."""
     for name in columns.names():
         if name not in found:
-            raise InputError(f"{path} has no column {name!r}: its columns are {', '.join(sorted(found))}; {SAY_WHICH}")
+            raise refused(f"{path} has no column {name!r}: its columns are {', '.join(sorted(found))}; {SAY_WHICH}")
         try:
             empty = pa.array([], found[name])
             to_microseconds(empty, columns.time_unit) if name == columns.time else as_labels(empty)
         except (TypeError, pa.ArrowNotImplementedError) as error:
-            raise InputError(f"{path}: column {name!r} cannot be used: {error}") from None
+            raise refused(f"{path}: column {name!r} cannot be used: {error}") from None

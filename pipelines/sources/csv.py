@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, open_content
 from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
 from private_topk.pipelines.sources.csv_lines import Header, header_of, null_if_empty, rows_of, width_is
 from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
+from private_topk.transforms.refusal import refused
 
 __all__ = ["check", "check_rows", "pieces", "read"]
 
@@ -26,14 +26,14 @@ pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> None:
-    """Raise InputError unless the header line names the columns. No row refuses a file."""
+    """Raise Refusal unless the header line names the columns. No row refuses a file."""
     with open_content(file.path) as source:
         for _ in _texts(source, file.path, columns):
             return
 
 
 def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
-    """Raise InputError if the files have rows, and no first line of any of them has as many values as its header.
+    """Raise Refusal if the files have rows, and no first line of any of them has as many values as its header.
 
     For the launch, not for files that arrive, where one user's row must stop nothing.
     """
@@ -47,7 +47,7 @@ def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
                 found = found or (file.path if text.strip() else None)
                 break
     if found:
-        raise InputError(f"{found}: none of the first lines can be read: there must be as many values in every "
+        raise refused(f"{found}: none of the first lines can be read: there must be as many values in every "
                          "line as in the header, between commas, with closed quotes")  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def _decoded(chunk: Chunk, header: Header, columns: Columns) -> list[Rows]:
 
 
 def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chunk, Header]]:
-    """What stands behind the header, whole lines at a time, at least once. Raises InputError if there is no header."""
+    """What stands behind the header, whole lines at a time, at least once. Raises Refusal if there is no header."""
     header = None
     for text, too_long in chunks(source):
         if header is None:
@@ -84,12 +84,12 @@ def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chu
 
 def _checked(found: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:
     if found is None:
-        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
+        raise refused(f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
                          "UTF-8")  # fmt: skip
     names, header = found
     for name in columns.names():
         if names.count(name) != 1:  # what stands in the first line may be data, so it is not shown
-            raise InputError(f"{path}: the first line must name one column {name!r}, got {names.count(name)} of "
+            raise refused(f"{path}: the first line must name one column {name!r}, got {names.count(name)} of "
                              f"{len(names)}: name the columns there, or {SAY_WHICH}")  # fmt: skip
     return header
 
@@ -103,7 +103,7 @@ def _across_lines(source: IO[bytes], path: str, columns: Columns) -> Iterator[Ro
         for batch in _open(source, path, columns):
             yield Rows({name: null_if_empty(batch[name]) for name in columns.names()})
     except pa.ArrowException as error:
-        raise InputError(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
+        raise refused(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
                          "line has the columns of the header, with closed quotes") from None  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def _open(source: IO[bytes], path: str, columns: Columns) -> pa_csv.CSVStreaming
             pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
         )
     except pa.ArrowException:
-        raise InputError(f"{path} is not a CSV file that can be read: it must start with a line of column "
+        raise refused(f"{path} is not a CSV file that can be read: it must start with a line of column "
                          "names") from None  # fmt: skip
 
 
@@ -137,7 +137,7 @@ class _WithoutNul(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         text = self._source.read(size)
         if b"\0" in text:
-            raise InputError(f"{self._path} holds NUL bytes, which CSV cannot carry: write it in UTF-8, and labels "
+            raise refused(f"{self._path} holds NUL bytes, which CSV cannot carry: write it in UTF-8, and labels "
                              "with NUL bytes as JSON lines, Parquet or Avro")  # fmt: skip
         if not text and not self._ended:
             self._ended = True

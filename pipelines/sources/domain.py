@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.files import FileInfo, match, open_content
+from private_topk.pipelines.files import FileInfo, match, match_any, open_content, why
 from private_topk.pipelines.sources.columns import Columns, read_rows
-from private_topk.pipelines.sources.formats import FORMATS, format_of
+from private_topk.pipelines.sources.formats import FORMATS, reader_of
 from private_topk.transforms.domain import PublicDomain, check_items, digest_of
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["DomainFile", "read_domain"]
+__all__ = ["DomainFile", "has_columns", "read_domain"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class DomainFile:
     column: str
 
     def __call__(self) -> pa.Array:
-        if not self.path.lower().endswith(tuple(FORMATS)):
+        if not has_columns(self.path):
             return _lines(self.path)
         file = match(self.path)[0]
         # The list is public, and whoever wrote it vouches for all of it: titles may hold line ends.
         columns = Columns(self.column, self.column, quoted_line_ends=True)
-        module = format_of(self.path)
+        module = reader_of(self.path)
         module.check(file, columns)
         parts = []
         for start, stop in module.pieces(file, max(file.size, 1)):
@@ -41,6 +41,11 @@ class DomainFile:
                     )
                 parts.append(found["item"])
         return pa.concat_arrays(parts) if parts else pa.array([], pa.large_string())
+
+
+def has_columns(path: str) -> bool:
+    """Whether a domain file is a table; any other has an item on every line."""
+    return path.lower().endswith(tuple(FORMATS))
 
 
 def read_domain(path: str, column: str) -> PublicDomain:
@@ -56,12 +61,13 @@ def read_domain(path: str, column: str) -> PublicDomain:
 
 
 def _found(path: str) -> list[FileInfo]:
+    remedy = "give a file with one public item per line"
     try:
-        files = match(path)
-    except Refusal:
-        raise Refusal(
-            "domain", f"{verbatim(path)} does not exist", "give a file with one public item per line"
-        ) from None
+        files = match_any(path)
+    except Exception as error:  # every file system raises its own kind
+        raise Refusal("domain", f"{verbatim(path)} cannot be read: {verbatim(why(error))}", remedy) from None
+    if not files:
+        raise Refusal("domain", f"{verbatim(path)} does not exist", remedy)
     if len(files) > 1:
         raise Refusal("domain", f"must be one file, got {len(files)} by {verbatim(path)}")
     return files

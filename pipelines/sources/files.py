@@ -19,7 +19,7 @@ from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.sources.ahead import read_ahead
 from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
-from private_topk.pipelines.sources.formats import Piece, bundle, check_files, cut_into_pieces, format_name, format_of
+from private_topk.pipelines.sources.formats import Piece, bundle, check_files, cut_into_pieces, format_name, reader_of
 from private_topk.pipelines.sources.source import about_the_input
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
@@ -127,6 +127,6 @@ class _ReadDoFn(beam.DoFn):
 
     def _blocks(self, pieces: Iterable[Piece]) -> Iterator[tuple[pa.RecordBatch, dict[str, int]]]:
         for path, start, stop, stored in pieces:
-            for table in format_of(path).read(path, start, stop, self._columns):
+            for table in reader_of(path).read(path, start, stop, self._columns):
                 yield block_of(table, self._columns)
             PROGRESS.add(stored / max(self._stored, 1))

@@ -25,10 +25,11 @@ from private_topk.pipelines.identity import named, unasked
 from private_topk.pipelines.sources.arrivals import arrival_of
 from private_topk.pipelines.sources.clock import Clock, now_of
 from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
-from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, format_of
+from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
 from private_topk.pipelines.sources.source import about_the_input, horizon
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
 __all__ = ["Folder"]
@@ -58,10 +59,14 @@ class Folder:
 
     bounded, live = False, False
 
+    def __post_init__(self) -> None:
+        if not (isinstance(self.poll, timedelta) and self.poll > timedelta(0)):
+            raise Refusal("poll", f"must be a length of time, got {verbatim(self.poll)}")
+
     def check(self, period: Period | None) -> None:
         horizon(period)
         with about_the_input():
-            format_of(self.place)
+            reader_of(self.place)
             check_files(arrived(self.place), self.columns)
 
     def check_runner(self, launch: Launch) -> None:
@@ -185,7 +190,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
             tracker.defer_remainder(Duration(self._poll))
 
     def _blocks(self, file: FileInfo, at: int) -> Iterator[pa.RecordBatch]:
-        module = format_of(file.path)
+        module = reader_of(file.path)
         module.check(file, self._columns)
         for piece in cut_into_pieces([file]):
             for rows in module.read(piece.path, piece.start, piece.stop, self._columns):

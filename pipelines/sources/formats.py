@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import NamedTuple
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, is_gzip
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.transforms.refusal import refused
 
-__all__ = ["FORMATS", "Piece", "bundle", "check_files", "cut_into_pieces", "format_name", "format_of"]
+__all__ = ["FORMATS", "Piece", "bundle", "check_files", "cut_into_pieces", "format_name", "reader_of"]
 
 FORMATS: dict[str, ModuleType] = {
     ".avro": avro,
@@ -42,26 +42,26 @@ class Piece(NamedTuple):
     stored: int
 
 
-def format_of(path: str) -> ModuleType:
-    """The format of a file by its ending. Raises InputError for an unknown one."""
+def reader_of(path: str) -> ModuleType:
+    """The format of a file by its ending. Raises Refusal for an unknown one."""
     for ending, module in FORMATS.items():
         if path.lower().endswith(ending):
             return module
-    raise InputError(f"{path} has no known ending: use one of {', '.join(FORMATS)}")
+    raise refused(f"{path} has no known ending: use one of {', '.join(FORMATS)}")
 
 
 def format_name(path: str) -> str:
-    """How the bytes of a file are read, such as avro or csv.gz. Raises InputError for an unknown ending."""
-    return format_of(path).__name__.rpartition(".")[2] + (".gz" if is_gzip(path) else "")
+    """How the bytes of a file are read, such as avro or csv.gz. Raises Refusal for an unknown ending."""
+    return reader_of(path).__name__.rpartition(".")[2] + (".gz" if is_gzip(path) else "")
 
 
 def check_files(files: Sequence[FileInfo], columns: Columns) -> None:
-    """Raise InputError unless every file can be read. Looks at headers, footers and first lines only."""
+    """Raise Refusal unless every file can be read. Looks at headers, footers and first lines only."""
     with ThreadPoolExecutor(16) as pool:
-        for _ in pool.map(lambda file: format_of(file.path).check(file, columns), files):
+        for _ in pool.map(lambda file: reader_of(file.path).check(file, columns), files):
             pass
     for module in (csv, json_lines):
-        module.check_rows([file for file in files if format_of(file.path) is module], columns)
+        module.check_rows([file for file in files if reader_of(file.path) is module], columns)
 
 
 def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
@@ -70,7 +70,7 @@ def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
     size = max(_LEAST_PIECE, total // _MOST_PIECES)
     found = []
     for file in files:
-        ranges = list(format_of(file.path).pieces(file, size))
+        ranges = list(reader_of(file.path).pieces(file, size))
         found += [Piece(file.path, start, stop, file.size // len(ranges)) for start, stop in ranges]
     return found
 

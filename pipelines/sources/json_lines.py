@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo, open_content
 from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
 from private_topk.pipelines.sources.json_rows import decode, row_of
 from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
+from private_topk.transforms.refusal import refused
 
 __all__ = ["check", "check_rows", "pieces", "read"]
 
@@ -26,13 +26,13 @@ pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> None:
-    """Raise InputError unless the file can be opened and unzipped. No row refuses a file."""
+    """Raise Refusal unless the file can be opened and unzipped. No row refuses a file."""
     with open_content(file.path) as source:
         source.read(1)
 
 
 def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
-    """Raise InputError if the files have rows, and no first line of any of them is one that can be read.
+    """Raise Refusal if the files have rows, and no first line of any of them is one that can be read.
 
     For the launch: a wrong column name is then said. Not for files that arrive, where one user's row must stop nothing.
     """
@@ -48,8 +48,8 @@ def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
     path, rows = looked_at
     for place, name in enumerate(columns.names()):
         if rows and all(row[place] is None for row in rows):  # the keys it has may be data, so they are not shown
-            raise InputError(f"{path}: none of the first lines has {name!r}: {SAY_WHICH}")
-    raise InputError(f"{path} is not a JSON lines file that can be read: every line must be one JSON object, with "
+            raise refused(f"{path}: none of the first lines has {name!r}: {SAY_WHICH}")
+    raise refused(f"{path} is not a JSON lines file that can be read: every line must be one JSON object, with "
                      "strings or integers for users and items")  # fmt: skip
 
 

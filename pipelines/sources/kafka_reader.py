@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from private_topk.pipelines.sources.kafka_topic import KafkaTopic
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic, patiently
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Group", "GroupReader", "first_offset"]
@@ -88,15 +88,19 @@ def first_offset(observer: Any, topic: KafkaTopic, partition: int, since: int | 
         since, start: milliseconds since 1970 UTC; `start` is the horizon's.
 
     Raises:
-        Refusal: what the log's retention has deleted may be of the horizon.
-        KafkaException: the broker cannot be reached.
+        Refusal: what the log's retention has deleted may be of the horizon, or no broker says where the log begins.
     """
-    from confluent_kafka import TopicPartition
+    return patiently(topic, lambda: _entered(observer, topic, partition, since, start))
+
+
+def _entered(observer: Any, topic: KafkaTopic, partition: int, since: int | None, start: int) -> int:  # noqa: ANN401
+    from confluent_kafka import KafkaException, TopicPartition
 
     def at(moment: int) -> int:
-        place = TopicPartition(topic.topic, partition, moment)
-        offset = observer.offsets_for_times([place], timeout=_PATIENCE)[0].offset
-        return offset if offset >= 0 else high
+        found = observer.offsets_for_times([TopicPartition(topic.topic, partition, moment)], timeout=_PATIENCE)[0]
+        if found.error:  # which is not "nothing since then": that would enter the log at its end
+            raise KafkaException(found.error)
+        return found.offset if found.offset >= 0 else high
 
     low, high = observer.get_watermark_offsets(TopicPartition(topic.topic, partition), timeout=_PATIENCE)
     wanted = max(start, since) if since is not None else start

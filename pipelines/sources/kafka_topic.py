@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from private_topk.pipelines.identity import unasked
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["KafkaTopic", "TopicFacts"]
+__all__ = ["KafkaTopic", "TopicFacts", "patiently"]
+
+_T = TypeVar("_T")
 
 _ADDRESS = re.compile(r"kafka://([\w.\-\[\]:]+:\d+(?:,[\w.\-\[\]:]+:\d+)*)/([\w.\-]{1,249})")
+_SEVERE = 2
 _OURS = {
     "group.id": "private-topk",  # asked for by the client; positions are kept by Beam, not by the broker
     "enable.auto.commit": False,
@@ -23,6 +27,8 @@ _OURS = {
     "fetch.message.max.bytes": 4 << 20,
 }
 _PATIENCE = 5.0
+_SETTLED = 30.0
+_HEARD, _PAUSE = 1.0, 0.1
 _LAG = 30_000.0  # milliseconds; the broker's own default
 
 
@@ -75,7 +81,8 @@ class KafkaTopic:
         return f"kafka://{self.servers}/{self.topic}"
 
     def client(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401
-        return {**dict(self.options), "bootstrap.servers": self.servers, **more}
+        quiet = {"log_level": _SEVERE}  # what went wrong is said once, by us
+        return {**quiet, **dict(self.options), "bootstrap.servers": self.servers, **more}
 
     def consumer(self, **more: Any) -> Any:  # noqa: ANN401 - the client is loaded when it is needed
         """A consumer of what is committed, that is told where a partition ends."""
@@ -112,7 +119,7 @@ class KafkaTopic:
         try:
             consumer = self.consumer()
             try:
-                found = consumer.list_topics(self.topic, timeout=_PATIENCE).topics[self.topic]
+                found = self._described(consumer)
             finally:
                 consumer.close()
         except KafkaException as error:
@@ -120,6 +127,15 @@ class KafkaTopic:
         if found.error is not None or not found.partitions:
             raise Refusal(name, f"kafka://{self.servers} has no topic {self.topic}: create it first")
         return found
+
+    def _described(self, consumer: Any) -> Any:  # noqa: ANN401
+        """A broker hears a little later than the controller that a topic was made."""
+        deadline = time.monotonic() + _HEARD
+        while True:
+            found = consumer.list_topics(self.topic, timeout=_PATIENCE).topics[self.topic]
+            if found.partitions and found.error is None or time.monotonic() > deadline:
+                return found
+            time.sleep(_PAUSE)
 
     def _settings(self, kind: str, name: str) -> dict[str, str]:
         """Settings of a topic or broker; none where the broker does not let this client see them."""
@@ -133,3 +149,21 @@ class KafkaTopic:
         except (KafkaException, TimeoutError):
             return {}
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
+
+def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:
+    """The answer of a broker that may just be taking over a partition: asked again for half a minute.
+
+    Raises:
+        Refusal: of the field `input`, if none has come by then.
+    """
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + _SETTLED
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if time.monotonic() > deadline:
+                raise Refusal("input", f"{topic.place} does not answer: {error.args[0].str()}") from None
+        time.sleep(_PAUSE)

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.sources.avro_rows import check_columns, rows_of, schema_for
 from private_topk.pipelines.sources.avro_schema import Recursive, branches_of
@@ -85,7 +84,7 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
         raise Refusal("payload_schema", f"{verbatim(schema)} is not an Avro schema of a record") from None
     try:
         check_columns(schema, fields, columns)
-    except InputError as error:
+    except Refusal as error:
         raise Refusal("payload_schema", verbatim(error)) from None
     return AvroPayload(text)
 

@@ -8,11 +8,10 @@ from typing import Protocol
 
 import apache_beam as beam
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 
 __all__ = ["Source", "about_the_input", "horizon"]
@@ -69,8 +68,8 @@ def about_the_input() -> Iterator[None]:
     """What turns out wrong inside is said of the field `input`, unless it names another one."""
     try:
         yield
-    except InputError as error:
-        raise Refusal("input", verbatim(error)) from None
+    except Refusal as error:
+        raise error if error.field else Refusal("input", error.rule, error.remedy) from None
 
 
 def horizon(period: Period | None) -> Period:

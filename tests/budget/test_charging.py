@@ -28,8 +28,8 @@ def request(report: str = "a", epsilon: int = 1) -> Request:
 
 def example() -> tuple[list[str], str]:
     section = DOCS.read_text().partition("### A job of your own")[2].partition("\n### ")[0]
-    command = next(line.split() for line in section.splitlines() if line.startswith("    private-topk"))
-    return command, section.partition("```python\n")[2].partition("```")[0]
+    command = next(line.split() for line in section.splitlines() if line.startswith("$ private-topk"))
+    return command[1:], section.partition("```python\n")[2].partition("```")[0]
 
 
 def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None:

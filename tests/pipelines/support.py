@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines import cli
 from private_topk.pipelines.files import match
-from private_topk.pipelines.sources import Columns, check_files, format_of
+from private_topk.pipelines.sources import Columns, check_files, reader_of
 from private_topk.pipelines.sources.columns import block_of
 
 SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
@@ -78,7 +78,7 @@ def reasons(path: Path, columns: Columns | None = None) -> dict[str, int]:
     """How many rows reading a file leaves out, by reason."""
     columns, found = columns or Columns(), Counter[str]()
     for file in match(str(path)):
-        module = format_of(file.path)
+        module = reader_of(file.path)
         for start, stop in module.pieces(file, 1 << 30):
             for part in module.read(file.path, start, stop, columns):
                 found.update(block_of(part, columns)[1])
@@ -92,7 +92,7 @@ def read(path: Path, columns: Columns | None = None, size: int = 1 << 30) -> Rea
     check_files(files, columns)
     rows, left_out = [], 0
     for file in files:
-        module = format_of(file.path)
+        module = reader_of(file.path)
         for start, stop in module.pieces(file, size):
             for part in module.read(file.path, start, stop, columns):
                 block, missing = block_of(part, columns)

@@ -243,14 +243,6 @@ def test_help_needs_no_database_and_no_beam() -> None:
     assert not {"apache_beam", "sqlalchemy", "matplotlib", "dp_accounting", "yaml", "polars"} & set(loaded)
 
 
-def test_the_plan_in_the_documentation_is_what_is_printed(capsys: pytest.CaptureFixture) -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "budget.md").read_text()
-    block = text[text.index("    $ private-topk plan") :].partition("\n\n| accounting")[0]
-    command, _, printed = block.partition("\n")
-    assert main(command.split()[2:]) == 0
-    assert capsys.readouterr().out.strip() == "\n".join(line[4:] for line in printed.splitlines()).strip()
-
-
 @pytest.mark.parametrize(("overlap", "share"), [(1, 1.0), (13, 1 / 13)])
 def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
     """Weeks that start every day: the rows of one week are in 13 of them."""

@@ -29,6 +29,7 @@ SAME = {
     "runner": "every runner draws the same answer, which tests hold",
     "shards": "any number of shards counts the same",
     "snapshot": "where a table's rows are kept; they are named by what the files hold",
+    "complete_when": "whether a run starts; then the input is what it is",
     "poll": "how often a folder is looked at; rows have arrived when their files were written",
     "kafka_readers": "how many share the partitions changes neither rows nor clock",
     "kafka_option": "how a broker is reached; its address is the topic's",

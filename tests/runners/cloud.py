@@ -28,23 +28,23 @@ BUCKET = "reports"
 
 
 class Bucket:
-    """The objects of the emulator's one bucket, over plain HTTP."""
+    """The objects of one bucket of the emulator, over plain HTTP."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, bucket: str = BUCKET) -> None:
+        self.url, self.bucket = url, bucket
 
     def put(self, name: str, content: bytes) -> str:
-        where = f"{self.url}/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name={quote(name, safe='')}"
+        where = f"{self.url}/upload/storage/v1/b/{self.bucket}/o?uploadType=media&name={quote(name, safe='')}"
         headers = {"Content-Type": "application/octet-stream"}
         urlopen(Request(where, data=content, headers=headers, method="POST"), timeout=10).close()
-        return f"gs://{BUCKET}/{name}"
+        return f"gs://{self.bucket}/{name}"
 
     def names(self) -> list[str]:
-        with urlopen(f"{self.url}/storage/v1/b/{BUCKET}/o", timeout=10) as answer:
+        with urlopen(f"{self.url}/storage/v1/b/{self.bucket}/o", timeout=10) as answer:
             return sorted(entry["name"] for entry in json.load(answer).get("items", []))
 
     def get(self, name: str) -> bytes:
-        where = f"{self.url}/download/storage/v1/b/{BUCKET}/o/{quote(name, safe='')}?alt=media"
+        where = f"{self.url}/download/storage/v1/b/{self.bucket}/o/{quote(name, safe='')}?alt=media"
         with urlopen(where, timeout=10) as answer:
             return answer.read()
 
@@ -59,6 +59,7 @@ class Service(ThreadingHTTPServer):
         self.tables: dict[str, dict[str, Any]] = {}
         self.loaded: list[bytes] = []
         self.on_query: Callable[[str], None] = lambda statement: None
+        self.on_job: Callable[[], None] = lambda: None
 
     @property
     def url(self) -> str:
@@ -78,6 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.startswith("/bigquery/"):
             return self._take_bigquery(job)
         self.server.jobs.append(job)
+        self.server.on_job()
         return self._answer({"name": job["name"], "clientRequestId": job.get("clientRequestId", "")})
 
     def do_GET(self) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, TimestampedValue
 
 from private_topk.transforms.beam_yaml import RankRows
 
@@ -38,6 +40,49 @@ def test_a_domain_of_consecutive_integers() -> None:
         RankRows(k=1, mechanism="joint", epsilon=1.0, domain=["a"], domain_range="0:9")
     with pytest.raises(ValueError, match="domain_range must be a text START:STOP, got 330"):
         RankRows(k=1, mechanism="joint", epsilon=1.0, domain_range=330)  # type: ignore[arg-type]
+
+
+def at(day: int) -> float:
+    return datetime(2026, 1, day, tzinfo=timezone.utc).timestamp()
+
+
+def test_declared_windows_are_published_empty_or_not() -> None:
+    """A window that shows only where somebody was active would tell of a user who is alone in it."""
+    period = {"from": date(2026, 1, 5), "to": "2026-01-26", "window": "week", "time_zone": "UTC"}
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        rows = pipeline | beam.Create([TimestampedValue(beam.Row(user="ana", item="tea"), at(day)) for day in (6, 7)])
+        settings = {"k": 1, "mechanism": "joint", "epsilon": 1.0, "domain": ["cake", "tea"]}
+        windowed = rows | "days" >> beam.WindowInto(FixedWindows(86400))
+        with pytest.raises(ValueError, match="period must be given for input that is windowed"):
+            windowed | "refused" >> RankRows(**settings)
+        accepted = windowed | "accepted" >> RankRows(**settings, reveal_active_windows=True)
+        declared = rows | "declared" >> RankRows(**settings, period=period)
+        weeks = ["20260105T000000Z--20260112T000000Z", "20260112T000000Z--20260119T000000Z",
+                 "20260119T000000Z--20260126T000000Z"]  # fmt: skip
+        everything = beam.WindowInto(GlobalWindows())
+        assert_that(
+            declared | "rows of weeks" >> everything | beam.Map(lambda row: row.window), equal_to(weeks), label="weeks"
+        )
+        days = ["20260106T000000Z--20260107T000000Z", "20260107T000000Z--20260108T000000Z"]
+        assert_that(
+            accepted | "rows of days" >> everything | "label" >> beam.Map(lambda row: row.window), equal_to(days)
+        )
+
+
+@pytest.mark.parametrize(
+    ("period", "message"),
+    [
+        ({"form": "2026-01-05"}, "period has no field 'form': did you mean from?"),
+        ({"from": "2026-01-05"}, "period.from and period.to go together"),
+        ({"window": "7d"}, "period.window needs period.from and period.to"),
+        ({"from": "monday", "to": "2026-01-06"}, "period.from must be a date or time such as 2026-01-05, got 'monday'"),
+        ({"from": "2026-01-05", "to": "2026-02-02", "every": "1d"}, "period.every needs period.window"),
+        ({"from": "2026-01-05", "to": "2026-02-02", "window": "a while"}, "period.window must be a number and one of"),
+    ],
+)
+def test_what_is_wrong_with_a_period_is_told_by_its_field(period: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RankRows(k=1, mechanism="joint", epsilon=1.0, domain=["a"], period=period)
 
 
 def test_bad_arguments() -> None:

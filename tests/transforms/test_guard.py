@@ -289,7 +289,8 @@ def test_losing_everything_of_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("runner", [FnApiRunner, BundleBasedDirectRunner])
 def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = PrivateTopK(3, transform(period_of("fixed"))._rank._selection.mechanism, DOMAIN, release=RELEASE, shards=4)
+    mechanism = transform(period_of("fixed"))._rank._selection.mechanism
+    plain = PrivateTopK(3, mechanism, DOMAIN, release=RELEASE, shards=4, reveal_active_windows=True)
     few = [row for row in ROWS if row[0] == "u7"]  # of one user shard alone: the others are answered for
 
     def run() -> None:

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms import counter as counter_module
+from private_topk.transforms import user_shard as counter_module
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.counts import add_up
 from private_topk.transforms.draw import _by_window
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, PlacedPart, by_group, with_manifest
+from private_topk.transforms.user_shard import UserShard
 
 KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
 SHARDS = 3
@@ -47,7 +47,7 @@ def some_pairs(layout: Layout, seed: int, rows: int = 200) -> list[pa.RecordBatc
 
 def by_window(layout: Layout, tables: list[pa.RecordBatch], limit: int | None) -> Tally:
     """Every window counted by itself, with the counter of a single window."""
-    alone, total = Counter(Layout(layout.size), KEY, limit), Tally()
+    alone, total = UserShard(Layout(layout.size), KEY, limit), Tally()
     for table in tables:
         rows = table.to_pylist()
         for window in range(layout.windows):
@@ -59,7 +59,7 @@ def by_window(layout: Layout, tables: list[pa.RecordBatch], limit: int | None) -
 
 
 def handed_on(layout: Layout, tables: list[pa.RecordBatch], limit: int | None) -> list[PlacedPart]:
-    counter = Counter(layout, KEY, limit)
+    counter = UserShard(layout, KEY, limit)
     return [part for shard, table in enumerate(tables) for part in with_manifest(shard, counter.counts([table]))]
 
 

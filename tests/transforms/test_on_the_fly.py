@@ -11,12 +11,12 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.contributions import ShardedPairs
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import MANIFEST, PlacedPart
+from private_topk.transforms.user_shard import UserShard
 
 KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
 ITEMS = [f"item {n}" for n in range(300)]
@@ -57,7 +57,7 @@ def by_hand(parts: list[pa.RecordBatch], limit: int | None) -> dict[object, int]
 @pytest.mark.parametrize("limit", [None, 1, 5])
 @pytest.mark.parametrize("domain", DOMAINS, ids=["public", "unknown"])
 def test_compacting_changes_no_count(domain: PublicDomain | UnknownDomain, limit: int | None) -> None:
-    counter, parts = Counter(Layout.of(domain), KEY, limit), streams(domain, 12)
+    counter, parts = UserShard(Layout.of(domain), KEY, limit), streams(domain, 12)
     at_once = counted(counter.counts(parts))
     held: list[pa.RecordBatch] = []
     for number, part in enumerate(parts):
@@ -72,7 +72,7 @@ def test_compacting_changes_no_count(domain: PublicDomain | UnknownDomain, limit
 @pytest.mark.parametrize("least", [1, 700, 10**9])
 @pytest.mark.parametrize("domain", DOMAINS, ids=["public", "unknown"])
 def test_state_and_timer_give_the_counts_of_every_window(domain: PublicDomain | UnknownDomain, least: int) -> None:
-    counter, parts, found = Counter(Layout.of(domain), KEY, 4), streams(domain, 20), Seen()
+    counter, parts, found = UserShard(Layout.of(domain), KEY, 4), streams(domain, 20), Seen()
     rows = [TimestampedValue((number % 2, part), 10 * (number % 3)) for number, part in enumerate(parts)]
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         typed = pipeline | beam.Create(rows) | beam.Map(lambda row: row).with_output_types(ShardedPairs)
@@ -129,7 +129,7 @@ class Window:
 @pytest.mark.parametrize("limit", [None, 2])
 def test_the_state_is_bounded_by_distinct_pairs_and_ends_with_the_window(limit: int | None) -> None:
     domain = DOMAINS[0]
-    counter = Counter(Layout.of(domain), KEY, limit)
+    counter = UserShard(Layout.of(domain), KEY, limit)
     step, pairs, held, end = CountOnTheFlyDoFn(counter, least=100), Bag(), Value(), Timer()
     parts = streams(domain, 100)
     for number, part in enumerate(parts, 1):

@@ -119,7 +119,7 @@ def test_a_window_is_published_when_it_ends_and_not_before() -> None:
 
 
 def test_second_firings_are_refused() -> None:
-    plain = PrivateTopK(3, Joint(epsilon=2.0), DOMAIN, release=RELEASE)
+    plain = PrivateTopK(3, Joint(epsilon=2.0), DOMAIN, release=RELEASE, reveal_active_windows=True)
     for more in ({"trigger": AfterWatermark(early=AfterCount(1))}, {"trigger": AfterWatermark(late=AfterCount(1))},
                  {"trigger": AfterWatermark(), "allowed_lateness": 60}):  # fmt: skip
         windows = beam.WindowInto(FixedWindows(60), accumulation_mode=AccumulationMode.DISCARDING, **more)

@@ -22,12 +22,20 @@ from apache_beam.transforms.trigger import (
     AfterWatermark,
     Repeatedly,
 )
-from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, TimestampedValue
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    SlidingWindows,
+    TimestampedValue,
+    WindowFn,
+)
 
 from private_topk.transforms import Period, PrivateTopK, PublicDomain, RangeDomain, Release, ReleaseKey, UnknownDomain
 from private_topk.transforms.mechanisms import Joint, Laplace
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.restricted import Restricted
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds, microseconds
@@ -159,9 +167,10 @@ def stream(build: Callable[[Any], Any], windowing: beam.WindowInto) -> dict[int,
     """Window start in seconds to the rankings that it published."""
     domain = ["a", "b", "c", "d"]
 
+    rank = PrivateTopK(2, Joint(epsilon=50), domain, release=RELEASE, shards=1, reveal_active_windows=True)
+
     def pipeline(p: beam.Pipeline) -> beam.PCollection:
-        rows = p | build(test_stream.TestStream()) | windowing
-        return rows | PrivateTopK(2, Joint(epsilon=50), domain, release=RELEASE, shards=1) | beam.Map(describe)
+        return p | build(test_stream.TestStream()) | windowing | rank | beam.Map(describe)
 
     found: dict[int, list[list[str]]] = {}
     for start, (_, items, *_) in outcome(pipeline, BundleBasedDirectRunner(), ["--streaming"]):
@@ -189,7 +198,7 @@ class TestStreams:
         )
         assert found == {0: [["a", "b"]], 10: [["c", "d"]]}
 
-    def test_a_window_without_rows_publishes_nothing_unless_it_is_declared(self) -> None:
+    def test_whoever_accepts_it_gets_the_windows_that_somebody_was_active_in(self) -> None:
         found = stream(
             lambda s: s.add_elements(many("a", 1) + many("b", 1, 20) + many("c", 31) + many("d", 31, 20))
             .advance_watermark_to_infinity(),
@@ -239,10 +248,28 @@ def test_windows_inferred_from_the_data_are_refused() -> None:
         rows | PrivateTopK(1, JOINT, ["a"])
 
 
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("windowfn", [FixedWindows(10), SlidingWindows(10, 5)])
+def test_windows_of_the_input_are_refused_unless_what_they_tell_is_accepted(windowfn: WindowFn, bounded: bool) -> None:
+    """Two neighbours: with one user more, one window more is published with certainty."""
+    pipeline = beam.Pipeline(BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
+    source = beam.Create([("u", "a")]) if bounded else test_stream.TestStream().advance_watermark_to_infinity()
+    rows = pipeline | source | beam.WindowInto(windowfn)
+    with pytest.raises(Refusal, match="a user who is alone in one: declare the windows, or accept that with reveal_"):
+        rows | "refused" >> PrivateTopK(1, JOINT, ["a"])
+    rows | "declared" >> PrivateTopK(1, JOINT, ["a"], period=Period(START, START + timedelta(days=1)))
+    rows | "accepted" >> PrivateTopK(1, JOINT, ["a"], reveal_active_windows=True)
+
+
+def test_a_period_has_nothing_to_accept() -> None:
+    with pytest.raises(Refusal, match="reveal_active_windows does not go with period"):
+        PrivateTopK(1, JOINT, ["a"], period=Period(START, START + timedelta(days=1)), reveal_active_windows=True)
+
+
 def test_an_unbounded_global_window_is_refused() -> None:
     pipeline = beam.Pipeline(BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
     rows = pipeline | test_stream.TestStream().advance_watermark_to_infinity()
-    with pytest.raises(ValueError, match="must be windowed before PrivateTopK: its global window never ends"):
+    with pytest.raises(ValueError, match="period must be given for an unbounded input: its global window never ends"):
         rows | PrivateTopK(1, JOINT, ["a"])
     assert isinstance(rows.windowing.windowfn, GlobalWindows)
 

@@ -151,6 +151,8 @@ def skipped_days(zone: ZoneInfo) -> tuple[date, ...]:
 def time_zone(name: str) -> ZoneInfo:
     """The time zone of an IANA name. Raises ValueError for any other text."""
     try:
+        if name == "localtime":  # another zone on every machine
+            raise ValueError
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):  # what is not found, what is a folder, what is no name
         raise Refusal(

@@ -118,8 +118,8 @@ class SlidingWindows(Cut):
 
     def __post_init__(self) -> None:
         if not timedelta(0) < self.every <= self.size:
-            raise Refusal("every", f"must start windows at most their own length {self.size} apart, "
-                             f"got {self.every}")  # fmt: skip
+            lengths = [str(length).removesuffix(", 0:00:00") for length in (self.size, self.every)]
+            raise Refusal("every", f"must be at most the length of a window, {lengths[0]}, got {lengths[1]}")
 
     def check(self, start: datetime, end: datetime) -> None:
         whole_milliseconds(self.size)
@@ -145,6 +145,8 @@ def cut_of(way: Cut | timedelta | None) -> Cut:
     """A way of cutting: a length stands for windows of it, None for one whole window."""
     if isinstance(way, timedelta):
         return FixedWindows(way)
+    if way is not None and not isinstance(way, Cut):
+        raise Refusal("window", f"must be a timedelta or a way of cutting, got {type(way).__name__}")
     return Whole() if way is None else way
 
 

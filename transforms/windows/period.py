@@ -39,6 +39,8 @@ class Period:
 
     def __post_init__(self) -> None:
         for name in ("start", "end"):
+            if not isinstance(getattr(self, name), datetime):
+                raise Refusal("", f"period {name} must be a datetime, got {type(getattr(self, name)).__name__}")
             if getattr(self, name).tzinfo is None:
                 raise Refusal("", f"period {name} must have a time zone: add one, such as +00:00")
             # In UTC, since a zone with summer time adds days of 23 and 25 hours.

@@ -13,8 +13,8 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources import Columns
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import avro_schema, read, to_avro, write
 
 TIMED = Columns(time="time")
@@ -62,7 +62,7 @@ def test_gzip_around_avro(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.avro.gz", gzip.compress(content))
     assert read(path, size=100).rows == EXPECTED
     write(path, gzip.compress(content)[:-2000])
-    with pytest.raises(InputError, match="not a whole gzip file"):
+    with pytest.raises(Refusal, match="not a whole gzip file"):
         read(path)
 
 
@@ -155,7 +155,7 @@ def test_times_beyond_reason_are_left_out_and_wrap_nowhere(tmp_path: Path) -> No
     ],
 )
 def test_columns_are_checked_beforehand(tmp_path: Path, schema: dict, columns: Columns, message: str) -> None:
-    with pytest.raises(InputError, match=rf"rows\.avro.*{message}"):
+    with pytest.raises(Refusal, match=rf"rows\.avro.*{message}"):
         read(write(tmp_path / "rows.avro", to_avro([], schema)), columns)
 
 
@@ -175,7 +175,7 @@ def test_columns_are_checked_beforehand(tmp_path: Path, schema: dict, columns: C
     ids=range(9),  # a file holds random bytes, and a test needs a name that stays
 )
 def test_foreign_and_truncated_files(tmp_path: Path, content: bytes, message: str) -> None:
-    with pytest.raises(InputError, match=rf"rows\.avro .*{message}"):
+    with pytest.raises(Refusal, match=rf"rows\.avro .*{message}"):
         read(write(tmp_path / "rows.avro", content))
 
 
@@ -191,7 +191,7 @@ def test_broken_bytes_never_raise_anything_else(tmp_path: Path, codec: str) -> N
         try:
             # A text that is no UTF-8 any more is one row's matter.
             found += read(write(tmp_path / "rows.avro", bytes(bad)), size=3000).left_out > nulls
-        except InputError as error:
+        except Refusal as error:
             found += 1
             assert "item 4" not in str(error)
     assert found > 20 and (codec == "null" or found > 50)
@@ -202,5 +202,5 @@ def test_a_header_with_a_broken_length_asks_for_no_memory(tmp_path: Path) -> Non
     at = content.index(content[-16:]) + 16  # the first block's row count and size
     huge = io.BytesIO()
     huge.write(content[:at] + b"\x02" + b"\xfe" * 8 + b"\x7e" + content[at:])
-    with pytest.raises(InputError, match="has a block of more than 256 MiB, or is damaged"):
+    with pytest.raises(Refusal, match="has a block of more than 256 MiB, or is damaged"):
         read(write(tmp_path / "rows.avro", huge.getvalue()))

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources import Columns, avro_rows
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.payloads import AvroPayload
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.sources import reference
 from tests.pipelines.support import avro_schema, read, to_avro, write
 
@@ -202,7 +202,7 @@ def test_other_types_are_refused_beforehand_for_every_role(tmp_path: Path, other
         kinds = {"user": "string", "item": "string", "time": "long"} | {role: other}
         schema = {"type": "record", "name": "Row", "fields": [{"name": n, "type": kinds[n]} for n in kinds]}
         path = write(tmp_path / "rows.avro", container(schema, []))
-        with pytest.raises(InputError, match=f"column '{role}' must be one of .*, got "):
+        with pytest.raises(Refusal, match=f"column '{role}' must be one of .*, got "):
             read(path, TIMED)
 
 
@@ -211,7 +211,7 @@ def test_times_are_no_labels(tmp_path: Path, kind: Any) -> None:  # noqa: ANN401
     for role in ("user", "item"):
         kinds = {"user": "string", "item": "string"} | {role: kind}
         schema = {"type": "record", "name": "Row", "fields": [{"name": n, "type": kinds[n]} for n in kinds]}
-        with pytest.raises(InputError, match=f"column '{role}' must be one of enum, int, long, string, got "):
+        with pytest.raises(Refusal, match=f"column '{role}' must be one of enum, int, long, string, got "):
             read(write(tmp_path / "rows.avro", container(schema, [])))
 
 
@@ -264,7 +264,7 @@ def test_a_record_that_may_hold_itself_is_refused(tmp_path: Path) -> None:
     kinds = {"user": "string", "item": "string", "next": ["null", "Node"]}
     fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
     node = {"type": "record", "name": "Node", "namespace": "a.b", "fields": fields}
-    with pytest.raises(InputError, match="may hold themselves, which is not safe to read"):
+    with pytest.raises(Refusal, match="may hold themselves, which is not safe to read"):
         read(write(tmp_path / "rows.avro", container(node, [])))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources import Columns
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import read, reasons, write
 
 
@@ -95,7 +95,7 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
     ],
 )
 def test_foreign_files_are_refused_without_showing_them(tmp_path: Path, content: bytes, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(Refusal, match=message) as caught:
         read(write(tmp_path / "rows.csv", content))
     assert "rows.csv" in str(caught.value)
     assert not any(word in str(caught.value) for word in ("secret", "alice", "caf"))
@@ -104,9 +104,9 @@ def test_foreign_files_are_refused_without_showing_them(tmp_path: Path, content:
 @pytest.mark.parametrize("cut", [0, 5, 15, -4, -9])
 def test_a_truncated_gzip_file(tmp_path: Path, cut: int) -> None:
     content = gzip.compress(b"user,item\n" + b"".join(b"%d,x\n" % n for n in range(1000)))
-    with pytest.raises(InputError, match="not a whole gzip file|must start with a line of column names"):
+    with pytest.raises(Refusal, match="not a whole gzip file|must start with a line of column names"):
         read(write(tmp_path / "rows.csv.gz", content[: cut or 0]))
-    with pytest.raises(InputError, match="not a whole gzip file"):
+    with pytest.raises(Refusal, match="not a whole gzip file"):
         read(write(tmp_path / "rows.csv.gz", b"user,item\na,x\n"))
 
 
@@ -135,6 +135,6 @@ def test_a_nul_byte_takes_no_other_row_along(tmp_path: Path, ending: str, quoted
         if not quoted_line_ends:
             assert read(path) == ([*others[:20_000], ("a", "tea"), *others[20_000:]], 1)
             continue
-        with pytest.raises(InputError, match="holds NUL bytes, which CSV cannot carry") as found:
+        with pytest.raises(Refusal, match="holds NUL bytes, which CSV cannot carry") as found:
             read(path, Columns(quoted_line_ends=True))
         assert "tea" not in str(found.value)

@@ -24,7 +24,7 @@ LIMIT = 2 << 30
 READER = textwrap.dedent("""
     import resource, sys
     from pathlib import Path
-    from private_topk.pipelines.errors import InputError
+    from private_topk.transforms.refusal import Refusal
     from tests.pipelines.support import read, to_avro, write
     read(write(Path(sys.argv[2]).parent / "first.avro", to_avro([{"user": "a", "item": "b"}])))
     mapped = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmSize"))
@@ -32,7 +32,7 @@ READER = textwrap.dedent("""
     for path in sys.argv[2:]:
         try:
             print(len(read(Path(path)).rows), "rows")
-        except InputError as error:
+        except Refusal as error:
             print(str(error).removeprefix(path))
 """)
 TEXTS = {"type": "record", "name": "Row", "fields": [{"name": n, "type": "string"} for n in ("user", "item")]}

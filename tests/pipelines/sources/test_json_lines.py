@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.files import FileInfo
 from private_topk.pipelines.sources import Columns, json_lines
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import read, reasons, write
 
 GOOD = '{"user": 5, "item": "a"}'
@@ -66,7 +66,7 @@ def test_a_file_of_several_chunks(tmp_path: Path) -> None:
 def test_files_without_any_row_are_refused_at_the_launch_without_showing_them(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(Refusal, match=message) as caught:
         read(write(tmp_path / "rows.jsonl", text))
     assert "rows.jsonl" in str(caught.value) and "secret" not in str(caught.value)
 

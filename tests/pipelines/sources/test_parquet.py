@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources import Columns
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import Read, read, write
 
 TIMED = Columns(time="time")
@@ -94,14 +94,14 @@ def test_dates_and_times_beyond_reason(tmp_path: Path) -> None:
     ],
 )
 def test_columns_are_checked_beforehand(tmp_path: Path, columns: dict, message: str) -> None:
-    with pytest.raises(InputError, match=rf"rows\.parquet.*{message}") as caught:
+    with pytest.raises(Refusal, match=rf"rows\.parquet.*{message}") as caught:
         read(write(tmp_path / "rows.parquet", parquet(columns)))
     assert "secret" not in str(caught.value)
 
 
 def test_doubled_columns(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array(["a"])] * 3, names=["user", "item", "item"])
-    with pytest.raises(InputError, match="several columns 'item'"):
+    with pytest.raises(Refusal, match="several columns 'item'"):
         read(write(tmp_path / "rows.parquet", parquet(table)))
 
 
@@ -110,7 +110,7 @@ def test_foreign_truncated_and_broken_files(tmp_path: Path) -> None:
     misnamed = good.replace(b"user\x15", b"\xffser\x15").replace(b"\x04user", b"\x04\xffser")
     assert misnamed != good
     for bad in (b"", b"user,item\na,b\n", good[:-7], good[: len(good) // 2], misnamed):
-        with pytest.raises(InputError, match="not a Parquet file, or it is truncated"):
+        with pytest.raises(Refusal, match="not a Parquet file, or it is truncated"):
             read(write(tmp_path / "rows.parquet", bad))
     draw, found = random.Random(1), 0
     for _ in range(60):
@@ -118,7 +118,7 @@ def test_foreign_truncated_and_broken_files(tmp_path: Path) -> None:
         broken[draw.randrange(len(good))] ^= draw.randrange(1, 256)
         try:
             read(write(tmp_path / "rows.parquet", bytes(broken)))
-        except InputError:
+        except Refusal:
             found += 1
     assert found > 10
 

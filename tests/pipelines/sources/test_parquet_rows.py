@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from private_topk.pipelines.errors import InputError
 from private_topk.pipelines.sources import Columns
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.sources import reference
 from tests.pipelines.support import read, reasons, write
 
@@ -98,7 +98,7 @@ def test_other_types_are_no_labels(tmp_path_factory, values: pa.Array) -> None: 
     for role in ("user", "item"):
         sink = io.BytesIO()
         pq.write_table(pa.table({"user": ["u"], "item": ["i"]} | {role: values}), sink)
-        with pytest.raises(InputError, match=f"column '{role}' cannot be used: users and items must be strings or"):
+        with pytest.raises(Refusal, match=f"column '{role}' cannot be used: users and items must be strings or"):
             read(write(tmp_path_factory.mktemp("rows") / "rows.parquet", sink.getvalue()))
 
 

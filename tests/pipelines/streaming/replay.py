@@ -11,12 +11,14 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic, patiently
 from tests.pipelines.support import command
 
 Row = tuple[str, str, str]
@@ -35,6 +37,12 @@ class Topics:
         wanted = NewTopic(topic, partitions, 1, config=settings)
         admin = AdminClient({"bootstrap.servers": self.address})  # kept until the answer has come
         admin.create_topics([wanted])[topic].result(30)
+        place = KafkaTopic(self.address, topic)
+        observer = place.observer()
+        for partition in range(partitions):  # the controller has answered; its broker follows in a moment
+            asked = partial(observer.get_watermark_offsets, TopicPartition(topic, partition), timeout=10)
+            patiently(place, asked)
+        observer.close()
         return f"kafka://{self.address}/{topic}"
 
     def send(self, topic: str, partitions: int, messages: Sequence[tuple[str, bytes]]) -> None:

@@ -23,7 +23,7 @@ from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import UNKNOWN_ITEM_SHARDS, Layout
 
-__all__ = ["Counter"]
+__all__ = ["UserShard"]
 
 _NO_LABELS = pa.array([], pa.string())
 _MOST_ROWS = 1 << 22
@@ -47,7 +47,7 @@ class _Pairs(NamedTuple):
         return codes & ((1 << self.bits) - 1)
 
 
-class Counter:
+class UserShard:
     """Bounds and counts the pairs of one user shard.
 
     Pairs come and go as tables of {user: uint64, item: code or string} and, where they hold several windows, `first`

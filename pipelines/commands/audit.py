@@ -1,0 +1,87 @@
+"""`private-topk audit`: how large an epsilon the published rankings show, beside what is declared."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from private_topk.pipelines.commands.parser import Parser, add, add_switch
+from private_topk.pipelines.texts import number, whole
+from private_topk.pipelines.unfinished import Unfinished
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.auditing import Line
+
+__all__ = ["execute", "parser"]
+
+_TEXT = """Attack the whole path, from rows to files, on neighbouring inputs made to hurt: many draws through the plain
+functions, some through Beam. A lower bound of epsilon above the declared one is a defect. docs/audit.md explains the
+table and says what no audit can see."""
+
+_EXAMPLE = """example:
+  private-topk audit --mechanism joint --draws 5000
+
+Exit status: 0 no bound is above what is declared, 1 one is, 2 bad arguments."""
+
+_ROW = "{:<22} {:<8} {:<11} {:<8} {:<9} {:>8} {:>6} {:>7} {:>7}  {}"
+_HEAD = ("mechanism", "domain", "neighbours", "counts", "releases", "declared", "delta", "plain", "Beam", "where")
+
+
+def parser(words: Sequence[str] = ()) -> Parser:
+    found = Parser(prog="private-topk audit", description=_TEXT, epilog=_EXAMPLE)
+    add(found, "mechanism", "NAME", "only this one, or your own as module:Class; may be given again (default: all)",
+        many=True)  # fmt: skip
+    add(found, "draws", "N", "from each of two neighbours, through the plain functions (default: 2000)", whole)
+    add(found, "beam_draws", "N", "likewise through Beam, files to file; 0 leaves Beam out (default: 300)", whole)
+    add(found, "confidence", "P", "that all bounds together are right (default: 0.999)", number)
+    add(found, "seed", "TEXT", "of all keys and ids, to repeat an audit (default: fresh ones)")
+    add_switch(found, "stop", "stop at the first check that fails")
+    return found
+
+
+def execute(arguments: Namespace, others: list[str]) -> None:
+    """Print a line for every check as it is done. Raises Unfinished where one fails."""
+    from private_topk.pipelines.auditing import Audit, audit
+
+    parser().refuse(others)
+    given: dict[str, Any] = {name: value for name, value in vars(arguments).items() if value is not None}
+    if "confidence" in given:
+        given["confidence"] = float(given["confidence"])
+    stop = given.pop("stop", False)
+    how = Audit(mechanisms=given.pop("mechanism", ()), **given)
+    print(_ROW.format(*_HEAD))
+    checks = failed = 0
+    for line in audit(how):
+        print(told(line), flush=True)
+        checks, failed = checks + 1, failed + (not line.holds)
+        if failed and stop:
+            break
+    print(f"\nconfidence {how.confidence:g} for all bounds together; {how.draws} draws from each neighbour, through Beam "
+          f"{how.beam_draws}")  # fmt: skip
+    if failed:
+        raise Unfinished(f"the audit found {failed} of {checks} checks failing: see the lines marked EXCEEDED or WRONG")
+    print(f"no bound is above what is declared, in {checks} checks; the counts are right on every way")
+
+
+def told(line: Line) -> str:
+    """One line of the table."""
+    if line.fault:
+        return f"WRONG counts: {line.fault}"
+    verdict = "" if line.holds else "EXCEEDED: "
+    if line.apart is not None:
+        asked = line.apart.case.selection
+        shown = f"{verdict}how much the noise of counts tells of the answer"
+        return _row(asked, line.apart.case.neighbours, 1, 0.0, 0.0, f"{line.apart.bound:.2f}", "-", shown)
+    assert line.met is not None
+    case, beam = line.met.case, line.through_beam
+    where = f"{verdict}{line.met.scene.name}: {line.met.event.feature}"
+    declared = case.selection.epsilon(), case.selection.delta()
+    found = f"{line.met.bound:.2f}", "-" if beam is None else f"{beam.bound:.2f}"
+    return _row(case.selection, case.neighbours, case.releases, *declared, *found, where)
+
+
+def _row(asked: Any, neighbours: str, releases: int, epsilon: float, delta: float, *rest: str) -> str:  # noqa: ANN401
+    about, counts = asked.mechanism.about, "yes" if asked.publish_counts else "no"
+    many = "one" if releases == 1 else "two"
+    return _ROW.format(about.name, about.domain, neighbours, counts, many, f"{epsilon:g}", f"{delta:g}", *rest).rstrip()

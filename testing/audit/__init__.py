@@ -1,0 +1,36 @@
+"""An audit of what is published: neighbouring inputs, many draws, and the least epsilon that they show.
+
+`private-topk audit` runs it; docs/audit.md says what it can see and what not. It is a test, no proof: a bound of epsilon
+from below, which what is declared must not be under.
+"""
+
+from __future__ import annotations
+
+from private_topk.testing.audit.apart import Dependence, dependence
+from private_topk.testing.audit.audit import Met, audit_case, bound_of
+from private_topk.testing.audit.bounds import Tally, epsilon_at_least
+from private_topk.testing.audit.cases import Case, cases_of
+from private_topk.testing.audit.counting import wrong_counts
+from private_topk.testing.audit.events import Answer, Event
+from private_topk.testing.audit.sampler import Sampler, number_items
+from private_topk.testing.audit.scenes import Scene, Sheet, rows_of
+
+__all__ = [
+    "Answer",
+    "Case",
+    "Dependence",
+    "Event",
+    "Met",
+    "Sampler",
+    "Scene",
+    "Sheet",
+    "Tally",
+    "audit_case",
+    "bound_of",
+    "cases_of",
+    "dependence",
+    "epsilon_at_least",
+    "number_items",
+    "rows_of",
+    "wrong_counts",
+]

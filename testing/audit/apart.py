@@ -1,0 +1,88 @@
+"""Whether the noise of published counts tells of the noise of the selection: each must have bits of its own."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import NamedTuple
+
+from private_topk.testing.audit.bounds import Tally, epsilon_at_least
+from private_topk.testing.audit.cases import Case
+from private_topk.testing.audit.events import Drawn
+from private_topk.testing.audit.sampler import Sampler
+from private_topk.testing.audit.scenes import Sheet
+from private_topk.transforms.selection import CountBudget
+
+__all__ = ["Dependence", "dependence"]
+
+_STEP, _HEIGHT = 1, 400
+_LEAST, _RATIO = 0.1, 1.3
+
+
+class Dependence(NamedTuple):
+    """By how much an answer changes the odds of some values of the noise: the logarithm is at least `bound`."""
+
+    case: Case
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        return self.bound == 0
+
+
+def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> Dependence:
+    """A lower bound of it: 0 where answer and noise are drawn apart, but for `risk`.
+
+    Two items are asked for and the noise has scale 4, so that its first bits are the last two binary digits of its
+    size. Which answer and which noise are looked at is chosen on one half of the draws, and tested on the other.
+    """
+    case = replace(case, selection=replace(case.selection, k=2, publish_counts=CountBudget(0.5)))
+    size = len(case.scenes[0].here[0].heights)
+    sheet = Sheet(tuple(_HEIGHT + _STEP * (size - n) for n in range(size)))
+    name = f"apart {case.selection.parameters()}"
+    chosen, tested = (_noises(sampler.draw(case, (sheet,), draws // 2, f"{name} {half}"), sheet) for half in range(2))
+    answer, noises = _choose(chosen, draws // 2)
+    with_it, without = _split(tested, answer)
+    ups, downs = (Tally(sum(some[noise] for noise in noises), some.total()) for some in (with_it, without))
+    return Dependence(case, epsilon_at_least(ups, downs, 0, risk) if ups.draws and downs.draws else 0.0)
+
+
+Noises = Counter[tuple[tuple[str, Hashable], int]]
+"""How often a feature of the answer came with a noise of the first item."""
+
+
+def _noises(drawn: Drawn, sheet: Sheet) -> Noises:
+    found: Noises = Counter()
+    for (answer,) in drawn:
+        if answer.items and answer.noisy:
+            noise = answer.noisy[0] - sheet.heights[answer.items[0]]
+            found.update([(("the answer", answer.items), noise), (("the first", answer.items[0]), noise)])
+    return found
+
+
+def _choose(seen: Noises, draws: int) -> tuple[tuple[str, Hashable], frozenset[int]]:
+    """The answer, of those that are not rare, whose noises differ most from those of all others."""
+    best, chosen = -1.0, (("the first", 0), frozenset[int]())
+    for answer in sorted({answer for answer, _ in seen}, key=repr):
+        with_it, without = _split(seen, answer)
+        shares = with_it.total(), without.total()
+        if min(shares) < _LEAST * draws:
+            continue
+        noises = frozenset(n for n in with_it if with_it[n] / shares[0] > _RATIO * without[n] / shares[1])
+        often, seldom = (sum(some[n] for n in noises) for some in (with_it, without))
+        share = (often + seldom) / (shares[0] + shares[1])
+        spread = math.sqrt(share * (1 - share) * (1 / shares[0] + 1 / shares[1]))
+        sigmas = (often / shares[0] - seldom / shares[1]) / max(spread, 1e-9)
+        if sigmas > best:
+            best, chosen = sigmas, (answer, noises)
+    return chosen
+
+
+def _split(seen: Noises, answer: tuple[str, Hashable]) -> tuple[Counter[int], Counter[int]]:
+    with_it, without = Counter[int](), Counter[int]()
+    for (other, noise), n in seen.items():
+        if other[0] == answer[0]:
+            (with_it if other == answer else without)[noise] += n
+    return with_it, without

@@ -1,0 +1,107 @@
+"""What is audited: a small question for every mechanism, neighbour relation, and with and without noisy counts."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from private_topk.testing.audit.scenes import LABELS, Scene, hidden_scenes, open_scenes, repeated_scenes
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.selection import CountBudget, Selection
+from private_topk.transforms.top_k import make_selection
+
+__all__ = ["Case", "cases_of"]
+
+_OPEN, _HIDDEN = 4, 5
+_DELTA = 0.01
+_TRIES, _HEIGHTS = 24, 40
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the audit's table.
+
+    Args:
+        releases: 1; or 2, of which a user is in the second alone, and both have one key and id or nearly so.
+    """
+
+    selection: Selection
+    releases: int
+
+    @cached_property
+    def scenes(self) -> tuple[Scene, ...]:
+        """All pairs of neighbouring inputs that are tried."""
+        swap, public = self.neighbours == "swap", isinstance(self.selection.domain, PublicDomain)
+        height = 0 if public else threshold_of(self.selection)
+        if self.releases == 1:
+            return tuple(open_scenes(swap, _OPEN) if public else hidden_scenes(swap, height, _HIDDEN))
+        if public:
+            return tuple(repeated_scenes(False, (6,) * _OPEN, tuple(range(_OPEN // 2))))
+        return tuple(repeated_scenes(True, (height, height, *(0,) * (_HIDDEN - 2)), (0, 1)))
+
+    @property
+    def neighbours(self) -> str:
+        return str(self.selection.mechanism.parameter("neighbours", "add-remove"))
+
+
+def cases_of(names: Iterable[str] = ()) -> list[Case]:
+    """The cases of some mechanisms, by default of all built-in ones. Raises Refusal for a name that is none."""
+    return [case for name in (tuple(names) or MECHANISMS) for case in _cases(mechanism_by_name(name))]
+
+
+def _cases(kind: type[Mechanism]) -> Iterator[Case]:
+    for neighbours in kind.neighbours_offered:
+        for counted in (False, True):
+            selection = _selection(kind, neighbours, counted)
+            yield Case(selection, 1)
+            if neighbours == "add-remove":
+                yield Case(selection, 2)
+
+
+def _selection(kind: type[Mechanism], neighbours: str, counted: bool) -> Selection:
+    """Without counts a user is bounded to one item where the mechanism asks for a bound; with them to two."""
+    given: dict[str, Any] = {"epsilon": 0.5 if counted else 1.0, "delta": _DELTA, "neighbours": neighbours,
+                             "max_items_per_user": 1 + counted, "kbar": _HIDDEN - 2}  # fmt: skip
+    own = parameters_of(kind)
+    for name, its in own.items():
+        if its.required and name not in given:
+            raise Refusal("mechanism", f"{kind.about.name} cannot be audited here: it needs {name}",
+                          "give that parameter a default")  # fmt: skip
+    bounded = "max_items_per_user" in own and own["max_items_per_user"].required
+    optional = {name for name, its in own.items() if name == "max_items_per_user" and not its.required}
+    mechanism = kind(**{name: value for name, value in given.items() if name in own and name not in optional})
+    budget = CountBudget(1.0, _DELTA if mechanism.parameter("delta", 0) else 0.0) if counted else None
+    public = kind.about.domain == "public"
+    domain = PublicDomain.of(LABELS[:_OPEN]) if public else UnknownDomain()
+    limit = given["max_items_per_user"] if bounded else None
+    return make_selection((_OPEN - 1) if counted and public else 2, mechanism, domain, limit, budget)
+
+
+def own_delta(mechanism: Mechanism) -> bool:
+    """Whether the mechanism is paid for with a delta."""
+    return bool(mechanism.parameter("delta", 0))
+
+
+def threshold_of(selection: Selection) -> int:
+    """About the least count that comes out in a quarter of the draws, where two items have it and nothing else is held.
+
+    Cost: some hundred draws.
+    """
+    mechanism = selection.mechanism
+    assert isinstance(mechanism, UnknownDomainMechanism)
+    bits = RandomBits.keyed(b"where the threshold is")
+
+    def passes(height: int) -> bool:
+        counts = np.array([height, height])
+        return sum(len(mechanism(counts, selection.k, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
+
+    heights = [round(2 * 1.2**n) for n in range(_HEIGHTS)]
+    return heights[min(bisect.bisect_left(heights, True, key=passes), _HEIGHTS - 1)]

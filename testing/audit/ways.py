@@ -1,0 +1,165 @@
+"""The plain way from rows to rankings: the pipeline's own functions, in its order, without Beam's runners."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+
+from private_topk.testing.audit.scenes import USER, Row, Sheet, rows_of
+from private_topk.transforms import contributions, counts, cut, draw
+from private_topk.transforms.columnar import make_block
+from private_topk.transforms.counter import Counter
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.guard import check_whole
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.parts import MANIFEST, Part, PlacedPart, with_manifest
+from private_topk.transforms.windows import Period, SlidingWindows
+
+__all__ = ["WAYS", "Counting", "Totals", "Way", "totals_of"]
+
+_DAY, _MINUTE = timedelta(days=1), 60_000_000
+_START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+_DAYS = 3
+_CENTURY = 100 * 365 * 24 * 60 * _MINUTE
+
+
+class Counting(NamedTuple):
+    """What counts hang on besides the rows.
+
+    Args:
+        limit: `max_items_per_user`.
+        keep: as for `AddUp`.
+    """
+
+    domain: PublicDomain | UnknownDomain
+    limit: int | None
+    key: ReleaseKey
+    keep: int | None
+
+
+Totals = list[list[pa.RecordBatch]]
+"""For every window the tables that its ranking is drawn from."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the same rows come along.
+
+    Args:
+        kind: all rows together, one window a day, windows of two days that overlap; or a stream of days.
+        order: where the one user's rows stand in every block.
+        blocks: how many files or bundles the rows are in; the one user is in all of them.
+        shards: how many user shards.
+    """
+
+    kind: Literal["whole", "days", "sliding", "stream"]
+    order: Literal["first", "last", "between"]
+    blocks: int
+    shards: int
+
+    @cached_property
+    def period(self) -> Period | None:
+        if self.kind == "whole":
+            return None
+        return Period(_START, _START + _DAYS * _DAY, SlidingWindows(2 * _DAY, _DAY) if self.kind == "sliding" else _DAY)
+
+
+WAYS = (
+    Way("whole", "first", 1, 1),
+    Way("days", "between", 3, 4),
+    Way("sliding", "last", 2, 2),
+    Way("stream", "first", 2, 4),
+    Way("stream", "last", 1, 1),
+    Way("whole", "between", 5, 8),
+)
+
+
+def totals_of(counting: Counting, sheet: Sheet, way: Way) -> Totals:
+    """The totals of every window; each window holds all of the sheet's rows.
+
+    Where rows have times the one user also sends some that must count nowhere and move nobody: before the period, after
+    it, out of a public domain, and arrived when all windows had closed.
+    """
+    blocks, period = _blocks(counting.domain, sheet, way), way.period
+    if period is None:
+        return _totals(counting, blocks, Layout.of(counting.domain), way)
+    if way.kind != "stream":
+        numbered = [part for block in blocks for part in _run(cut._NumberDoFn(period), block)]
+        return _totals(counting, numbered, Layout.of(counting.domain, period), way)
+    cells: dict[Any, list[pa.RecordBatch]] = defaultdict(list)
+    for block in blocks:
+        for piece in _run(cut._SplitDoFn(period), block):
+            for cell in piece.windows:
+                cells[cell].append(piece.value)
+    layout = Layout.of(counting.domain)
+    return [_totals(counting, cells[cell], layout, way)[0] for cell in cut.cells(period)]
+
+
+def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout, way: Way) -> Totals:
+    domain, limit, key, keep = counting
+    counter = Counter(layout, key, limit)
+    pairs: dict[int, list[pa.RecordBatch]] = {shard: [counter.no_pairs()] for shard in range(way.shards)}
+    for block in blocks:
+        for shard, table in _run(contributions._ShardDoFn(domain, key, way.shards, layout), block):
+            pairs[shard].append(table)
+            if way.kind == "stream":  # as `CountOnTheFlyDoFn` does now and then
+                pairs[shard] = [counter.distinct(pairs[shard])]
+    places: dict[int, list[Part]] = defaultdict(list)
+    for shard, tables in pairs.items():
+        for place, part in with_manifest(shard, counter.counts(tables)):
+            places[place].append(part)
+    placed: list[PlacedPart] = [counts.add_up(place, parts, layout, keep) for place, parts in places.items()]
+    check_whole(placed, way.shards)
+    tables = [part.table for place, part in placed if place != MANIFEST]
+    if layout.windows == 1:
+        return [tables]
+    return [some for _, some in draw._by_window(tables, range(layout.windows))]
+
+
+def _run(fn: beam.DoFn, block: pa.RecordBatch) -> Iterator[Any]:
+    fn.setup()
+    yield from fn.process(block)
+
+
+def _blocks(domain: PublicDomain | UnknownDomain, sheet: Sheet, way: Way) -> list[pa.RecordBatch]:
+    others, mine = rows_of(sheet)
+    if mine and isinstance(domain, PublicDomain):
+        mine.append((USER, "of no domain"))
+    return [_block(others[number :: way.blocks], mine, sheet.labels(), way) for number in range(way.blocks)]
+
+
+def _block(others: Sequence[Row], mine: Sequence[Row], labels: Sequence[str], way: Way) -> pa.RecordBatch:
+    period = way.period
+    if period is None:
+        columns = _columns(_in_order(others, mine, way.order), 2)
+        return make_block(*(pa.array(column, pa.string()) for column in columns))[0]
+    first, last = int(period.starts[0]), int(period.closing[-1])
+    days = [first + (day * 24 + 1) * 60 * _MINUTE for day in range(_DAYS)]
+    dated = [[(*row, day, day + _MINUTE) for day in days for row in rows] for rows in (others, mine)]
+    strays = [(first - 1, first), (first + _CENTURY, first)]
+    if way.kind != "sliding":
+        strays += [(days[0], last + _MINUTE), (days[-1], last + _CENTURY)]
+    dated[1] += [(USER, label, *moments) for moments in strays for label in labels if mine]
+    users, items, times, arrived = _columns(_in_order(*dated, way.order), 4)
+    block, _ = make_block(pa.array(users, pa.string()), pa.array(items, pa.string()), pa.array(times, pa.int64()))
+    return block if way.kind == "sliding" else block.append_column("arrived", pa.array(arrived, pa.int64()))
+
+
+def _columns(rows: Sequence[tuple], width: int) -> list[tuple]:
+    return list(zip(*rows, strict=True)) or [()] * width
+
+
+def _in_order(others: Sequence[tuple], mine: Sequence[tuple], order: str) -> list[tuple]:
+    if order == "between":
+        step = max(len(others) // (len(mine) + 1), 1)
+        places = sorted([(step * n, 1, row) for n, row in enumerate(mine)] + [(n, 0, r) for n, r in enumerate(others)])
+        return [row for *_, row in places]
+    return [*mine, *others] if order == "first" else [*others, *mine]

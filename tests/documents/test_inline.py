@@ -1,0 +1,88 @@
+"""Commands and options that stand within the text: each is run or read by its parser, or is listed with a reason."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from private_topk.pipelines.commands import COMMANDS
+from private_topk.runners import UnknownArgument, refuse_unknown
+from tests.documents.reading import PAGES, ROOT, Command, blocks, in_lines
+from tests.documents.test_pages import parses
+from tests.documents.worlds import World, clone
+
+EVERY = sorted({command for page in PAGES for command in in_lines(page)})
+RUN = {
+    "private-topk select --counts counts.npy --mechanism joint --k 10 --epsilon 1": 0,
+    "private-topk mechanisms": 0,
+    "source .venv/bin/activate": 0,
+    "python -m private_topk": 2,
+}
+"""Typed as they stand, with the status that they end with."""
+BY_HAND = {
+    "pip install /path/to/the/clone": "tests/test_packaging.py installs the wheel of a clone in an empty environment",
+    "python -m private_topk.runners.worker_pool --port 50000": "it serves until it is ended: tests/runners do it",
+    "private-topk report weekly.yaml": "tests/documents/test_pages.py calls such a file",
+    **dict.fromkeys(
+        (f"report FILE {how}" for how in ("--window-end DATE", "--missed [--until DATE]", "--catch-up [--until DATE]",
+                                          "--check", "--window-end DATE --correction 1")),
+        "tests/pipelines/scheduled/test_publish.py calls a report in each of these ways"),
+    "python -m benchmarks.fuzz --inputs N": "tests/pipelines/sources/test_fuzz.py runs it",
+}  # fmt: skip
+OF_JOB_SERVER = {"--checkpointing_interval", "--execution_mode_for_batch", "--min_pause_between_checkpoints",
+                 "--number_of_execution_retries", "--shutdown_sources_after_idle_ms", "--state_backend"}  # fmt: skip
+"""Options that Beam's job server for Flink knows, and is asked about when it runs."""
+OF_BENCHMARKS = {"--cluster", "--epsilons", "--rows", "--shapes"}
+
+
+def test_no_page_is_left_out() -> None:
+    """Every page that has a block is held, block by block."""
+    held = "".join((Path(__file__).parent / name).read_text() for name in ("test_pages.py", "test_servers.py"))
+    for page in PAGES:
+        assert not blocks(page) or f'hold(world, "{page}"' in held, page
+
+
+@pytest.mark.parametrize("line", [line for line in EVERY if line not in RUN and line not in BY_HAND])
+def test_a_command_within_the_text_is_known(line: str) -> None:
+    program, *words = line.split()
+    if program == "make":
+        subprocess.run(["make", "-n", *words], cwd=ROOT, check=True, capture_output=True)
+    elif program == "pip":
+        (extra,) = re.fullmatch(r"install '(?:private-topk|\.)\[(\w+)\]'", " ".join(words)).groups()  # type: ignore[union-attr]
+        assert re.search(rf"(?m)^{extra} = \[", (ROOT / "pyproject.toml").read_text())
+    elif program == "private-topk":
+        assert words[0] in COMMANDS and not words[1:], f"{line}: run it, or say why not"
+    else:
+        parses(line)
+
+
+def test_commands_within_the_text_run(world: World) -> None:
+    assert {*RUN, *BY_HAND} <= set(EVERY), "these are listed and stand nowhere"
+    clone(world.folder)
+    np.save(world.folder / "counts.npy", np.arange(40))
+    for (line, wanted), (status, printed) in zip(RUN.items(), world.type([Command(line) for line in RUN]), strict=True):
+        assert status == wanted, f"{line}\n{printed}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_option_within_the_text_is_known(page: str) -> None:
+    text = re.sub(r"(?ms)^```.*?^```", "", (ROOT / page).read_text())
+    named = set(re.findall(r"`(--[a-z][\w-]*)", text))
+    with pytest.raises(UnknownArgument) as beam:
+        refuse_unknown(["--no-such-option"])
+    unknown = named - options_of_ours() - set(beam.value.known) - OF_JOB_SERVER - OF_BENCHMARKS
+    assert not unknown, f"{page} names {unknown}"
+
+
+def options_of_ours() -> set[str]:
+    found = set()
+    for name in COMMANDS:
+        command = import_module(f"private_topk.pipelines.commands.{name.replace('-', '_')}")
+        for words in [["create"], ["show"], ["history"]] if name == "budget" else [[]]:
+            found |= set(command.parser(words)._option_string_actions)
+    return found

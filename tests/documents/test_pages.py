@@ -1,0 +1,284 @@
+"""Every block of README and docs is typed as it stands: its status, its output, what it leaves behind.
+
+A page's blocks are in `HELD`, in their order, each with the way it is held: typed into a shell, run as Python, saved as
+a file, or not run, with the reason. A block too many or too few fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.sinks.formats import FORMATS
+from tests.documents.reading import ROOT, Block, Command, blocks, commands
+from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
+
+Check = Callable[[World], None]
+
+MOMENTS = {
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d": "MOMENT",
+    r"localhost:\d+": "ADDRESS",
+    r"logs in \S+\. Run": "logs in FOLDER. Run",
+    r"(?m)^( +\d+)  .*$": r"\1  an item",
+}
+"""What depends on the moment, or on fresh noise: the items of a ranking."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """How one block is held.
+
+    Args:
+        starts: how it begins, so that a block that was moved or added is noticed.
+        how: `typed` into a shell, run as `python`, `saved` under a name, `parsed` as the arguments of benchmarks that
+            take long, or `not run`.
+        reason: why it is not run.
+        instead: what is replaced before, which is the address of a server, or the date of today.
+        status: of the last command; all before it end with 0.
+        says: what must be printed besides.
+        name: of the file that it is saved as.
+        before, after: what else the page takes for granted, and what must be so afterwards.
+    """
+
+    starts: str
+    how: str = "typed"
+    reason: str = ""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    status: int = 0
+    says: str = ""
+    name: str = ""
+    before: Check = lambda world: None
+    after: Check = lambda world: None
+
+
+def hold(world: World, page: str, helds: list[Held]) -> None:
+    """Hold all blocks of a page, in one world."""
+    found = blocks(page)
+    assert len(found) == len(helds), f"{page}: blocks at {[b.line for b in found]}, and {len(helds)} ways to hold them"
+    earlier: list[Command] = []
+    for block, held in zip(found, helds, strict=True):
+        assert block.text.startswith(held.starts), f"{block.place} starts with {block.text[:60]!r}"
+        for old, new in held.instead.items():
+            assert old in block.text, f"{block.place}: no {old}"
+            block = Block(block.page, block.line, block.language, block.text.replace(old, new))
+        held.before(world)
+        WAYS[held.how](world, block, held, earlier)
+        held.after(world)
+
+
+def typed(world: World, block: Block, held: Held, earlier: list[Command]) -> None:
+    """In one shell, as a reader's: variables that were set in an earlier block are set."""
+    typed = commands(block)
+    done = world.type([*earlier, *typed])[len(earlier) :]
+    for number, (command, (status, printed)) in enumerate(zip(typed, done, strict=True)):
+        wanted = held.status if number == len(typed) - 1 else 0
+        assert status == wanted, f"{block.place}: {command.typed}\nends with {status}:\n{printed}"
+        if command.shown:
+            said = differences(command.shown, printed, MOMENTS)
+            assert not said, f"{block.place}: {command.typed}\n{said}"
+    assert held.says in done[-1][1], f"{block.place}: {done[-1][1]}"
+    earlier += [command for command in typed if re.match(r"[A-Z]+=\S+($|\s+[A-Z]+=)", command.typed)]
+
+
+def python(world: World, block: Block, held: Held, _: list[Command]) -> None:
+    """What a line prints stands behind it after `# `, where the page shows it."""
+    (world.folder / "block.py").write_text(block.text)
+    [(status, printed)] = world.type([Command("python block.py")])
+    assert status == held.status, f"{block.place}: {printed}"
+    assert re.search(held.says, printed), f"{block.place}: {printed}"
+    for shown in re.findall(r"^print\(.*\)  # (.*)$", block.text, re.M):
+        assert shown in printed.splitlines(), f"{block.place}: {printed}"
+
+
+def saved(world: World, block: Block, held: Held, _: list[Command]) -> None:
+    (world.folder / held.name).parent.mkdir(exist_ok=True)
+    (world.folder / held.name).write_text(block.text)
+    assert held.name in (ROOT / block.page).read_text(), f"{block.place}: the page does not say where it is saved"
+
+
+def parsed(world: World, block: Block, held: Held, _: list[Command]) -> None:
+    assert held.reason
+    for command in commands(block):
+        parses(command.typed)
+
+
+def not_run(world: World, block: Block, held: Held, _: list[Command]) -> None:
+    assert held.reason
+
+
+WAYS = {"typed": typed, "python": python, "saved": saved, "parsed": parsed, "not run": not_run}
+
+
+def parses(line: str) -> None:
+    """A `python -m benchmarks.NAME ...`: the module is there and takes these arguments."""
+
+    python_, dash, module, *words = shlex.split(line)
+    assert (python_, dash) == ("python", "-m") and module.startswith("benchmarks."), line
+    found, parse = import_module(module), argparse.ArgumentParser.parse_known_args
+
+    def only_parse(parser: argparse.ArgumentParser, *_: object) -> None:
+        assert not parse(parser, words)[1], line
+        raise _Parsed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(argparse.ArgumentParser, "parse_known_args", only_parse)
+        with pytest.raises(_Parsed):
+            found.main()
+
+
+class _Parsed(Exception):
+    """Arguments were understood; nothing else is to happen."""
+
+
+def ranked(path: str, rows: int) -> Check:
+    """A ranking is there, and has so many rows."""
+
+    def check(world: World) -> None:
+        content = (world.folder / path).read_bytes()
+        assert len(FORMATS[Path(path).suffix].decode(content)) == rows
+
+    return check
+
+
+def picture(text: str) -> Held:
+    return Held(text, "not run", "a picture or a formula, not code")
+
+
+def ranked_like_the_page(world: World) -> None:
+    """Noise may swap close ranks, and bring in the eleventh: most of the shown items are there in any run."""
+    ranked("out/ranking.avro", 40)(world)
+    week = FORMATS[".avro"].decode((world.folder / "out/ranking.avro").read_bytes())[:10]
+    shown = re.findall(r"^ +\d+  (.*)$", (ROOT / "README.md").read_text(), re.M)
+    assert len(shown) == 10 and len({row["item"] for row in week} & set(shown)) >= 6
+
+
+MINUTES = "measures for minutes, on a machine that should do nothing else"
+README = [
+    Held("$ make rank", before=lambda world: clone(world.folder), after=ranked_like_the_page),
+    Held("$ make test", "not run", "these tests themselves, and the linters"),
+    Held("private-topk run --input 'plays-*.avro'", before=lambda world: plays_of_a_shop(world.folder),
+         after=ranked("ranking.avro", 40)),
+    Held("import apache_beam as beam", "python", says=r"^all (tea|cake|scone)\n$"),
+    Held("$ python -m benchmarks.pipeline", "parsed", MINUTES),
+]  # fmt: skip
+
+
+def test_readme(world: World) -> None:
+    hold(world, "README.md", README)
+
+
+def rows_of_drinks(world: World) -> None:
+    (world.folder / "rows.csv").write_text("user,item,time\na,tea,2026-01-06\nb,cake,2026-01-14\n")
+
+
+API = [Held("from datetime import", "python", before=rows_of_drinks, after=ranked("ranking.csv", 4 * 3))]
+
+
+def test_api(world: World) -> None:
+    hold(world, "docs/api.md", API)
+
+
+def orders(world: World) -> None:
+    (world.folder / "release.key").write_text("the key of the example's test")
+    (world.folder / "orders.csv").write_text("user,drink\n" + "ann,tea\nann,tea\nbob,coffee\neve,tea\n")
+
+
+def drawn_and_charged(world: World) -> None:
+    assert (world.folder / "spent.svg").read_text().count("<svg") == 1
+    ranked("ranking.avro", 40)(world)
+
+
+def answered(world: World) -> None:
+    assert (world.folder / "answer").read_text() in ("tea\n", "coffee\n")
+
+
+BUDGET = [
+    Held("$ private-topk plan"),
+    Held("$ private-topk sample", after=drawn_and_charged, says="joint      10  4 windows of 7 days"),
+    Held("$ private-topk budget create", before=orders),
+    Held("import hmac", "python", says="54.9% of the budget is used", after=answered),
+]
+
+
+def test_budget(world: World) -> None:
+    hold(world, "docs/budget.md", BUDGET)
+
+
+MECHANISMS = [Held("from private_topk.transforms.mechanisms import Joint", "python")]
+
+
+def test_mechanisms(world: World) -> None:
+    hold(world, "docs/mechanisms.md", MECHANISMS)
+
+
+OWN_MECHANISM = [
+    Held("from dataclasses import dataclass", "saved", name="winner.py"),
+    Held("from fractions import Fraction", "python",
+         says=r"^winner-first: (0\.[5-9]\d|1\.00) of 1\nwinner-first: (1\.\d\d|2\.00) of 2\n$"),
+    Held("$ printf 'item,count"),
+    Held("from private_topk.transforms.mechanisms import RandomBits", "python", says=r"^\[0 1\]\n$"),
+]  # fmt: skip
+
+
+def test_own_mechanism(world: World) -> None:
+    hold(world, "docs/own-mechanism.md", OWN_MECHANISM)
+
+
+CONTRIBUTING = [picture("a door ")]
+PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
+
+
+def test_pictures(world: World) -> None:
+    hold(world, "docs/contributing.md", CONTRIBUTING)
+    hold(world, "docs/privacy.md", PRIVACY)
+
+
+def weeks_of_plays(world: World, url: str) -> None:
+    """The page calls the report before it shows the file."""
+    reports = world.folder / "reports"
+    shown = next(block for block in blocks("docs/reports.md") if block.language == "yaml")
+    reports.mkdir()
+    (reports / "weekly.yaml").write_text(shown.text.replace(LEDGER, url))
+    for start in ("2026-08-24", "2026-08-31"):
+        small_plays(reports, f"plays/{start}/day.avro", start)
+    (reports / "catalogue.csv").write_text("title\n" + "".join(f"Track {n}\n" for n in range(30)))
+    [(status, said)] = world.type([Command(f"private-topk budget create --ledger '{url}' --dataset plays --epsilon 4 "
+                                           "--delta 1e-5 --privacy-unit user")])  # fmt: skip
+    assert status == 0, said
+
+
+def with_a_mistake(world: World) -> None:
+    place = world.folder / "reports" / "weekly.yaml"
+    (world.folder / "right.yaml").write_text(place.read_text())
+    place.write_text(place.read_text().replace("every: week ", "every: 7 days "))
+
+
+def without_it(world: World) -> None:
+    (world.folder / "reports" / "weekly.yaml").write_text((world.folder / "right.yaml").read_text())
+
+
+LEDGER = "postgresql://budget@db.internal/privacy"
+
+
+def reports(url: str) -> list[Held]:
+    published = "reports/published/weekly-plays-{}.avro".format
+    return [
+        Held("private-topk report reports/weekly.yaml", before=lambda world: weeks_of_plays(world, url),
+             after=ranked(published("2026-08-24"), 10)),
+        Held("report: weekly-plays", "saved", name="reports/weekly.yaml", instead={LEDGER: url}),
+        Held("$ private-topk report reports/weekly.yaml --check", status=2, before=with_a_mistake, after=without_it),
+        Held("0 6 * * 1  private-topk report", after=ranked(published("2026-08-31"), 10),
+             instead={"0 6 * * 1  ": "", "/srv/reports": "reports", r"$(date -u +\%F)": "2026-09-07"}),
+    ]  # fmt: skip
+
+
+def test_reports(world: World, url: str) -> None:
+    world.environment["RELEASE_KEY"] = "a key of the tests, which is no secret"
+    hold(world, "docs/reports.md", reports(url))

@@ -80,7 +80,7 @@ def command(case: str, folder: Path, rows: int, windows: int, place: list[str]) 
         return [sys.executable, "-m", "benchmarks.flink", "--plain", pattern, *place]
     runner = ["--runner", "flink", *place] if case == "flink" else []
     window = ["--window", f"{LENGTHS[windows]}s", "--from", START, "--to", END] if windows > 1 else []
-    return [sys.executable, "-m", "private_topk.pipelines.cli", "run", "--quiet", "--input", pattern,
+    return [sys.executable, "-m", "private_topk", "run", "--quiet", "--input", pattern,
             "--domain", str(folder / "domain.txt"), "--mechanism", "joint", "--k", "10", "--epsilon", "1",
             "--output", str(folder / "ranking.avro"), "--overwrite", *window, *runner]  # fmt: skip
 

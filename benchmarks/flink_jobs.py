@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import numpy as np
 from confluent_kafka import Producer
+
+from private_topk.runners.flink_cluster import Cluster
+from private_topk.runners.flink_jar import FLINK_VERSION, job_server
+from private_topk.runners.network import reachable
 
 PARTITIONS, WINDOWS = 4, 24
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -53,39 +61,37 @@ class Report:
             "--window", "1h", "--from", START.isoformat(), "--to", (START + timedelta(hours=WINDOWS)).isoformat(),
         ]  # fmt: skip
 
-    def batch_command(self, output: Path, *more: str) -> list[str]:
+    def batch_words(self, output: Path, *more: str) -> list[str]:
+        """The arguments of `private-topk` for all rows at once."""
         place = ["--input", f"{self.folder}/rows.jsonl", "--output", str(output)]
-        return _command("run", "--quiet", *place, *self.question(), *more)
+        return ["run", "--quiet", *place, *self.question(), *more]
 
-    def stream_command(self, output: Path, *more: str, source: str = "") -> list[str]:
-        """Reading a topic, or the folder with a file of all rows."""
+    def stream_words(self, output: Path, *more: str, source: str = "") -> list[str]:
+        """The same, reading a topic, or the folder with a file of all rows."""
         place = ["--input", source or f"{self.folder}/in/*.jsonl", "--clock", "event", "--output", str(output)]
-        return _command("stream", *place, "--output-format", "jsonl", *self.question(), *more)
+        return ["stream", *place, "--output-format", "jsonl", *self.question(), *more]
 
     def _batch(self) -> bytes:
         output = self.folder / "expected.jsonl"
-        subprocess.run(self.batch_command(output), check=True, stderr=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "private_topk", *self.batch_words(output)]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         return output.read_bytes()
 
-    def send(self, address: str, topic: str, seconds: float) -> None:
-        """Send all rows to a topic, evenly over some seconds, and a row after the horizon to each partition."""
+    def send(self, address: str, topic: str, rows: range, seconds: float = 0) -> None:
+        """Send some of the rows to a topic, evenly over some seconds; after the last one, the end in each partition."""
         settings = {"bootstrap.servers": address, "linger.ms": 20, "message.timeout.ms": 120_000}
         # In order also while a broker is away: a row that overtook another would be late for its window.
         producer = Producer({**settings, "enable.idempotence": True})
         began = time.monotonic()
-        for number, (user, row) in enumerate(zip(self.users, self.rows, strict=True)):
-            producer.produce(topic, row, partition=user % PARTITIONS)
-            if number % 50 == 0:
+        for sent, number in enumerate(rows):
+            producer.produce(topic, self.rows[number], partition=self.users[number] % PARTITIONS)
+            if sent % 50 == 0:
                 producer.poll(0)
-                time.sleep(max(0.0, began + seconds * number / len(self.rows) - time.monotonic()))
+                time.sleep(max(0.0, began + seconds * sent / len(rows) - time.monotonic()))
         producer.flush(120)
-        for partition in range(PARTITIONS):
+        for partition in range(PARTITIONS if rows.stop == len(self.rows) else 0):
             producer.produce(topic, _end(), partition=partition)
         producer.flush(120)
-
-
-def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "private_topk.pipelines.cli", *words]
 
 
 def _row(user: str, item: str, at: datetime) -> str:
@@ -96,18 +102,53 @@ def _end() -> str:
     return _row("nobody", "item 0", START + timedelta(hours=WINDOWS + 2))
 
 
-@contextmanager
-def session(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen]:
-    """A process in a session of its own, ended with its children if it has not ended by itself."""
-    with open(log, "wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-    try:
-        yield process
-    finally:
+_COPIES = multiprocessing.get_context("forkserver")
+_COPIES.set_forkserver_preload(["private_topk.pipelines.commands.launching"])
+
+
+def start(words: list[str], log: Path) -> ForkServerProcess:
+    """`private-topk` with some arguments in a process of its own, a copy of one that has everything loaded."""
+    process = _COPIES.Process(target=_run, args=(words, str(log)))
+    process.start()
+    return process
+
+
+def _run(words: list[str], log: str) -> None:
+    from private_topk.pipelines.commands import main
+    from private_topk.pipelines.commands.status import leave
+
+    os.setsid()
+    for stream in (1, 2):
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    leave(main(words))
+
+
+def end(process: ForkServerProcess) -> None:
+    """End a command and its children if it has not ended by itself."""
+    if process.is_alive():
         try:
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(process.pid or 0, signal.SIGKILL)  # its own session, begun in _run
         except ProcessLookupError:
-            pass
+            process.kill()
+    process.join()
+
+
+@contextmanager
+def served(cluster: Cluster, folder: Path) -> Iterator[str]:
+    """One job server for all jobs of a cluster; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["--flink-master", f"http://{cluster.address}", "--artifacts-dir", f"{folder}/artifacts", "--job-port",
+             str(port), "--artifact-port", "0", "--expansion-port", "0"]  # fmt: skip
+    with open(folder / "job-server.out", "wb") as output:
+        command = ["java", "-Xmx512m", "-jar", job_server(FLINK_VERSION).jar, *words]
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        await_(lambda: reachable(f"localhost:{port}", 1), 300, "the job server does not start")
+        yield f"localhost:{port}"
+    finally:
+        process.kill()
         process.wait()
 
 
@@ -155,3 +196,22 @@ class Versions:
             return f"{len(self.seen)} of {WINDOWS} windows"
         found = b"".join(path.read_bytes() for path in sorted(self.folder.glob("*.jsonl")))
         return "equal" if found == expected else "other rankings"
+
+
+@contextmanager
+def looked_at(*all_versions: Versions) -> Iterator[Versions]:
+    """Look at them five times a second meanwhile; gives the first."""
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.2):
+            for versions in all_versions:
+                versions.look()
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield all_versions[0]
+    finally:
+        done.set()
+        thread.join()

@@ -1,4 +1,4 @@
-"""Says what a stream does while it runs: a line per published window, and when the next one closes.
+"""Follows a stream while it runs: says of each window when it is published, and when the next one closes.
 
 Which windows there are and when they close is declared, hence public, and so is that each is published. Nothing else is
 said: no count, no item.
@@ -11,15 +11,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from apache_beam.io.filesystems import FileSystems
-
-from private_topk.runners.console import say as say_on_stderr
+from private_topk.pipelines.notes import NOTES
+from private_topk.pipelines.report import Report
+from private_topk.runners import Launch
 from private_topk.transforms.windows import Period, from_microseconds
 
-__all__ = ["Announcer", "announced"]
+__all__ = ["Announcer", "followed"]
 
 _ONE_BY_ONE = 5
 """So many windows that are found together are told each by itself; more of them in one line."""
+
+Say = Callable[[str], None]
 
 
 class Announcer:
@@ -31,31 +33,37 @@ class Announcer:
         say: takes one line.
     """
 
-    def __init__(self, period: Period, place: str, live: bool, say: Callable[[str], None] = say_on_stderr) -> None:
+    def __init__(self, period: Period, place: str, live: bool, say: Say) -> None:
         self._closing = {
             window.label(): closing / 1e6
             for window, closing in zip(period.windows(), period.closing.tolist(), strict=True)
         }
         self._place, self._live, self._say = place, live, say
         self._told: dict[str, float] = {}
+        self._left_before: dict[str, float] = {}
 
-    def start_after(self, files: Mapping[str, float]) -> None:
+    def start_after(self, seen: Mapping[str, float]) -> None:
         """Say nothing of what an earlier run has left, unless it is published again."""
-        self._told = dict(files)
+        self._told, self._left_before = dict(seen), dict(seen)
 
-    def look(self, files: Mapping[str, float]) -> None:
+    @property
+    def has_told_all(self) -> bool:
+        """Whether this run has published every window: what an earlier one has left does not count."""
+        return all(self._told.get(label, -1.0) > self._left_before.get(label, -1.0) for label in self._closing)
+
+    def look(self, seen: Mapping[str, float]) -> None:
         """Say what is new.
 
         Args:
-            files: when each was written, in seconds since 1970, by its window's label.
+            seen: when each window was published, in seconds since 1970, by its label; 0 where nobody knows when.
         """
-        new = [label for label in self._closing if files.get(label, 0.0) > self._told.get(label, 0.0)]
+        new = [label for label in self._closing if seen.get(label, -1.0) > self._told.get(label, -1.0)]
         if not new:
             return
-        self._told |= {label: files[label] for label in new}
+        self._told |= {label: seen[label] for label in new}
         if len(new) <= _ONE_BY_ONE:
             for label in new:
-                self._say(f"published {label} to {self._place}{self._lag(label, files[label])}")
+                self._say(f"published {label} to {self._place}{self._lag(label, seen[label] or time.time())}")
         else:
             self._say(f"published {len(new):,} windows, {new[0]} to {new[-1]}, to {self._place}")
         self._say_what_is_next()
@@ -72,20 +80,34 @@ class Announcer:
 
 
 @contextmanager
-def announced(period: Period, folder: str, ending: str, live: bool) -> Iterator[None]:
-    """Look into the folder of a report while it runs: every second, every ten where the folder is not on this machine.
+def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
+    """Look at the place of the rankings while a stream runs, and let the runner know when every window is there.
+
+    Every second, every ten where the place is not on this machine. Places that cannot be read back are followed by
+    what workers in this process note; of workers elsewhere nothing is heard.
 
     Args:
-        ending: of the files, such as .avro.
-        live: see `Announcer`.
+        say: takes one line; None says nothing.
     """
-    announcer = Announcer(period, folder, live)
-    announcer.start_after(_files(folder, ending))
+    period, sink = report.question.period, report.sink
+    if period is None or report.source.bounded or launch.deferred:
+        yield
+        return
+    seen = sink.following(period, report.question.release) or NOTES.taken
+    announcer = Announcer(period, sink.place, getattr(report.source, "clock", "log") != "event", say or _silent)
+    NOTES.taken()
+    launch.answered.clear()  # a launch may be used again
+    announcer.start_after(seen())
     done = threading.Event()
 
+    def look() -> None:
+        announcer.look(seen())
+        if announcer.has_told_all:
+            launch.answered.set()
+
     def follow() -> None:
-        while not done.wait(10.0 if "://" in folder else 1.0):
-            announcer.look(_files(folder, ending))
+        while not done.wait(10.0 if "://" in sink.place and sink.files(period) else 1.0):
+            look()
 
     follower = threading.Thread(target=follow, name="announcer", daemon=True)
     follower.start()
@@ -94,14 +116,8 @@ def announced(period: Period, folder: str, ending: str, live: bool) -> Iterator[
     finally:
         done.set()
         follower.join()
-        announcer.look(_files(folder, ending))
+        look()
 
 
-def _files(folder: str, ending: str) -> dict[str, float]:
-    """The labels of the windows that are published, and when; nothing while the folder cannot be reached."""
-    try:
-        found = FileSystems.match([f"{folder.rstrip('/')}/*{ending}"])[0].metadata_list
-    except Exception:  # the report itself says what is wrong with its folder
-        return {}
-    return {file.path.rpartition("/")[2].removesuffix(ending): file.last_updated_in_seconds or time.time()
-            for file in found}  # fmt: skip
+def _silent(line: str) -> None:
+    pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 
@@ -12,14 +12,17 @@ from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.budget.charging import charge
-from private_topk.pipelines.errors import refusal_in
+from private_topk.pipelines.announce import followed
+from private_topk.pipelines.errors import interruption_in, loss_in, refusal_in
 from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.notes import NoteWindows
 from private_topk.pipelines.outcome import what_is_out
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.runners import Launch
 from private_topk.transforms.blocks import LEFT_OUT, NAMESPACE
@@ -56,7 +59,9 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
     rankings = blocks | "Rank" >> rank
     facts = describe_release(question.selection, question.release, launch.name)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
-    rankings | "Write" >> report.sink.write(facts, question.release)
+    written = rankings | "Write" >> report.sink.write(facts, question.release)
+    if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
+        _ = written | "Note what is published" >> NoteWindows(question.period)
 
 
 def check(report: Report, launch: Launch) -> None:
@@ -68,18 +73,25 @@ def check(report: Report, launch: Launch) -> None:
     report.check_complete()  # before the look at the input, which is a list of its files
     domain = getattr(getattr(question.selection.domain, "load", None), "path", None)
     inputs = [report.source.place, *report.source.local_places(), *([domain] if domain else [])]
-    report.sink.check(question.period, inputs, question.release)
+    with about_the_output(report.sink.place):
+        report.sink.check(question.period, inputs, question.release)
     report.source.check(question.period)
     report.source.check_runner(launch)
     if launch.remote:
         check_remote(report)
 
 
-def run(report: Report, launch: Launch, again: str = "run the same report again") -> Done:
+def run(
+    report: Report,
+    launch: Launch,
+    again: str = "run the same report again",
+    say: Callable[[str], None] | None = None,
+) -> Done:
     """Run a report to its end: that of its input, or of its horizon.
 
     Args:
         again: how the same release is run again, as the door says it: told where this run ends early.
+        say: takes a line for each window of a stream that is published.
 
     Raises:
         Refusal: before anything was charged or started; or where the input turns out to be bad, as a worker found.
@@ -98,16 +110,22 @@ def run(report: Report, launch: Launch, again: str = "run the same report again"
     GATE.open()
     try:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
-        with _charged(report, again), PROGRESS.shown(), redirect_stderr(io.StringIO()):
+        with (
+            _charged(report, again),
+            PROGRESS.shown(),
+            followed(report, launch, say),
+            redirect_stderr(io.StringIO()),
+        ):
             job = pipeline.run()
             job.wait_until_finish()
-    except KeyboardInterrupt as stop:
-        raise Interrupted(what_is_out(report, launch, job, again), stop) from None
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
+        stop = interruption_in(error)
+        if stop is not None:
+            raise Interrupted(what_is_out(report, launch, job, again), stop) from None
         found = refusal_in(error)
         if found is not None:
             raise found from None
-        raise Unfinished(what_is_out(report, launch, job, again)) from error
+        raise Unfinished(what_is_out(report, launch, job, again)) from (loss_in(error) or error)
     return Done(report, job, launch.deferred)
 
 

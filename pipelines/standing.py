@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from private_topk.pipelines.files import exists, open_file, why
+from private_topk.pipelines.files import exists, open_file
 from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.pipelines.sinks.sink import Sink
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.transforms.windows import Period
 
 __all__ = ["Standing", "standing_at"]
@@ -34,12 +33,8 @@ def standing_at(sink: Sink, period: Period | None) -> list[Standing | None] | No
     Raises Refusal where nobody can tell.
     """
     paths = sink.files(period)
-    try:
+    with about_the_output(sink.place):
         return None if paths is None else list(_look(paths))
-    except Refusal:
-        raise
-    except Exception as error:  # every file system raises its own kind
-        raise Refusal("output", f"{verbatim(sink.place)} cannot be looked at: {verbatim(why(error))}") from None
 
 
 def _look(paths: list[str]) -> Iterator[Standing | None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -52,6 +53,8 @@ class Launch:
         follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
         draw_hints: Beam's resource hints for the one stage that holds all counts of a window.
         listener: the runner for a source that has to be listened to, where that is another one.
+        answered: set by whoever sees that every declared window is published: a runner whose jobs do not end by
+            themselves then ends this one.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Launch:
     follows_slowest_reader: bool = True
     draw_hints: Mapping[str, str] | None = None
     listener: PipelineRunner | None = None
+    answered: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def listening(self) -> Launch:
         """The same launch on a runner that receives what is sent while it runs."""

@@ -92,7 +92,7 @@ def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, set
     if more:
         runner.job_options = {**chosen, **take_options(more, job_options(runner.job_server(options).start()))}
     say(f"Flink: {found}")
-    return Launch("flink", runner, options)
+    return Launch("flink", runner, options, answered=runner.answered)
 
 
 def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions, more: list[str]) -> Launch:
@@ -104,7 +104,8 @@ def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions
         chosen |= take_options(more, job_options(ExternalJobServer(portable.job_endpoint, 60).start()))
     master = options.view_as(FlinkRunnerOptions).flink_master
     rest = "" if master in _EMBEDDED else FlinkRunner.add_http_scheme(master)
-    return Launch("flink", FlinkJobRunner(chosen, rest), options)
+    runner = FlinkJobRunner(chosen, rest)
+    return Launch("flink", runner, options, answered=runner.answered)
 
 
 def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:

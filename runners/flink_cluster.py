@@ -37,6 +37,7 @@ class Cluster:
         task_memory: all memory of a task manager's process, as Flink writes it.
         high_availability: a job manager that is lost may be started anew and takes its jobs up again. What it must know
             for that is kept in the folder and by a ZooKeeper, at `port` + 3, which comes with Flink.
+        state: where the ids of the processes are kept up to date, for who outlives this one.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class Cluster:
         slots: int = 2,
         task_memory: str = "1536m",
         high_availability: bool = False,
+        state: Path | None = None,
     ) -> None:
-        self.folder, self.port = folder.resolve(), port
+        self.folder, self.port, self._state = folder.resolve(), port, state
         self.processes: dict[str, subprocess.Popen] = {}
         self._home = distribution()
         self._settings = {
@@ -66,6 +68,8 @@ class Cluster:
             "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
             **RESTARTS,
             "metrics.fetcher.update-interval": 1000,
+            # How long the metrics stand still when a task manager is lost that was just being asked for its own.
+            "web.timeout": 60000,
             "heartbeat.interval": 1000,
             "heartbeat.timeout": 10000,
         }
@@ -148,6 +152,11 @@ class Cluster:
             self.processes[name] = subprocess.Popen(
                 command, stdout=output, stderr=output, env={**os.environ, **places}, start_new_session=True
             )
+        if self._state is not None:
+            ids = {each: [process.pid, _started(process.pid)] for each, process in self.processes.items()}
+            whole = self._state.with_suffix(".incomplete")
+            whole.write_text(json.dumps(ids))
+            whole.replace(self._state)
 
     def _await(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _PATIENCE
@@ -167,14 +176,14 @@ def up(folder: Path, port: int, task_managers: int) -> None:
         sys.exit(f"a cluster is up already, or was not brought down: {state}")
     if reachable(f"localhost:{port}", 1):
         sys.exit(f"port {port} is taken: give another --port")
-    cluster = Cluster(folder, port)
+    cluster = Cluster(folder, port, state=state)  # from the first process on: this one may be killed before the last
     try:
         cluster.start(task_managers)
         pool = cluster.start_worker_pool(port + 2)
     except RuntimeError as error:
         cluster.stop()
+        state.unlink(missing_ok=True)
         sys.exit(str(error))
-    state.write_text(json.dumps({name: [p.pid, _started(p.pid)] for name, p in cluster.processes.items()}))
     use = f"--flink_master {cluster.address} --environment_type EXTERNAL --environment_config {pool}"
     print(f"Flink is up, logs in {folder}. Run on it with\n  private-topk run ... --runner flink {use}")
 

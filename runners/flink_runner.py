@@ -5,8 +5,10 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
+import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,17 @@ from apache_beam.options.pipeline_options import (
     PipelineOptions,
     StandardOptions,
 )
+from apache_beam.portability import python_urns
+from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, FlinkRunner
 from apache_beam.runners.portability.job_server import StopOnExitJobServer
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
+from apache_beam.transforms.environments import ExternalEnvironment
 
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.flink_watch import Watch
+from private_topk.runners.worker_pool import ThreadWorkers, serve
 
 __all__ = ["FlinkJobRunner", "write_settings"]
 
@@ -34,12 +40,15 @@ class FlinkJobRunner(FlinkRunner):
         job_options: options of the job server, by their names.
         rest: the job manager's address, or nothing if it is not known: then nobody watches over the job.
         settings: a folder that is gone with this.
+
+    `answered` is set by whoever sees that all that a stream has to publish is published.
     """
 
     def __init__(self, job_options: Mapping[str, Any], rest: str = "", settings: Path | None = None) -> None:
         super().__init__()
         self.job_options = job_options
-        self._rest = rest
+        self.answered = threading.Event()
+        self.rest = rest
         if settings is not None:
             weakref.finalize(self, shutil.rmtree, settings, ignore_errors=True)
         self._server: StopOnExitJobServer | None = None
@@ -58,12 +67,28 @@ class FlinkJobRunner(FlinkRunner):
     def create_job_service_handle(self, job_service: Any, options: PipelineOptions) -> JobServiceHandle:  # noqa: ANN401
         return _Handle(job_service, options, self.job_options)
 
+    @staticmethod
+    def start_and_replace_loopback_environments(pipeline: Any, options: PipelineOptions) -> list[Callable[[], object]]:  # noqa: ANN401
+        """Let workers run in this process: heard on this machine only, each by the task manager that started it.
+
+        Beam's own listen on every interface, and know workers by a number that every task manager counts from 1.
+        """
+        stops: list[Callable[[], object]] = []
+        for environment in pipeline.components.environments.values():
+            if environment.urn == python_urns.EMBEDDED_PYTHON_LOOPBACK:
+                server, port = serve(ThreadWorkers(), "127.0.0.1:0")
+                here = ExternalEnvironment(f"127.0.0.1:{port}").to_runner_api(PipelineContext())
+                environment.urn, environment.payload = here.urn, here.payload
+                stops.append(partial(server.stop, 1))
+        return stops
+
     def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401
         names = options.view_as(GoogleCloudOptions)
         names.job_name = f"{names.job_name or 'private-topk'}-{secrets.token_hex(4)}"
         result = super().run_portable_pipeline(pipeline, options)
-        if self._rest:
-            Watch(Rest(self._rest), names.job_name, options.view_as(StandardOptions).streaming).start()
+        if self.rest:
+            streaming = options.view_as(StandardOptions).streaming
+            Watch(Rest(self.rest), names.job_name, streaming, self.answered).start()
         return result
 
 

@@ -1,8 +1,10 @@
 """Watches a job while it runs on Flink: says when it restarts or waits for slots, and ends a stream that is over.
 
 Flink keeps a streaming job for ever once its sources have ended, because a job whose sources are shut down takes no
-more checkpoints. Here the job is stopped when the clock of every task stands at the end of time: nothing can come any
-more.
+more checkpoints. Here the job is stopped when nothing can come any more: every declared window is seen to be published,
+or the clock of every task stands at the end of time. Two ways to know, for neither is always open. Not every place of
+rankings can be seen from here; and clocks are metrics, for which Flink waits up to its `web.timeout`, ten minutes by
+default, when a task manager is lost that was just being asked.
 """
 
 from __future__ import annotations
@@ -28,15 +30,22 @@ class Watch(threading.Thread):
 
     Args:
         name: of the job, and of no other on this cluster.
+        answered: set when all that the job has to publish is seen to be published.
         say: takes one line of public facts for the operator.
         patience: seconds without slots before it is said.
     """
 
     def __init__(
-        self, rest: Rest, name: str, streaming: bool, say: Callable[[str], None] = say_on_stderr, patience: float = 20
+        self,
+        rest: Rest,
+        name: str,
+        streaming: bool,
+        answered: threading.Event,
+        say: Callable[[str], None] = say_on_stderr,
+        patience: float = 20,
     ) -> None:
         super().__init__(name="flink-watch", daemon=True)
-        self._rest, self._name, self._streaming = rest, name, streaming
+        self._rest, self._name, self._streaming, self._answered = rest, name, streaming, answered
         self._say, self._patience = say, patience
         self._restarts = 0
         self._starved: float | None = None
@@ -83,18 +92,22 @@ class Watch(threading.Thread):
                       f"task managers, or cancel the job and give --parallelism {max(slots, 1)}")  # fmt: skip
 
     def _end_when_over(self, job: str) -> None:
-        clocks = self._rest.watermarks(job)
-        if not clocks or min(clocks) < _END_OF_TIME:
+        if not (self._answered.is_set() or self._has_come_to_the_end(job)):
             return
         place = self._rest.setting(*_SAVEPOINTS)
         if place:
-            # Draining takes a last checkpoint, so what the last bundles still write is written first.
-            order = self._rest.post(f"jobs/{job}/stop", {"drain": True, "targetDirectory": place})
+            # With a last checkpoint, before which bundles are finished. Not draining: there is nothing left to flush,
+            # and what a source would do next must not keep the job from ending.
+            order = self._rest.post(f"jobs/{job}/stop", {"drain": False, "targetDirectory": place})
             self._stopping = (order or {}).get("request-id", "")
         elif not self._told:
             self._told = True
             self._say("Flink: the horizon is over, and the cluster has no state.savepoints.dir, which ending a job "
                       "needs: cancel it")  # fmt: skip
+
+    def _has_come_to_the_end(self, job: str) -> bool:
+        clocks = self._rest.watermarks(job)
+        return clocks is not None and min(clocks) >= _END_OF_TIME
 
     def _look_at_the_end(self, job: str) -> None:
         """Take away the last checkpoint, of which nobody has any use; where it failed, the end is tried again."""

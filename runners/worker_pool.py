@@ -13,14 +13,16 @@ import multiprocessing
 import signal
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerProcess
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.utils import thread_pool_executor
 
-__all__ = ["Workers", "main", "work"]
+__all__ = ["ThreadWorkers", "Workers", "main", "serve", "work"]
 
 # Loaded before copying: no polars and no gRPC server, whose threads would not be copied.
 _LOADED = ["apache_beam.runners.worker.sdk_worker"]
@@ -74,6 +76,43 @@ class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             _end(worker)
 
 
+class ThreadWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Workers on threads of this process, which is Beam's LOOPBACK: a pool of Beam's for each caller."""
+
+    def __init__(self) -> None:
+        self._pools: defaultdict[str, BeamFnExternalWorkerPoolServicer] = defaultdict(BeamFnExternalWorkerPoolServicer)
+        self._lock = threading.Lock()
+
+    def StartWorker(  # noqa: N802 - the name in the protocol
+        self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StartWorkerResponse:
+        return self._pool(context).StartWorker(request, context)
+
+    def StopWorker(  # noqa: N802 - the name in the protocol
+        self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StopWorkerResponse:
+        return self._pool(context).StopWorker(request, context)
+
+    def _pool(self, context: grpc.ServicerContext) -> BeamFnExternalWorkerPoolServicer:
+        with self._lock:
+            return self._pools[context.peer()]
+
+
+def serve(workers: beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer, address: str) -> tuple[grpc.Server, int]:
+    """A server of a pool that is up, and its port. Raises RuntimeError if HOST:PORT is taken.
+
+    Args:
+        address: with port 0, one that is free.
+    """
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance())
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
+    port = server.add_insecure_port(address)
+    if not port:
+        raise RuntimeError(f"{address} is taken")
+    server.start()
+    return server, port
+
+
 def _end(worker: ForkServerProcess) -> None:
     worker.terminate()
     worker.join(_GRACE)
@@ -92,11 +131,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     workers = Workers()
-    server = grpc.server(thread_pool_executor.shared_unbounded_instance())
-    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
-    if not server.add_insecure_port(f"{arguments.host}:{arguments.port}"):
+    try:
+        server, _ = serve(workers, f"{arguments.host}:{arguments.port}")
+    except RuntimeError:
         sys.exit(f"port {arguments.port} of {arguments.host} is taken: give another --port")
-    server.start()
     stop.wait()
     server.stop(1)
     workers.stop()

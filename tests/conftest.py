@@ -19,5 +19,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if names & SERVERS or {"postgresql", "prism"} & set(map(str, parameters.values())):
+        if names & SERVERS or {"postgresql", "prism", "flink"} & set(map(str, parameters.values())):
             item.add_marker(pytest.mark.server)

@@ -24,6 +24,9 @@ __all__ = ["LostPartError", "check_named", "check_pane", "check_whole", "lost"]
 class LostPartError(RuntimeError):
     """Counts of a window were lost or doubled between two stages of the job: nothing is published for it."""
 
+    shows_no_data = True
+    """Its text may be told to whoever runs the job."""
+
 
 def check_whole(parts: Sequence[PlacedPart], shards: int) -> None:
     """Raise LostPartError unless exactly what every user shard has sent for a window is here, once.

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 
-from private_topk.pipelines.announce import announced
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
-from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.fields import require
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.report import Report, report_of
+from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import UnknownArgument
+from private_topk.runners.console import say
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["publish"]
@@ -36,8 +35,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     report = report_of(asked, watch=watch)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
-    with _windows_told(report, asked) if watch and not launch.deferred else nullcontext():
-        return run(report, launch, again)
+    return run(report, launch, again, say)
 
 
 def _unknown(parser: Parser, error: UnknownArgument, watch: bool) -> Refusal:
@@ -46,11 +44,3 @@ def _unknown(parser: Parser, error: UnknownArgument, watch: bool) -> Refusal:
     if name in import_module(f"private_topk.pipelines.commands.{other}").parser()._option_string_actions:
         return Refusal("", f"{name} is no argument of `{parser.prog}`, but of `private-topk {other}`")
     return parser.unknown(error.word, error.known, " or of Beam")
-
-
-def _windows_told(report: Report, asked: Asked) -> AbstractContextManager[None]:
-    """Say of each window when it is published, where rankings become files."""
-    period = report.question.period
-    if period is None or report.sink.files(period) is None:
-        return nullcontext()
-    return announced(period, asked["output"], f".{asked.get('output_format', 'avro')}", asked.get("clock") != "event")

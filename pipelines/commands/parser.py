@@ -45,6 +45,7 @@ class Value(argparse.Action):
         held = getattr(namespace, self.dest)
         if held is not None and not self.many:
             raise Refusal(self.dest, "must be given once, got it twice")
+        text = text if isinstance(text, str) else "--"  # argparse takes two dashes away, as if nothing had been given
         if not text.strip():
             raise Refusal(self.dest, "must not be empty")
         try:

@@ -70,6 +70,9 @@ def told(error: BaseException, about: str = "private-topk: ") -> int:
     if cause is None:
         print(f"{about}{state}", file=sys.stderr)
         return FAILED
+    if getattr(cause, "shows_no_data", False):
+        print(f"{about}failed: {cause}. {state[:1].upper()}{state[1:]}", file=sys.stderr)
+        return FAILED
     # Its text may hold data, so only its kind and place are shown.
     kind = type(cause).__name__ + _of_the_system(cause)
     print(f"{about}failed with {kind}{'; ' if state else ''}{state}", file=sys.stderr)

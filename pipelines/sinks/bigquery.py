@@ -43,6 +43,9 @@ class ToBigQuery:
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
         return _WriteBigQuery(table_of(self.place, "output"), release.id)
 
+    def following(self, period: Period, release: Release) -> None:
+        return None
+
     def local_places(self) -> tuple[str, ...]:
         return ()
 

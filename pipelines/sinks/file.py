@@ -12,7 +12,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.pipelines.files import is_local, open_file
+from private_topk.pipelines.files import exists, is_local, open_file
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
@@ -51,12 +51,17 @@ class ToFile:
         keep_apart([self.place], inputs)
         if is_local(self.place):
             check_writable(self.place)
+        else:
+            exists(self.place)  # whether its store can be reached at all
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
         return _WriteFile(self, facts, release.key)
 
     def files(self, period: Period | None) -> list[str] | None:
         return [self.place]
+
+    def following(self, period: Period, release: Release) -> None:
+        return None
 
     def local_places(self) -> tuple[str, ...]:
         return (self.place,) if is_local(self.place) else ()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
 
-from private_topk.pipelines.files import is_local, names_in
+from private_topk.pipelines.files import is_local, match_any, names_in
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.file import check_writable, keep_apart
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
@@ -67,6 +67,16 @@ class ToFolder:
     def path(self, window: WindowBounds) -> str:
         """Where the ranking of a window is written, such as out/20260105T000000Z--20260112T000000Z.avro."""
         return f"{self.place.rstrip('/')}/{window.label()}{self._ending}"
+
+    def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
+        def look() -> dict[str, float]:
+            try:
+                found = match_any(f"{self.place.rstrip('/')}/*{self._ending}")
+            except Exception:  # the report itself says what is wrong with its folder
+                return {}
+            return {_name(file.path).removesuffix(self._ending): file.written / 1e6 for file in found}
+
+        return look
 
     def local_places(self) -> tuple[str, ...]:
         return (self.place,) if is_local(self.place) else ()

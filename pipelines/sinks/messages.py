@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import Period
 
 __all__ = ["ToKafka", "ToPubSub", "message_of"]
+
+_PATIENCE = 5.0
+_AT_ONCE = 1000
 
 
 def message_of(ranking: Ranking, release_id: str) -> bytes:
@@ -51,6 +54,9 @@ class ToKafka:
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
         return _WriteKafka(self.topic, release.id)
 
+    def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
+        return _Follower(self.topic, release.id).look
+
     def local_places(self) -> tuple[str, ...]:
         return ()
 
@@ -81,6 +87,9 @@ class ToPubSub:
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
         return _WritePubSub(resource(self.place, "topics", "output"), release.id)
 
+    def following(self, period: Period, release: Release) -> None:
+        return None
+
     def local_places(self) -> tuple[str, ...]:
         return ()
 
@@ -94,6 +103,34 @@ class ToPubSub:
 def _keep_apart(place: str, inputs: Sequence[str]) -> None:
     if place in inputs:
         raise Refusal("output", f"{verbatim(place)} is read", "give another topic")
+
+
+class _Follower:
+    """Reads back what a release sends to a topic from now on."""
+
+    def __init__(self, topic: KafkaTopic, release_id: str) -> None:
+        from confluent_kafka import TopicPartition
+
+        self._consumer, self._release_id = topic.consumer(), release_id
+        places = [TopicPartition(topic.topic, partition) for partition in topic.partitions("output")]
+        ends = [self._consumer.get_watermark_offsets(place, timeout=_PATIENCE)[1] for place in places]
+        self._consumer.assign([TopicPartition(place.topic, place.partition, end)
+                               for place, end in zip(places, ends, strict=True)])  # fmt: skip
+
+    def look(self) -> dict[str, float]:
+        """The windows of the messages that have come since the last look, and when the broker had them."""
+        found = {}
+        for message in self._consumer.consume(_AT_ONCE, 0.1):
+            if message.error() is None and self._is_ours(message.value()):
+                found[(message.key() or b"").decode(errors="replace")] = message.timestamp()[1] / 1000
+        return found
+
+    def _is_ours(self, value: bytes | None) -> bool:
+        try:
+            whole = json.loads(value or b"")
+        except ValueError:
+            return False
+        return isinstance(whole, dict) and whole.get("release_id") == self._release_id
 
 
 class _WriteKafka(beam.PTransform):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import apache_beam as beam
 
+from private_topk.pipelines.files import why
 from private_topk.transforms.keys import Release
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
-__all__ = ["Sink"]
+__all__ = ["Sink", "about_the_output"]
 
 
 class Sink(Protocol):
@@ -38,8 +41,26 @@ class Sink(Protocol):
     def files(self, period: Period | None) -> list[str] | None:
         """The ranking files that a period's windows end in; None where rankings do not become files."""
 
+    def following(self, period: Period, release: Release) -> Callable[[], Mapping[str, float]] | None:
+        """Begin to follow what is published of a period; None where the place cannot be read back by whoever writes.
+
+        The answer tells, as often as it is called, when windows were published, in seconds since 1970, by their labels:
+        all that stand there, or those that are new since the last call.
+        """
+
     def local_places(self) -> tuple[str, ...]:
         """Paths on this machine, which workers elsewhere would not see."""
 
     def published(self) -> list[dict[str, Any]] | None:
         """The published rows, for people; None where they cannot be read back."""
+
+
+@contextmanager
+def about_the_output(place: str) -> Iterator[None]:
+    """What a store raises inside, each in its own way, is a refusal of the field `output`."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except Exception as error:
+        raise Refusal("output", f"{verbatim(place)} cannot be looked at: {verbatim(why(error))}") from None

@@ -15,12 +15,12 @@ import pyarrow as pa
 from private_topk.testing.audit.scenes import USER, Row, Sheet, rows_of
 from private_topk.transforms import contributions, counts, cut, draw
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counter import Counter
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, Part, PlacedPart, with_manifest
+from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows
 
 __all__ = ["WAYS", "Counting", "Totals", "Way", "totals_of"]
@@ -105,7 +105,7 @@ def totals_of(counting: Counting, sheet: Sheet, way: Way) -> Totals:
 
 def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout, way: Way) -> Totals:
     domain, limit, key, keep = counting
-    counter = Counter(layout, key, limit)
+    counter = UserShard(layout, key, limit)
     pairs: dict[int, list[pa.RecordBatch]] = {shard: [counter.no_pairs()] for shard in range(way.shards)}
     for block in blocks:
         for shard, table in _run(contributions._ShardDoFn(domain, key, way.shards, layout), block):

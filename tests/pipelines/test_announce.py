@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
+import apache_beam as beam
 import pytest
 
-from private_topk.pipelines import announce
-from private_topk.pipelines.announce import Announcer, announced
+from private_topk.pipelines.announce import Announcer, followed
+from private_topk.pipelines.question import ask
+from private_topk.pipelines.report import Report
+from private_topk.pipelines.run import run
+from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sources.folder import Folder
+from private_topk.runners import prepare
+from private_topk.transforms import Release
+from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.windows import Period
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -50,18 +63,95 @@ def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
     assert said[0] == f"published {LABELS[1]} to out" and "6 of 8" in said[1]
 
 
-def test_a_folder_is_looked_at_while_the_report_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def report(folder: Path, sink: Sink) -> Report:
+    question = ask(2, Joint(epsilon=1.0), ["a", "b", "c"], period=PERIOD)
+    return Report(question, Folder(f"{folder}/in/*.jsonl", clock="event"), sink)
+
+
+def publish(folder: Path, label: str) -> None:
+    """Complete or not there, as sinks do it."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{label}.jsonl.tmp").write_text("whole")
+    os.replace(folder / f"{label}.jsonl.tmp", folder / f"{label}.jsonl")
+
+
+def test_a_folder_is_looked_at_while_the_report_runs(tmp_path: Path) -> None:
+    """The runner is told once every window is there, and no earlier."""
     said: list[str] = []
-    monkeypatch.setattr(announce.Announcer.__init__, "__defaults__", (said.append,))
-    folder = tmp_path / "out"
-    with announced(PERIOD, str(folder), ".jsonl", live=False):
+    folder, launch = tmp_path / "out", prepare("direct", [])
+    with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch, said.append):
         folder.mkdir()
         (folder / f"{LABELS[0]}.jsonl.tmp").write_text("half")
         (folder / f"{LABELS[0]}.manifest.json").write_text("{}")
         time.sleep(1.5)
         assert said == []
-        os.replace(folder / f"{LABELS[0]}.jsonl.tmp", folder / f"{LABELS[0]}.jsonl")
-        time.sleep(2.5)
+        publish(folder, LABELS[0])
+        wait_until(lambda: len(said) == 2)
         assert said[0] == f"published {LABELS[0]} to {folder}"
-        (folder / f"{LABELS[1]}.jsonl").write_text("whole")
-    assert said[2] == f"published {LABELS[1]} to {folder}"
+        for label in LABELS[1:-1]:
+            publish(folder, label)
+        wait_until(lambda: len(said) == 4)
+        assert not launch.answered.is_set()
+        publish(folder, LABELS[-1])
+        assert launch.answered.wait(20)
+    assert said[4] == f"published {LABELS[-1]} to {folder}"
+
+
+def test_what_an_earlier_run_has_left_ends_nothing(tmp_path: Path) -> None:
+    folder, launch = tmp_path / "out", prepare("direct", [])
+    publish(folder, LABELS[0])
+    with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch, None):
+        for label in LABELS[1:]:
+            publish(folder, label)
+    assert not launch.answered.is_set()
+    with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch, None):
+        time.sleep(0.02)
+        for label in LABELS:
+            publish(folder, label)
+    assert launch.answered.is_set()
+
+
+@pytest.mark.parametrize("runner", ["direct", "prism"])
+def test_where_nothing_can_be_read_back_the_workers_here_take_notes(runner: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    rows = [{"user": f"u{n}", "item": "abc"[n % 3], "time": (START + timedelta(minutes=20 * n)).isoformat()}
+            for n in range(24)]  # fmt: skip
+    rows.append({"user": "u", "item": "a", "time": (START + timedelta(hours=9)).isoformat()})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    launch = prepare(runner, ["--streaming"])
+    run(report(tmp_path, Nowhere()), launch, say=said.append)
+    assert launch.answered.is_set() and said[-1].endswith("to nowhere")
+    assert sum(line.startswith("published") for line in said) >= 1
+
+
+@dataclass(frozen=True)
+class Nowhere:
+    """A place of rankings that nobody can read back."""
+
+    place = "nowhere"
+
+    def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
+        pass
+
+    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
+        return beam.Map(lambda ranking: ranking.window.label()).with_output_types(str)
+
+    def files(self, period: Period | None) -> None:
+        return None
+
+    def following(self, period: Period, release: Release) -> None:
+        return None
+
+    def local_places(self) -> tuple[str, ...]:
+        return ()
+
+    def published(self) -> None:
+        return None
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -71,6 +71,38 @@ def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, statu
     assert {path.name for path in folder.iterdir()} == before
 
 
+_HIT_IN_A_ROW = """
+import os, signal, sys
+from private_topk.pipelines.commands import main
+from private_topk.pipelines.commands.status import heed_signals, leave
+from private_topk.transforms import contributions
+
+def hit(self, block):
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    yield from ()
+
+if sys.argv[2] == "ours":
+    heed_signals()
+contributions._ShardDoFn.process = hit
+leave(main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.server  # as above
+@pytest.mark.parametrize(("sent", "heard", "status"), [("SIGTERM", "ours", 143), ("SIGINT", "ours", 130),
+                                                      ("SIGINT", "Python's", 130)])  # fmt: skip
+def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, heard: str, status: int) -> None:
+    """Beam makes an error of its own of whatever is raised in a DoFn."""
+    words = ["run", "--input=in/rows.csv", "--domain=items.txt", "--mechanism=joint", "--k=2", "--epsilon=1",
+             "--output=out.avro", "--release-key=file:key"]  # fmt: skip
+    hearing = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    command = [sys.executable, "-c", _HIT_IN_A_ROW, sent, heard, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, **hearing)
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
+    word = "terminated" if sent == "SIGTERM" else "interrupted"
+    assert f"private-topk: {word}; nothing is published." in done.stderr and "secret" not in done.stderr
+
+
 def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
     def stop() -> None:
         raise Stopped(signal.SIGTERM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from dataclasses import FrozenInstanceError, is_dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -76,6 +77,19 @@ class SinkContract:
         assert self.state() == once
         files = sink.files(PERIOD)
         assert files is None or len(set(files)) == len(files)
+
+    def test_who_follows_sees_what_is_written(self, sink: Sink) -> None:
+        seen = sink.following(PERIOD, RELEASE)
+        if not self.writes or seen is None:
+            pytest.skip("nobody reads it back")
+        assert seen() == {}
+        began, found = time.time(), {}
+        written(sink)
+        while len(found) < len(PERIOD):
+            found |= seen()
+            assert time.time() < began + 60
+        assert set(found) == {window.label() for window in PERIOD.windows()}
+        assert all(began - 1 < at < time.time() + 1 for at in found.values())
 
     def test_what_another_release_has_left_is_kept(self, sink: Sink) -> None:
         if not (self.writes and self.keeps):

@@ -6,8 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.flink_jar import FLINK_VERSION, job_server
+from private_topk.runners.flink_rest import Rest
 from tests.pipelines.streaming.replay import (
     Commits,
     Topics,
@@ -102,16 +101,14 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
 
 
-pytestmark = pytest.mark.xfail(strict=False, reason="streams on Flink have not been seen again on the rebuilt house")
-
-KILLED = pytest.param(
-    True,
-    id="task manager killed",
-    marks=pytest.mark.xfail(run=False, reason="all windows are published, but the job was seen not to end by itself"),
-)
+def completed(cluster: Cluster) -> int:
+    """How many checkpoints the one job of a cluster has completed."""
+    rest = Rest(cluster.address)
+    found = [rest.get(f"jobs/{job['jid']}/checkpoints") for job in rest.jobs()]
+    return sum(each["counts"]["completed"] for each in found if each)
 
 
-@pytest.mark.parametrize("killed", [pytest.param(False, id="undisturbed"), KILLED])
+@pytest.mark.parametrize("killed", [False, True], ids=["undisturbed", "task manager killed"])
 def test_a_topic_on_flink_gives_the_batch(
     killed: bool, broker: Topics, made_up: Commits, cluster: Cluster, rankings: Path, tmp_path: Path
 ) -> None:
@@ -127,14 +124,13 @@ def test_a_topic_on_flink_gives_the_batch(
     half = len(rows) // 2
     broker.send(topic, PARTITIONS, rows[:half])
     with streaming(arguments, log) as process:
-        wait_for(lambda: len(published(rankings)) >= 3, process, log, patience=240)
+        wait_for(lambda: len(published(rankings)) >= 3, process, log, patience=300)
         before = published(rankings)
         if killed:
-            time.sleep(4)  # at least one checkpoint
+            checkpoints = completed(cluster)
+            wait_for(lambda: completed(cluster) > checkpoints, process, log, patience=120)
             cluster.processes["task-manager-1"].send_signal(signal.SIGKILL)
-        sender = threading.Thread(target=broker.send, args=(topic, PARTITIONS, rows[half:]))
-        sender.start()
-        sender.join()
+        broker.send(topic, PARTITIONS, rows[half:])
         broker.end(topic, PARTITIONS, closing())
         said = finished(process, log, patience=400)
     assert "24 windows published" in said and ("the job restarted" in said) == killed

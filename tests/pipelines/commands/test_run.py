@@ -90,7 +90,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"domain": None, "domain_range": "0-9"}, "--domain-range must be a text START:STOP, got 0-9: give"),
     ({"domain": None, "domain_range": "9:9"}, "--domain-range must hold 1 to 2[*][*]40 items, got 9:9"),
     ({"domain": None, "domain_range": f"0:{2**41}"}, "--domain-range must hold 1 to 2[*][*]40 items, got 0:2199023"),
-    ({"domain": None, "domain_range": "0:9", "domain_column": "x"}, "--domain-column is of a --domain file, and there is none"),
+    ({"domain": None, "domain_range": "0:9", "domain_column": "x"}, "--domain-column is of a --domain file"),
     ({"domain": None, "domain_range": "0:1"}, "--k must be at most the number of items"),
     ({"domain": "none.txt"}, "--domain none.txt does not exist"),
     ({"domain": "double.txt"}, "--domain double.txt must hold every item once, got 1 repeated"),

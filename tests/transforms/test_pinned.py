@@ -41,12 +41,12 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 PINNED = {
-    "one window": "1 5ed189f19ec34192",
-    "whole": "1 f9d240fef7fc471c",
-    "fixed": "11 4a0d75f8bf0f595c",
-    "day": "3 1dabf62764001405",
-    "sliding": "16 a55d2d87d9997e3b",
-    "counts": "11 496d6a50fedf232b",
+    "one window": "1 75ce6c6688fc030b",
+    "whole": "1 a685c2da696431ef",
+    "fixed": "11 0d26c315195110eb",
+    "day": "3 5b71449007a92730",
+    "sliding": "16 da20f13ee09f5846",
+    "counts": "11 1313db7a10937eeb",
     "unknown": "11 5912e3ba9ceef48d",
     "unknown, bounded": "16 ead621885c4137f8",
 }

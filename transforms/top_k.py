@@ -12,8 +12,8 @@ from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.draw import HEARTBEAT, ReleaseRanking
+from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.draw import RankHeads
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
@@ -21,7 +21,8 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.parts import PlacedPart
+from private_topk.transforms.naming import RankByValues
+from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
 from private_topk.transforms.user_shard import UserShard
@@ -39,7 +40,8 @@ class PrivateTopK(beam.PTransform):
     Args:
         k: how many items.
         mechanism: how to draw them, such as `Joint(epsilon=1.0)`: its epsilon and delta are the cost of every window.
-        domain: the public list of items, as a `PublicDomain` or any iterable of labels; or `UnknownDomain()`.
+        domain: the public list of items, as a `PublicDomain` or any iterable of labels; consecutive integers, as a
+            `RangeDomain`; or `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
         publish_counts: a budget of its own for noisy counts of the released items.
         release: key and id that make the draw repeatable; by default a new random one.
@@ -67,7 +69,7 @@ class PrivateTopK(beam.PTransform):
         self,
         k: int,
         mechanism: Mechanism,
-        domain: PublicDomain | UnknownDomain | Iterable[str | int],
+        domain: Domain | Iterable[str | int],
         max_items_per_user: int | None = None,
         publish_counts: CountBudget | None = None,
         release: Release | None = None,
@@ -148,12 +150,11 @@ class RankBlocks(beam.PTransform):
             | "Bound contributions" >> CountContributions(layout, key, limit, waits)
             | "Count items" >> AddUp(layout, selection.head())
         )
-        heartbeats = names | "Beat" >> beam.Map(lambda _: HEARTBEAT).with_output_types(PlacedPart)
-        rankings = (
-            (totals, *answers, heartbeats)
-            | "Add empty windows" >> beam.Flatten()
-            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period, self._hints)
-        )
+        heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
+        others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
+        ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
+        last = ranked(selection, self._release, self._shards, layout, self._period, self._hints)
+        rankings = (totals, others) | "Rank" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
 
 
@@ -178,7 +179,7 @@ def _stamped(ranking: Ranking, period: Period, numbers: dict[int, int]) -> windo
 def make_selection(
     k: int,
     mechanism: Mechanism,
-    domain: PublicDomain | UnknownDomain | Iterable[str | int],
+    domain: Domain | Iterable[str | int],
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | None = None,
 ) -> Selection:
@@ -186,8 +187,9 @@ def make_selection(
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
     if isinstance(domain, str | bytes):
-        raise TypeError("domain must be a list of items, a PublicDomain or UnknownDomain(), got a single string")
-    if not isinstance(domain, PublicDomain | UnknownDomain):
+        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), "
+                        "got a single string")  # fmt: skip
+    if not isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
         domain = PublicDomain.of(domain)
     about = mechanism.about
     if isinstance(domain, UnknownDomain) and about.domain == "public":
@@ -197,7 +199,7 @@ def make_selection(
             "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
             "limit-domain with a delta",
         )
-    size = domain.size if isinstance(domain, PublicDomain) else 0
+    size = 0 if isinstance(domain, UnknownDomain) else domain.size
     k = check_k(k, size, about.domain)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -37,7 +37,6 @@ class RankHeads(beam.PTransform):
     Args:
         shards: how many user shards there are. Unless the counts of each are here, once, a LostPartError ends the job.
         layout: how many windows the tables hold. More than one: those of the period, in Beam's global window.
-        hints: Beam's resource hints for the stage that draws.
     """
 
     def __init__(
@@ -47,10 +46,9 @@ class RankHeads(beam.PTransform):
         shards: int,
         layout: Layout,
         period: Period | None = None,
-        hints: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._layout, self._hints = layout, dict(hints or {})
+        self._layout = layout
         self._fn = _ReleaseDoFn(selection, release, shards, layout, period)
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
@@ -60,7 +58,7 @@ class RankHeads(beam.PTransform):
             | "Bring windows together" >> beam.FlatMap(by_group, self._layout).with_output_types(tuple[int, PlacedPart])
             | "Await the whole window" >> beam.GroupByKey()
             # (group of windows, [(place, Part)])  ->  Ranking
-            | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking).with_resource_hints(**self._hints)
+            | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking)
         )
 
 

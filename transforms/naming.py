@@ -9,7 +9,7 @@ other: a ranking comes out only if every place of its outline was named, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -42,7 +42,6 @@ class RankByValues(beam.PTransform):
     Args:
         shards: how many user shards there are. Unless the counts of each are here, once, a LostPartError ends the job.
         layout: how many windows the tables hold. More than one: those of the period, in Beam's global window.
-        hints: Beam's resource hints for the stage that draws.
     """
 
     def __init__(
@@ -52,10 +51,9 @@ class RankByValues(beam.PTransform):
         shards: int,
         layout: Layout,
         period: Period | None = None,
-        hints: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._layout, self._hints = layout, dict(hints or {})
+        self._layout = layout
         self._draw = _DrawDoFn(selection, release, shards, layout, period)
         self._name = _NameDoFn(selection, layout)
         self._assemble = _AssembleDoFn(selection, layout, period)
@@ -69,8 +67,7 @@ class RankByValues(beam.PTransform):
             | "Await the whole window" >> beam.GroupByKey()
             # (group of windows, [(place, Part)])  ->  (place, what is asked of it) and (OUTLINE, what was drawn)
             | "Draw the ranking" >> beam.ParDo(self._draw).with_output_types(PlacedPart)
-                .with_resource_hints(**self._hints)
-        )  # fmt: skip
+        )
         asked = drawn | "Ask for names" >> beam.FlatMap(_of_items).with_output_types(PlacedPart)
         outlines = drawn | "Outline" >> beam.FlatMap(_of_outlines).with_output_types(PlacedPart)
         names = (

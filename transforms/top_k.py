@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import apache_beam as beam
 import pyarrow as pa
@@ -116,14 +116,13 @@ class RankBlocks(beam.PTransform):
         period: Period | None,
         shards: int,
         waits_for_timers: bool = False,
-        hints: Mapping[str, str] | None = None,
         reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
-        self._waits_for_timers, self._hints = waits_for_timers, hints
+        self._waits_for_timers = waits_for_timers
         self._windows_are_public = period is not None or reveal_active_windows
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
@@ -153,7 +152,7 @@ class RankBlocks(beam.PTransform):
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
         others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
         ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
-        last = ranked(selection, self._release, self._shards, layout, self._period, self._hints)
+        last = ranked(selection, self._release, self._shards, layout, self._period)
         rankings = (totals, others) | "Rank" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
 

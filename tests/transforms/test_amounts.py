@@ -268,7 +268,7 @@ def plays(seed: int = 1) -> list[tuple[str, str, float | None, int]]:
         (
             f"u{draw.integers(30)}",
             ITEMS[draw.integers(4) ** 2 % 4],
-            float(draw.integers(1, 50)),
+            float(draw.integers(1, 9)),
             int(draw.integers(259_200)),
         )
         for _ in range(900)

@@ -2,7 +2,7 @@
 
 A *block* is a `pyarrow.RecordBatch` with the columns `user` and `item` (strings without nulls) and, where windows are
 cut from event times, `time` (int64, microseconds since 1970 UTC); where amounts are added up, `amount` (float64, no
-NaN).
+NaN); where every group has a ranking, `group` (strings).
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ def as_labels(values: pa.Array) -> pa.Array:
 
 
 def make_block(
-    users: pa.Array, items: pa.Array, times: pa.Array | None = None, amounts: pa.Array | None = None
+    users: pa.Array,
+    items: pa.Array,
+    times: pa.Array | None = None,
+    amounts: pa.Array | None = None,
+    groups: pa.Array | None = None,
 ) -> tuple[pa.RecordBatch, int]:
     """A block of the rows that have every value, and how many rows were left out for a null."""
     columns = {"user": as_labels(users), "item": as_labels(items)}
@@ -58,6 +62,8 @@ def make_block(
         columns["time"] = times.cast(pa.int64())
     if amounts is not None:
         columns["amount"] = amounts
+    if groups is not None:
+        columns["group"] = as_labels(groups)
     block = pa.RecordBatch.from_pydict(columns)
     if not any(column.null_count for column in block.columns):
         return block, 0
@@ -69,7 +75,7 @@ def make_block(
 
 def of_rows(block: pa.RecordBatch) -> pa.RecordBatch:
     """A block without its times: what a row says, but for when."""
-    return block.select([name for name in ("user", "item", "amount") if name in block.schema.names])
+    return block.select([name for name in ("user", "item", "group", "rows", "amount") if name in block.schema.names])
 
 
 def mix(values: Words) -> Words:
@@ -130,10 +136,14 @@ def sorted_pairs(users: Words, codes: Codes) -> tuple[Codes, Codes, Words]:
     return *pairs, by_user[fresh]
 
 
-def sorted_sums(users: Words, codes: Codes, amounts: Codes, cap: int) -> tuple[Codes, Codes, Words, Codes]:
+def sorted_sums(users: Words, codes: Codes, amounts: Codes, cap: int | Codes) -> tuple[Codes, Codes, Words, Codes]:
     """The distinct (user, code) pairs as `sorted_pairs` has them, and the sum of the amounts of each, at most `cap`.
 
     Amounts are at least 0, so capping early, late or often gives the same sums in the end.
+
+    Args:
+        amounts: (n,), or (m, n) for m kinds of them.
+        cap: one, or (m, 1).
     """
     if len(users) == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64), users, amounts
@@ -141,7 +151,7 @@ def sorted_sums(users: Words, codes: Codes, amounts: Codes, cap: int) -> tuple[C
     by_user, by_code = users[order], codes[order]
     fresh = np.append(True, by_user[1:] != by_user[:-1])
     starts = np.flatnonzero(fresh | np.append(True, by_code[1:] != by_code[:-1]))
-    sums = np.minimum(np.add.reduceat(amounts[order], starts), cap)
+    sums = np.minimum(np.add.reduceat(amounts[..., order], starts, axis=-1), cap)
     return (np.cumsum(fresh) - 1)[starts], by_code[starts], by_user[fresh], sums
 
 

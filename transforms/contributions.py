@@ -12,6 +12,7 @@ from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_table, partition
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
@@ -33,6 +34,7 @@ class ShardByUser(beam.PTransform):
     Args:
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
         amounts: what the column `amount` means, where there is one. Rows of amount 0 or less drop out as well.
+        groups: those of the column `group`, where there is one. Rows of any other drop out as well.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class ShardByUser(beam.PTransform):
         shards: int,
         layout: Layout | None = None,
         amounts: Amounts | None = None,
+        groups: Groups | None = None,
     ) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), amounts)
+        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), amounts, groups)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         # block  ->  (user shard, {user: uint64, item: code or string, amount in units, and the columns of windows})
@@ -54,17 +57,21 @@ class ShardByUser(beam.PTransform):
 class _ShardDoFn(beam.DoFn):
     def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout, amounts: Amounts | None) -> None:
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
-        self._amounts = amounts
-        self._left_out = LeftOutRows("not_in_domain")
+        self._amounts, self._groups = amounts, groups
+        self._left_out, self._in_no_group = LeftOutRows("not_in_domain"), LeftOutRows("not_in_groups")
 
     def setup(self) -> None:
         self._hash_key = self._key.derive("user hash")
         if isinstance(self._domain, PublicDomain):
             self._domain.index()  # made before the first block comes
+        if self._groups is not None:
+            self._groups.labels.index()
 
     def process(self, block: pa.RecordBatch) -> Iterator[ShardedPairs]:
         if self._amounts is not None:
             block = self._above_zero(block, self._amounts)
+        if self._groups is not None:
+            block = self._grouped(block, self._groups)
         values: np.ndarray | pa.Array
         if not isinstance(self._domain, UnknownDomain):
             codes = self._domain.encode(block["item"])
@@ -79,10 +86,23 @@ class _ShardDoFn(beam.DoFn):
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
         if self._amounts is not None:
             others["amount"] = block["amount"].to_numpy()
+        if self._groups is not None:
+            others |= {name: block[name].to_numpy() for name in ("group", "rows")}
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
         for shard, rows in partition(shards, self._shards):
             items = values[rows] if isinstance(values, np.ndarray) else values.take(pa.array(rows))
             yield shard, make_table(user=words[rows], item=items, **{name: c[rows] for name, c in others.items()})
+
+    def _grouped(self, block: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
+        """The rows of a declared group, with its number; each stands for one row."""
+        codes = groups.encode(block["group"])
+        columns = {name: block[name] for name in block.schema.names if name != "group"}
+        whole = make_table(**columns, group=codes, rows=np.ones(len(codes), np.uint32))
+        known = codes >= 0
+        if not known.all():
+            self._in_no_group.inc(int(len(known) - known.sum()))
+            whole = whole.filter(pa.array(known))
+        return whole
 
     def _above_zero(self, block: pa.RecordBatch, amounts: Amounts) -> pa.RecordBatch:
         """The rows that add something, with their amounts in units."""
@@ -104,6 +124,7 @@ class CountContributions(beam.PTransform):
     Args:
         waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
         cap: where amounts are added up, the most units that one user adds to an item.
+        groups_per_user: where the layout splits windows into groups, how many of them a user counts in.
     """
 
     def __init__(
@@ -113,9 +134,10 @@ class CountContributions(beam.PTransform):
         limit: int | None,
         waits_for_timers: bool = False,
         cap: int | None = None,
+        groups_per_user: int = 1,
     ) -> None:
         super().__init__()
-        self._counter, self._waits_for_timers = UserShard(layout, key, limit, cap), waits_for_timers
+        self._counter, self._waits_for_timers = UserShard(layout, key, limit, cap, groups_per_user), waits_for_timers
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from private_topk.transforms.columnar import joined, make_table
 from private_topk.transforms.counts import largest
-from private_topk.transforms.cut import window_named
 from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.groups import Heading, heading
 from private_topk.transforms.guard import check_pane, check_whole
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
@@ -81,8 +81,8 @@ class _ReleaseDoFn(beam.DoFn):
         tables = [part.table for place, part in parts if place != MANIFEST]
         several = self._layout.windows > 1
         for number, some in _by_window(tables, self._layout.group(element[0])) if several else [(0, tables)]:
-            bounds = window_named(self._period, number, window, self._layout.windows > 1)
-            yield rank(self._selection, self._release, bounds, some)
+            of = heading(self._selection.groups, self._layout, self._period, number, window)
+            yield rank(self._selection, self._release, of.bounds, some, of.group)
 
 
 def _by_window(tables: list[pa.RecordBatch], windows: range) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
@@ -101,10 +101,17 @@ def _by_window(tables: list[pa.RecordBatch], windows: range) -> Iterator[tuple[i
         )
 
 
-def rank(selection: Selection, release: Release, bounds: WindowBounds, tables: list[pa.RecordBatch]) -> Ranking:
+def rank(
+    selection: Selection,
+    release: Release,
+    bounds: WindowBounds,
+    tables: list[pa.RecordBatch],
+    group: str | None = None,
+) -> Ranking:
     """The ranking of one window from its totals {item: code or string, count: int64}, in whatever order they come."""
+    of = Heading(bounds, group)
     if not isinstance(selection.domain, UnknownDomain):
-        return rank_by_values(selection, release, bounds, tables)
+        return rank_by_values(selection, release, of, tables)
     table = joined(largest(pa.Table.from_batches([_EMPTY, *tables]), selection.head()).to_batches() or [_EMPTY])
     counts, labels = table["count"].to_numpy(), table["item"].to_pylist()
     digest = hashlib.sha256(counts.astype("<i8").tobytes())
@@ -112,11 +119,11 @@ def rank(selection: Selection, release: Release, bounds: WindowBounds, tables: l
         digest.update(len(label.encode()).to_bytes(8, "little") + label.encode())
     # The table is in rank order, so ranks are its rows. No item at all is as good as one that nobody holds.
     histogram = Histogram.of(counts if len(counts) else np.zeros(1, np.int64))
-    chosen, noisy = selection.draw(histogram, digest.digest(), bounds.label(), release)
+    chosen, noisy = selection.draw(histogram, digest.digest(), of.label(), release)
     if selection.mechanism.answer == "set":
         # The labels came in order of their counts, so a set must be put into a public order before it is written.
         order = sorted(range(len(chosen)), key=lambda place: labels[chosen[place]].encode())
         chosen, noisy = chosen[order], None if noisy is None else noisy[order]
     items = tuple(labels[row] for row in chosen)
     counted = None if noisy is None else selection.shown(noisy.tolist())
-    return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted)
+    return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted, group)

@@ -34,20 +34,33 @@ class Layout:
     Args:
         size: how many items the public domain has; 0 for an unknown one.
         windows: how many windows the tables hold. With 1 they have no column for them: the window is Beam's own.
+            A ranking per group makes each of them as many as there are groups: window * parts + group.
         overlap: a row may belong to several windows that follow each other.
+        split: how many parts every window is split into, one for each group of users' rows; 0 without such.
     """
 
     size: int
     windows: int = 1
     overlap: bool = False
+    split: int = 0
 
     @classmethod
-    def of(cls, domain: Domain, period: Period | None = None) -> Layout:
+    def of(cls, domain: Domain, period: Period | None = None, split: int = 0) -> Layout:
         """The layout of a bounded input with a declared period; without one, that of a single window."""
         size = 0 if isinstance(domain, UnknownDomain) else domain.size
         if period is None:
-            return cls(size)
-        return cls(size, len(period), period.overlaps)
+            return cls(size, max(split, 1), False, split)
+        return cls(size, len(period) * max(split, 1), period.overlaps, split)
+
+    @property
+    def parts(self) -> int:
+        """How many windows of the tables one of time stands for."""
+        return max(self.split, 1)
+
+    @property
+    def dates(self) -> int:
+        """How many windows of time the tables hold."""
+        return self.windows // self.parts
 
     @property
     def item_shards(self) -> int:
@@ -103,6 +116,6 @@ class Layout:
 
     @property
     def window_columns(self) -> dict[str, np.dtype]:
-        """Which columns say in which windows a row is, and their types."""
-        names = ["first", "after"][: 0 if self.windows == 1 else 1 + self.overlap]
-        return {name: np.min_scalar_type(self.windows) for name in names}
+        """Which columns say in which windows of time a row is, and their types."""
+        names = ["first", "after"][: 0 if self.dates == 1 else 1 + self.overlap]
+        return {name: np.min_scalar_type(self.dates) for name in names}

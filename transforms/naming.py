@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, make_table, partition
-from private_topk.transforms.cut import window_named
 from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.groups import Heading, heading
 from private_topk.transforms.guard import check_named, check_pane, check_whole, lost
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import HEARTBEAT, MANIFEST, OUTLINE, Part, PlacedPart, by_group
 from private_topk.transforms.release import Ranking, Selection
 from private_topk.transforms.tallies import Tally, find_items, tabulate, tallies
-from private_topk.transforms.windows import Period, WindowBounds
+from private_topk.transforms.windows import Period
 
 __all__ = ["RankByValues", "rank_by_values"]
 
@@ -130,7 +130,7 @@ class _DrawDoFn(beam.DoFn):
         parts = [(place, part) for place, part in element[1] if place != HEARTBEAT]
         check_whole(parts, self._shards)
         tables = [(place % layout.item_shards, part.table) for place, part in parts if place != MANIFEST]
-        labels = [window_named(self._period, number, window, layout.windows > 1).label()
+        labels = [heading(self._selection.groups, layout, self._period, number, window).label()
                   for number in layout.group(group)]  # fmt: skip
         yield from self.hand_on(tables, group, labels)
 
@@ -244,13 +244,11 @@ class _AssembleDoFn(beam.DoFn):
         )
         starts = np.searchsorted(outline["window"].to_numpy(), np.arange(windows.start, windows.stop + 1)).tolist()
         for number, start, end in zip(windows, starts[:-1], starts[1:], strict=True):
-            bounds = window_named(self._period, number, window, self._layout.windows > 1)
-            yield _ranking(self._selection, bounds, outline.slice(start, end - start))
+            of = heading(self._selection.groups, self._layout, self._period, number, window)
+            yield _ranking(self._selection, of, outline.slice(start, end - start))
 
 
-def rank_by_values(
-    selection: Selection, release: Release, bounds: WindowBounds, totals: Iterable[pa.RecordBatch]
-) -> Ranking:
+def rank_by_values(selection: Selection, release: Release, of: Heading, totals: Iterable[pa.RecordBatch]) -> Ranking:
     """The ranking of one window from its totals {item: code, count: int64}: all stages without Beam.
 
     Args:
@@ -259,16 +257,16 @@ def rank_by_values(
     layout = Layout.of(selection.domain)
     by_shard = {int(table["item"][0].as_py()) >> layout.item_bits: table for table in totals if len(table)}
     tables = [(shard, tabulate(table)) for shard, table in by_shard.items()]
-    (_, outline), *asked = _DrawDoFn(selection, release, 0, layout, None).hand_on(tables, 0, [bounds.label()])
+    (_, outline), *asked = _DrawDoFn(selection, release, 0, layout, None).hand_on(tables, 0, [of.label()])
     name = _NameDoFn(selection, layout)
     names = [part.table for shard, its in asked
              for _, part in name.process((shard, [Part(_NOBODY, by_shard[shard]), its]))]  # fmt: skip
-    return _ranking(selection, bounds, check_named([outline.table], names, range(1)))
+    return _ranking(selection, of, check_named([outline.table], names, range(1)))
 
 
-def _ranking(selection: Selection, bounds: WindowBounds, rows: pa.RecordBatch) -> Ranking:
+def _ranking(selection: Selection, of: Heading, rows: pa.RecordBatch) -> Ranking:
     mechanism = selection.mechanism
     if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
     noisy = None if selection.publish_counts is None else selection.shown(rows["noisy"].to_pylist())
-    return Ranking(bounds, tuple(rows["item"].to_pylist()), selection.k, mechanism.answer, noisy)
+    return Ranking(of.bounds, tuple(rows["item"].to_pylist()), selection.k, mechanism.answer, noisy, of.group)

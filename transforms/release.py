@@ -19,6 +19,7 @@ class Ranking:
             bytes if the domain is unknown.
         k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee.
         answer: "sequence" or "set".
+        group: of which group of the rows, where every one has a ranking.
         noisy_counts: of the items in their order, where a budget was set aside for them; may be negative. Noisy sums
             where amounts are added up, in the measure of these.
     """
@@ -28,3 +29,4 @@ class Ranking:
     k: int
     answer: str
     noisy_counts: tuple[int | float, ...] | None = None
+    group: str | None = None

@@ -13,6 +13,7 @@ import numpy as np
 
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import Domain, UnknownDomain
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -68,6 +69,7 @@ class Selection:
 
     Args:
         amounts: what is added up, where it is amounts; `mechanism` has their cap then. None counts users.
+        groups: which groups have a ranking each, of `mechanism`'s budget; None ranks all rows of a window together.
     """
 
     mechanism: Mechanism
@@ -76,6 +78,7 @@ class Selection:
     max_items_per_user: int | None = None
     publish_counts: CountBudget | None = None
     amounts: Amounts | None = field(default=None, metadata={"asked if given": True})
+    groups: Groups | None = field(default=None, metadata={"asked if given": True})
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -87,7 +90,13 @@ class Selection:
             "publish_counts": self.publish_counts and self.publish_counts.parameters(),
             "domain": self.domain.describe(),
             **({} if self.amounts is None else {"amounts": self.amounts.describe()}),
+            **({} if self.groups is None else {"groups": self.groups.describe()}),
         }
+
+    def rankings_of_a_user(self) -> int:
+        """How many rankings of a window one user can change: 1, or more where groups are ranked."""
+        neighbours = self.mechanism.parameter("neighbours", "add-remove")
+        return 1 if self.groups is None else self.groups.changed(neighbours)
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
         """Noisy counts as they are published: amounts where amounts are added up."""

@@ -22,6 +22,7 @@ from private_topk.transforms.columnar import (
     sorted_pairs,
     sorted_sums,
 )
+from private_topk.transforms.groups import chosen
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import UNKNOWN_ITEM_SHARDS, Layout
@@ -30,6 +31,7 @@ __all__ = ["UserShard"]
 
 _NO_LABELS = pa.array([], pa.string())
 _MOST_ROWS = 1 << 22
+_MOST_ROWS_OF_PAIR = (1 << 32) - 1
 
 
 class _Pairs(NamedTuple):
@@ -55,32 +57,50 @@ class UserShard:
     """Bounds and counts the pairs of one user shard.
 
     Pairs come and go as tables of {user: uint64, item: code or string}; where amounts are added up, `amount` in units,
-    1 or more; and where they hold several windows, `first` (and `after`, where these overlap): the number of the first
-    window that a row is in (and of the one after its last).
+    1 or more; where every group has a ranking, `group`, its number, and `rows`, how many rows this stands for; and where
+    they hold several windows, `first` (and `after`, where these overlap): the number of the first window that a row is
+    in (and of the one after its last).
 
     Args:
         limit: at most so many items of every user and window; None for all. Which are kept has nothing to do with
             their amounts, so that it may be decided as they come.
         cap: at most so many units of every user, item and window; None where users are counted.
+        groups_per_user: a user counts in at most so many groups of a window, those of most rows.
     """
 
-    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, cap: int | None = None) -> None:
+    def __init__(
+        self, layout: Layout, key: ReleaseKey, limit: int | None, cap: int | None = None, groups_per_user: int = 1
+    ) -> None:
         self._layout, self._key, self._limit, self._cap = layout, key, limit, cap
+        self._groups_per_user = groups_per_user
 
     def no_pairs(self) -> pa.RecordBatch:
         """What a user shard holds that nobody is in."""
         items = np.empty(0, self._layout.code_type) if self._layout.size else _NO_LABELS
         spans = {name: np.empty(0, kind) for name, kind in self._layout.window_columns.items()}
-        return make_table(user=np.empty(0, np.uint64), item=items, **spans, **self._amounts(np.empty(0, np.int64)))
+        columns = spans | self._grouped(np.empty(0, np.int64), np.empty(0, np.int64))
+        return make_table(user=np.empty(0, np.uint64), item=items, **columns, **self._amounts(np.empty(0, np.int64)))
 
     def distinct(self, pairs: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
         """The bounded distinct pairs of one window as one table. Done early or late, often or once, it makes no
         difference to `counts`.
         """
-        found = self._pairs(pairs)
-        ranks, codes, users, amounts = self._bound(found)
+        table = joined(pairs)
+        found = self._pairs(table)
+        groups = {}
+        if self._layout.split:  # which of these count is told by all rows together, when they are there
+            kinds = np.stack([table["rows"].to_numpy().astype(np.int64), _or_zeros(found.amounts, len(table))])
+            caps = np.array([[_MOST_ROWS_OF_PAIR], [self._cap or 0]])
+            ranks, codes, users, (rows, amounts) = sorted_sums(found.users, found.codes, kinds, caps)
+            groups = self._grouped(found.window(codes), rows)
+        else:
+            ranks, codes, users, amounts = self._bound(found)
+        codes = found.item(codes)
         items = codes.astype(self._layout.code_type) if found.labels is None else found.labels.take(pa.array(codes))
-        return make_table(user=users[ranks], item=items, **self._amounts(amounts))
+        return make_table(user=users[ranks], item=items, **groups, **self._amounts(amounts))
+
+    def _grouped(self, groups: Codes, rows: Codes) -> dict[str, Codes]:
+        return {"group": groups, "rows": rows.astype(np.uint32)} if self._layout.split else {}
 
     def _amounts(self, amounts: Codes | None) -> dict[str, Codes]:
         return {} if self._cap is None or amounts is None else {"amount": amounts.astype(np.uint32)}
@@ -91,7 +111,7 @@ class UserShard:
         """
         table = joined([self.no_pairs(), *pairs])
         for part in self._parts(table):
-            found = self._pairs([part])
+            found = self._pairs(self._in_groups(part))
             _, codes, _, amounts = self._bound(found)
             if amounts is None:
                 present, counts = count_pairs(codes, self._layout.windows << found.bits)
@@ -105,10 +125,7 @@ class UserShard:
             yield table
             return
         first, after = (table[name].to_numpy().astype(np.int64) for name in ("first", "after"))
-        groups = self._layout.groups
-        step = max(1, groups * _MOST_ROWS // max(int((after - first).sum()), 1))
-        for group in range(0, groups, step):
-            start, stop = self._layout.group(group).start, self._layout.group(min(group + step, groups) - 1).stop
+        for start, stop in self._ranges(int((after - first).sum())):
             low, high = np.maximum(first, start), np.minimum(after, stop)
             rows = np.flatnonzero(low < high)
             lengths = (high - low)[rows]
@@ -117,8 +134,28 @@ class UserShard:
             columns = {name: wide[name] for name in wide.schema.names}
             yield make_table(**columns, first=np.repeat(low[rows], lengths) + within)
 
-    def _pairs(self, pairs: Iterable[pa.RecordBatch]) -> _Pairs:
-        table = joined(pairs)
+    def _ranges(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Ranges of windows of time: whole groups of windows; where these are cut into parts, whole windows."""
+        layout = self._layout
+        number = layout.dates if layout.split else layout.groups
+        step = max(1, number * _MOST_ROWS // max(rows, 1))
+        for first in range(0, number, step):
+            last = min(first + step, number)
+            yield (first, last) if layout.split else (layout.group(first).start, layout.group(last - 1).stop)
+
+    def _in_groups(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of the groups that their users count in."""
+        if not self._layout.split:
+            return table
+        columns = (table[name].to_numpy().astype(np.int64) for name in ("group", "rows"))
+        return table.filter(
+            pa.array(chosen(table["user"].to_numpy(), self._dates(table), *columns, self._groups_per_user))
+        )
+
+    def _dates(self, table: pa.RecordBatch) -> Codes:
+        return table["first"].to_numpy().astype(np.int64) if self._layout.dates > 1 else np.zeros(len(table), np.int64)
+
+    def _pairs(self, table: pa.RecordBatch) -> _Pairs:
         labels = words = None
         if self._layout.size:
             codes, size = table["item"].to_numpy().astype(np.int64), self._layout.size
@@ -129,8 +166,10 @@ class UserShard:
             if self._limit is not None and len(np.unique(words)) < size:
                 codes, labels, words = _in_order(codes, labels, words)
         bits = max(size - 1, 0).bit_length()
-        if self._layout.windows > 1:
-            codes |= table["first"].to_numpy().astype(np.int64) << bits
+        windows = self._dates(table)
+        if self._layout.split:
+            windows = windows * self._layout.split + table["group"].to_numpy().astype(np.int64)
+        codes = codes | windows << bits
         amounts = None if self._cap is None else table["amount"].to_numpy().astype(np.int64)
         return _Pairs(table["user"].to_numpy(), codes, bits, labels, words, amounts)
 
@@ -161,6 +200,10 @@ class UserShard:
             labels = some.astype(self._layout.item_type) if found.labels is None else found.labels.take(pa.array(some))
             column = {"window": windows[rows].astype(np.uint32)} if self._layout.windows > 1 else {}
             yield place, make_table(**column, item=labels, count=counts[rows])
+
+
+def _or_zeros(amounts: Codes | None, size: int) -> Codes:
+    return np.zeros(size, np.int64) if amounts is None else amounts
 
 
 def _in_order(codes: Codes, labels: pa.Array, words: Words) -> tuple[Codes, pa.Array, Words]:

@@ -1,0 +1,125 @@
+"""A ranking per group: which groups there are, which of them a user counts in, and what a ranking is headed by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from private_topk.transforms.columnar import Codes, Words, mix
+from private_topk.transforms.cut import window_named
+from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms.parameters import check_parameter
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows import Period, WindowBounds
+
+__all__ = ["Groups", "Heading", "chosen", "heading"]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups that have a ranking each, such as countries. Every one is published in every window, empty or not.
+
+    A user counts in at most `per_user` groups of a window: those of most of their rows, ties by a keyed hash. That
+    depends on that user's rows alone.
+
+    Privacy: a user who is added or removed changes at most `per_user` rankings of a window, one by default: any number
+    of groups then costs what one ranking costs. One who is replaced may leave some and enter others: twice as many
+    change. Rankings that change compose; the mechanism's budget is that of each of them.
+
+    Args:
+        labels: the public list. As for items, it must not come from the data.
+    """
+
+    labels: PublicDomain
+    per_user: int = 1
+
+    @classmethod
+    def of(cls, labels: PublicDomain | Iterable[str | int], per_user: int = 1) -> Groups:
+        """Of a list. Raises Refusal."""
+        if isinstance(labels, str | bytes):
+            raise Refusal("groups", "must be a list of groups, got a single text")
+        try:
+            listed = labels if isinstance(labels, PublicDomain) else PublicDomain.of(labels)
+        except Refusal as error:
+            raise Refusal("groups", error.rule, error.remedy) from None
+        return cls(listed, per_user)
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "per_user", check_parameter("max_items_per_user", self.per_user))
+        except Refusal as error:
+            raise Refusal("groups_per_user", error.rule) from None
+
+    @property
+    def size(self) -> int:
+        """How many groups there are."""
+        return self.labels.size
+
+    def changed(self, neighbours: str) -> int:
+        """How many rankings of a window one user can change."""
+        return min(self.per_user * (2 if neighbours == "swap" else 1), self.size)
+
+    def name(self, code: int) -> str:
+        return self.labels.index().labels[code].as_py()
+
+    def encode(self, column: pa.Array) -> Codes:
+        """The number of every row's group, -1 for those that are none."""
+        return self.labels.encode(column)
+
+    def describe(self) -> dict[str, Any]:
+        return {**self.labels.describe(), "per_user": self.per_user}
+
+
+class Heading(NamedTuple):
+    """What a ranking is of: a window, and a group of it where there are groups."""
+
+    bounds: WindowBounds
+    group: str | None = None
+
+    def label(self) -> str:
+        """A name of its own. No window's label has a bar."""
+        return self.bounds.label() if self.group is None else f"{self.bounds.label()}|{self.group}"
+
+
+def heading(groups: Groups | None, layout: Layout, period: Period | None, number: int, window: Any) -> Heading:  # noqa: ANN401
+    """What the ranking of a number is of.
+
+    Args:
+        window: Beam's, which tells the declared one where the tables hold no more than one.
+    """
+    bounds = window_named(period, number // layout.parts, window, layout.dates > 1)
+    return Heading(bounds, None if groups is None else groups.name(number % layout.parts))
+
+
+def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: int) -> np.ndarray:
+    """Which rows are of a group that their user counts in, (n,) of bool.
+
+    Args:
+        users: keyed hashes, which break ties.
+        rows: how many rows each stands for, at least 1.
+
+    Cost: two sorts.
+    """
+    if not len(users):
+        return np.zeros(0, bool)
+    order = np.lexsort((groups, windows, users))
+    user, window, group = users[order], windows[order], groups[order]
+    same = (user[1:] == user[:-1]) & (window[1:] == window[:-1])
+    starts = np.flatnonzero(np.append(True, ~same | (group[1:] != group[:-1])))
+    user, window, group = user[starts], window[starts], group[starts]
+    held = np.add.reduceat(rows[order], starts)
+    tie = mix(user ^ mix(group.astype(np.uint64)))
+    best = np.lexsort((group, tie, -held, window, user))
+    user, window = user[best], window[best]
+    first = np.flatnonzero(np.append(True, (user[1:] != user[:-1]) | (window[1:] != window[:-1])))
+    place = np.arange(len(best)) - np.repeat(first, np.diff(np.append(first, len(best))))
+    kept = np.zeros(len(best), bool)
+    kept[best[place < per_user]] = True
+    found = np.empty(len(users), bool)
+    found[order] = np.repeat(kept, np.diff(np.append(starts, len(users))))
+    return found

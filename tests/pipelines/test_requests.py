@@ -14,7 +14,7 @@ import pytest
 
 from private_topk.pipelines.commands import run, stream
 from private_topk.pipelines.commands.arguments import asked_of
-from private_topk.pipelines.identity import UNASKED, identity_of
+from private_topk.pipelines.identity import IF_GIVEN, UNASKED, identity_of
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.requests import request_of
@@ -164,11 +164,12 @@ def test_every_field_of_question_and_source_is_part_or_says_why_not(
     made = report(watch, asked)
     for value in (made.question, made.source):
         text = identity_of(value)
-        for path, _, field in parts(value):
+        for path, held, field in parts(value):
             inside: Any = text
             above = path.split(".")
             for step in above[:-1]:
                 inside = inside.get(step) if isinstance(inside, dict) else None
             if isinstance(inside, dict):
-                assert (above[-1] in inside) != bool(field.metadata.get(UNASKED)), path
+                absent = held is None and IF_GIVEN in field.metadata
+                assert (above[-1] in inside) != (absent or bool(field.metadata.get(UNASKED))), path
     assert isinstance(made.question, Question)

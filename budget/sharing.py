@@ -7,8 +7,9 @@ three quarters and the noisy counts one. Adding up, a window may spend 4 / 2 = 2
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from itertools import repeat
 from typing import Any
 
 from private_topk.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
@@ -34,12 +35,14 @@ class Privacy:
         windows: how many windows the total is split over.
         total: of all windows together, or None where every window has its own budget.
         accounting: which composition proves the total, or None.
+        each: how many rankings of a window one user can change, where that is more than one: `windows` counts all.
     """
 
     unit: str = "user-window"
     windows: int = 1
     total: Total | None = None
     accounting: str | None = None
+    each: int | None = field(default=None, metadata={"asked if given": True})
 
     def describe(self, window: dict[str, Any]) -> dict[str, Any]:
         """The manifest's entry, from that of a single window: unit, total and share."""
@@ -52,7 +55,8 @@ class Privacy:
             "delta": 0.0 if pure else float(self.total.delta),
             "neighbours": window["neighbours"],
             "unit": UNITS[self.unit],
-            "windows": self.windows,
+            "windows": self.windows // (self.each or 1),
+            **({} if self.each is None else {"rankings_of_a_user_in_a_window": self.each}),
             "accounting": self.accounting,
             "share_of_a_window": share,
             "guarantee": "pure" if pure else "approximate",
@@ -79,6 +83,7 @@ def share_out(
     horizon: int | None = None,
     held: Total | None = None,
     overlap: int = 1,
+    each: int = 1,
 ) -> Shared:
     """The mechanism and the noisy counts of a single window, from those that carry a report's whole budget.
 
@@ -91,6 +96,7 @@ def share_out(
         horizon: how many windows there will be in all, by default those of this run.
         held: the budget in a ledger, so that the shares of all runs add up to it exactly.
         overlap: how many windows the rows of one window are in: more than 1 for sliding ones (`Period.overlap`).
+        each: how many rankings of a window one user can change: these count as windows in all of the above.
 
     Raises:
         Refusal: a parameter is missing, breaks its rule or does not apply.
@@ -116,7 +122,8 @@ def share_out(
     if reached == 1:  # the one share is the total, as it was given
         return Shared(Privacy(unit, 1, total, "basic"), mechanism, counts)
     share = best_share(_found(split, spendable, reached, held is not None))
-    return Shared(Privacy(unit, reached, total, share.accounting), *split.window(share.epsilon, share.delta))
+    privacy = Privacy(unit, reached, total, share.accounting, each if each > 1 else None)
+    return Shared(privacy, *split.window(share.epsilon, share.delta))
 
 
 def check_sizes(mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None) -> None:
@@ -178,8 +185,9 @@ class Split:
 
 
 def cost_of(selection: Selection) -> Cost:
-    """What one window of a report costs a user who is in it."""
-    return _cost(selection.mechanism, selection.k, selection.publish_counts)
+    """What one window of a report costs a user who is in it: all of its rankings that the user can change."""
+    cost = _cost(selection.mechanism, selection.k, selection.publish_counts)
+    return sum(repeat(cost, selection.rankings_of_a_user() - 1), start=cost)
 
 
 def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:

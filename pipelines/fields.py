@@ -31,6 +31,9 @@ class Asked(TypedDict, total=False):
     value_column: str
     max_value: Fraction | float
     value_resolution: Fraction | float
+    group_column: str
+    groups: str
+    groups_per_user: int
     csv_quoted_newlines: bool
     payload: str
     payload_schema: str

@@ -13,6 +13,7 @@ from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.sources.domain import has_columns, read_domain
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -21,7 +22,18 @@ from private_topk.transforms.top_k import check_kinds, make_selection
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
 
-__all__ = ["Question", "amounts_of", "ask", "check_domain", "counts_of", "mechanism_of", "question_of", "release_of"]
+__all__ = [
+    "Question",
+    "amounts_of",
+    "ask",
+    "check_domain",
+    "check_groups",
+    "counts_of",
+    "groups_of",
+    "mechanism_of",
+    "question_of",
+    "release_of",
+]
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,7 @@ def ask(
     horizon: int | None = None,
     held: Total | None = None,
     amounts: Amounts | None = None,
+    groups: Groups | Iterable[str | int] | None = None,
 ) -> Question:
     """A question, checked, with the budget shared out over its windows.
 
@@ -63,6 +76,8 @@ def ask(
         horizon: with the unit `user`, how many windows there will be in all; by default those of the period.
         held: the total in a ledger, where that parts the budget.
         amounts: what is added up, where it is amounts and not users.
+        groups: which groups of rows have a ranking each. The rankings of a window that one user can change share its
+            budget: one of them by default, so that each has all of it.
 
     Raises:
         Refusal: a field breaks its rule; nothing has been looked at or charged.
@@ -74,19 +89,25 @@ def ask(
     if spare_delta is not None and not isinstance(spare_delta, Fraction | float | int):
         raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
-    whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts)
+    whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
+    each, number = whole.rankings_of_a_user(), len(period) if period else 1
+    if each > 1 and horizon is not None and horizon < number:
+        raise Refusal("horizon", f"must be at least the {number} windows of this run, got {horizon}")
     shared = share_out(
         mechanism,
         whole.k,
         publish_counts,
         spare_delta,
         unit=privacy_unit,
-        windows=len(period) if period else 1,
-        horizon=horizon,
+        windows=number * each,
+        horizon=None if horizon is None else horizon * each,
         held=held,
-        overlap=period.overlap if period else 1,
+        overlap=each * (period.overlap if period else 1),
+        each=each,
     )
-    selection = make_selection(whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts)
+    selection = make_selection(
+        whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
+    )
     return Question(selection, period, release or Release.fresh(), shared.privacy)
 
 
@@ -107,7 +128,29 @@ def question_of(asked: Asked, held: Total | None = None) -> Question:
         horizon=asked.get("horizon"),
         held=held,
         amounts=amounts_of(asked),
+        groups=groups_of(asked),
     )
+
+
+def groups_of(asked: Asked) -> Groups | None:
+    """Which groups are ranked, or None. Reads their file. Raises Refusal."""
+    if not check_groups(asked):
+        return None
+    try:
+        labels = read_domain(asked["groups"], asked["group_column"])
+    except Refusal as error:
+        raise Refusal("groups", error.rule, error.remedy) from None
+    return Groups(labels, asked.get("groups_per_user", 1))
+
+
+def check_groups(asked: Asked) -> bool:
+    """Whether groups are asked for. Looks at no file. Raises Refusal where half of it is missing."""
+    if "group_column" in asked and "groups" not in asked:
+        raise Refusal("group_column", "needs {groups}: the public list of groups, of which every one is published")
+    for name in ("groups", "groups_per_user"):
+        if name in asked and "group_column" not in asked:
+            raise Refusal(name, "needs {group_column}: the column of the groups")
+    return "groups" in asked
 
 
 def amounts_of(asked: Asked) -> Amounts | None:

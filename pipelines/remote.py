@@ -12,12 +12,10 @@ __all__ = ["check_remote"]
 def check_remote(report: Report) -> None:
     """Raise Refusal unless workers elsewhere can read and write all that the report names."""
     _check_key(report.question.release.key)
-    domain = getattr(getattr(report.question.selection.domain, "load", None), "path", "")
     places = {
         "output": report.sink.local_places(),
         "input": report.source.local_places(),
-        "domain": () if not domain or "://" in domain else (domain,),
-    }
+    } | {field: (place,) for field, place in report.question.selection.listed() if "://" not in place}
     for field, paths in places.items():
         for path in paths:
             raise Refusal(field, f"{path} is a file of this machine, which the workers do not see", "copy it to a "

@@ -33,6 +33,9 @@ _ARTISTS = """The_Paper_Lanterns Ines_Okafor Northbound_Ferry Mara_Lindqvist Col
 The_Quiet_Engines Aiko_Brandt Velvet_Telegraph Salt_&_Satellites Jonas_Weir Orchard_Radio Lucia_Haddad Seventh_Platform
 The_Slow_Parade Noor_Castellan Glass_Avenue Emil_Sorensen Copper_Kites""".split()
 
+_COUNTRIES = ("BR", "DE", "FR", "JP", "KE", "NZ", "US", "VA")
+"""Of these users * users % 7 reaches four, and those who are away seven: one is empty."""
+
 _SCHEMA = fastavro.parse_schema({
     "type": "record",
     "name": "Play",
@@ -43,6 +46,7 @@ _SCHEMA = fastavro.parse_schema({
         {"name": "item", "type": "string"},
         {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
         {"name": "minutes", "type": "double"},
+        {"name": "country", "type": "string"},
     ],
 })  # fmt: skip
 
@@ -52,10 +56,13 @@ class _Plays(NamedTuple):
     tracks: list[int]
     times: list[int]
     minutes: list[float]
+    countries: list[int]
 
 
 def write_sample(folder: str) -> None:
-    """Write plays.avro (200,000 events) and catalogue.txt (the public domain) into a folder, replacing older ones."""
+    """Write plays.avro (200,000 events), catalogue.txt (the public domain) and countries.txt (the public groups) into a
+    folder, replacing older ones.
+    """
     draw = RandomBits.keyed(b"private-topk sample 1").draw()
     catalogue = _catalogue()
     plays = _plays(draw, len(catalogue))
@@ -63,15 +70,18 @@ def write_sample(folder: str) -> None:
         os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, "catalogue.txt"), "w", encoding="utf-8") as sink:
             sink.write("\n".join(sorted(catalogue)) + "\n")
+        with open(os.path.join(folder, "countries.txt"), "w", encoding="utf-8") as sink:
+            sink.write("\n".join(_COUNTRIES) + "\n")
         with open(os.path.join(folder, "plays.avro"), "wb") as sink:
             rows = zip(*plays, strict=True)
-            records = ({"user": f"listener-{u:05d}", "item": catalogue[t], "time": at, "minutes": length}
-                       for u, t, at, length in rows)  # fmt: skip
+            records = ({"user": f"listener-{u:05d}", "item": catalogue[t], "time": at, "minutes": length,
+                        "country": _COUNTRIES[land]} for u, t, at, length, land in rows)  # fmt: skip
             fastavro.writer(sink, _SCHEMA, records, codec="deflate", sync_marker=b"sample of plays.")
     except OSError as error:
         raise Refusal("folder", f"{verbatim(folder)} cannot be written: {error.strerror}") from None
     print(f"{folder}/plays.avro: {EVENTS:,} plays from {START:%Y-%m-%d} on, {WEEKS} weeks\n"
-          f"{folder}/catalogue.txt: {len(catalogue):,} tracks, the public domain")  # fmt: skip
+          f"{folder}/catalogue.txt: {len(catalogue):,} tracks, the public domain\n"
+          f"{folder}/countries.txt: {len(_COUNTRIES)} countries, the public groups")  # fmt: skip
 
 
 def _catalogue() -> list[str]:
@@ -95,7 +105,15 @@ def _plays(draw: Draw, tracks: int) -> _Plays:
     within = (draw.words(20, 0, EVENTS) % np.uint64(span)).astype(np.int64)
     times = int(START.timestamp() * 1000) + weeks * span + within
     order = np.argsort(times, kind="stable")
-    return _Plays(users[order].tolist(), chosen[order].tolist(), times[order].tolist(), _minutes(draw, chosen[order]))
+    return _Plays(users[order].tolist(), chosen[order].tolist(), times[order].tolist(), _minutes(draw, chosen[order]),
+                  _countries(draw, users[order]))  # fmt: skip
+
+
+def _countries(draw: Draw, users: np.ndarray) -> list[int]:
+    """Where each play was: at the listener's home, and one in sixteen elsewhere."""
+    words = draw.words(22, 0, EVENTS)
+    away = words >> np.uint64(60) == 0
+    return np.where(away, (words % np.uint64(7)).astype(np.int64), users * users % 7).tolist()
 
 
 def _minutes(draw: Draw, tracks: np.ndarray) -> list[float]:

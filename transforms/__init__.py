@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from private_topk.transforms.amounts import Amounts
     from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
+    from private_topk.transforms.groups import Groups
     from private_topk.transforms.keys import Release, ReleaseKey
     from private_topk.transforms.release import Ranking
     from private_topk.transforms.selection import CountBudget
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Amounts",
     "CountBudget",
+    "Groups",
     "Period",
     "PrivateTopK",
     "PublicDomain",
@@ -34,6 +36,7 @@ __all__ = [
 _HOMES = {
     "Amounts": "amounts",
     "CountBudget": "selection",
+    "Groups": "groups",
     "Period": "windows",
     "PrivateTopK": "top_k",
     "PublicDomain": "domain",

@@ -98,12 +98,13 @@ class _GatherDoFn(beam.DoFn):
         try:
             return self._columns(rows)
         except UnicodeEncodeError:  # half of a surrogate pair: Python holds it as text, and nothing else does
-            whole = [row for row in rows if _is_unicode(row[0]) and _is_unicode(row[1])]
+            whole = [row for row in rows if all(_is_unicode(part) for part in row if isinstance(part, str))]
             self._unreadable.inc(len(rows) - len(whole))
             return self._columns(whole)
 
     def _columns(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         kinds = {"users": pa.string(), "items": pa.string()}
+        kinds |= {"groups": pa.string()} if self._shape.groups else {}
         kinds |= {"amounts": pa.float64()} if self._shape.amounts else {}
         kinds |= {"times": pa.int64()} if self._with_times else {}
         columns = zip(*rows, strict=True) if rows else [()] * len(kinds)

@@ -55,7 +55,15 @@ class ShardByUser(beam.PTransform):
 
 
 class _ShardDoFn(beam.DoFn):
-    def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout, amounts: Amounts | None) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        key: ReleaseKey,
+        shards: int,
+        layout: Layout,
+        amounts: Amounts | None = None,
+        groups: Groups | None = None,
+    ) -> None:
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
         self._amounts, self._groups = amounts, groups
         self._left_out, self._in_no_group = LeftOutRows("not_in_domain"), LeftOutRows("not_in_groups")

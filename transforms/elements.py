@@ -1,6 +1,7 @@
 """What an element of a PCollection says of its user and item: pairs, and rows with names. Everything else is refused.
 
-Where amounts are added up, elements also hold an amount: triples, and rows with one field more.
+Where groups have a ranking each, elements also hold a group, and where amounts are added up, an amount: tuples of three
+or four, and rows with more fields.
 
 A guess would publish noise: a dict of two keys unpacks to its keys, and a text of two letters to its letters.
 """
@@ -27,9 +28,9 @@ from private_topk.transforms.refusal import Refusal, literal, verbatim
 __all__ = ["Shape", "Values"]
 
 Values = tuple[Any, ...]
-"""A user and an item, as texts, and an amount where there are amounts."""
+"""A user, an item and a group where there are groups, as texts, and an amount where there are amounts."""
 
-_WHATS = {"user": "a user", "item": "an item", "value": "an amount"}
+_WHATS = {"user": "a user", "item": "an item", "group": "a group", "value": "an amount"}
 _ABSENT = object()
 _WRAPPED = (TimestampedValue, WindowedValue, beam.pvalue.TaggedOutput)
 """Beam says so of a function that gives an element its time: what is inside it does not say."""
@@ -40,16 +41,18 @@ class Shape:
     """How a user and an item are taken from an element.
 
     Args:
-        user, item, value: names of fields. With them, elements are rows or dicts that have all. Without, tuples and
-            lists of two are (user, item), and rows and dicts have the fields `user` and `item`.
-        amounts: elements also hold an amount: tuples and lists are (user, item, value), and rows and dicts have the
-            field `value` as well.
+        user, item, value, group: names of fields. With them, elements are rows or dicts that have all. Without, tuples
+            and lists of two are (user, item), and rows and dicts have the fields `user` and `item`.
+        amounts, groups: elements also hold an amount, a group: tuples and lists are (user, item, group, value), but for
+            what there is none of, and rows and dicts have the fields `value`, `group` as well.
     """
 
     user: str | None = None
     item: str | None = None
     value: str | None = None
     amounts: bool = False
+    group: str | None = None
+    groups: bool = False
 
     def __post_init__(self) -> None:
         for name in _WHATS:
@@ -58,15 +61,17 @@ class Shape:
                 raise Refusal(name, f"must be the name of a field, got {verbatim(repr(given))}")
         if self.value is not None and not self.amounts:
             raise Refusal("value", "needs {amounts}: the most that one user adds to an item")
+        if self.group is not None and not self.groups:
+            raise Refusal("group", "needs {groups}: the public list of groups")
         if self._names[0] == self._names[1]:
             rule = "must be another field than {item}"
             raise Refusal("user", rule, "the one says who a row is of, the other what is ranked")
         if len(set(self._names)) < len(self._names):
-            raise Refusal("value", "must be another field than {user} and {item}")
+            raise Refusal("value" if self.amounts else "group", "must be another field than {user} and {item}")
 
     @cached_property
     def _roles(self) -> tuple[str, ...]:
-        return ("user", "item", "value") if self.amounts else ("user", "item")
+        return ("user", "item", *["group"] * self.groups, *["value"] * self.amounts)
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -77,7 +82,7 @@ class Shape:
         return all(getattr(self, role) is None for role in self._roles)
 
     def values(self, element: Any) -> Values | None:  # noqa: ANN401 - whatever flows
-        """The user and the item as texts, and the amount as a float; None where one of them is None, or NaN.
+        """User, item and group as texts, and the amount as a float; None where one of them is None, or NaN.
 
         Raises:
             Refusal: the element is of another shape. It is not shown, and neither are its keys.
@@ -93,11 +98,13 @@ class Shape:
                 raise self._refusal(f"{kind.__name__} without them" if _is_named(element) else kind.__name__)
         if any(part is None for part in found):
             return None
-        labels = _label(found[0], "a user"), _label(found[1], "an item")
         if not self.amounts:
-            return labels
-        amount = _amount(found[2])
-        return None if math.isnan(amount) else (*labels, amount)
+            return self._labels(found)
+        amount = _amount(found[-1])
+        return None if math.isnan(amount) else (*self._labels(found[:-1]), amount)
+
+    def _labels(self, found: Values) -> Values:
+        return tuple(_label(part, what) for part, what in zip(found, _WHATS.values(), strict=False))
 
     def check(self, kind: Any) -> None:  # noqa: ANN401 - a type, or one of Beam's constraints
         """Raise Refusal where no element of a type is of this shape. What Beam does not know passes, and is looked at
@@ -141,7 +148,8 @@ class Shape:
 
     def _refusal(self, shown: str) -> Refusal:
         rows = f"rows or dicts with the fields {' and '.join(self._names)}"
-        tuples = "(user, item, value) triples" if self.amounts else "(user, item) pairs"
+        kind = {2: "pairs", 3: "triples", 4: "tuples"}[len(self._roles)]
+        tuples = f"({', '.join(self._roles)}) {kind}"
         wanted = f"{tuples}, or {rows}" if self._pairs else rows
         remedy = "name the two fields, such as PrivateTopK(..., user='listener', item='track'), or map each to a pair"
         return Refusal("", f"PrivateTopK takes {verbatim(wanted)}, got an element of type {verbatim(shown)}",

@@ -93,6 +93,12 @@ class Selection:
             **({} if self.groups is None else {"groups": self.groups.describe()}),
         }
 
+    def listed(self) -> list[tuple[str, str]]:
+        """The files of the public lists that are read, each by its field."""
+        lists = [("domain", self.domain), *([("groups", self.groups.labels)] if self.groups is not None else [])]
+        places = ((field, getattr(getattr(its, "load", None), "path", None)) for field, its in lists)
+        return [(field, place) for field, place in places if place]
+
     def rankings_of_a_user(self) -> int:
         """How many rankings of a window one user can change: 1, or more where groups are ranked."""
         neighbours = self.mechanism.parameter("neighbours", "add-remove")

@@ -17,6 +17,7 @@ from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.draw import RankHeads
 from private_topk.transforms.elements import Shape
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
@@ -62,13 +63,15 @@ class PrivateTopK(beam.PTransform):
             published where somebody was active in it and not where nobody was. That tells of a user who is alone in
             one, and no epsilon covers it.
         shards: how many user shards; any power of two gives the same ranking.
-        user, item, value: the names of the fields, where elements are rows or dicts with other names.
+        user, item, value, group: the names of the fields, where elements are rows or dicts with other names.
         waits_for_timers: the runner's watermark waits for timers, as Flink's, Dataflow's and Prism's does and that of
             Beam's in-process streaming runner does not. An unbounded input is then deduplicated as it arrives, in the
             memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking is the same.
         amounts: rank by amounts and not by users: such as `Amounts(max_value=60)`, of which one user adds at most 60 to
             an item's score. Elements are then tuples or lists of three, (user, item, value), or have the field `value`;
             one without an amount, None or NaN, is left out (docs/amounts.md).
+        groups: a ranking for every group of a public list, such as countries: the list, or `Groups`, with how many of
+            them a user counts in (docs/groups.md). Elements are then (user, item, group), or have the field `group`.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose.
@@ -96,6 +99,8 @@ class PrivateTopK(beam.PTransform):
         item: str | None = None,
         amounts: Amounts | None = None,
         value: str | None = None,
+        groups: Groups | Iterable[str | int] | None = None,
+        group: str | None = None,
     ) -> None:
         super().__init__()
         check_kinds(release=release, period=period)
@@ -104,8 +109,9 @@ class PrivateTopK(beam.PTransform):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
-        selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts)
-        self._period, self._shape = period, Shape(user, item, value, amounts is not None)
+        selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
+        shape = Shape(user, item, value, amounts is not None, group, groups is not None)
+        self._period, self._shape = period, shape
         self._rank = RankBlocks(
             selection,
             release or Release.fresh(),
@@ -116,7 +122,7 @@ class PrivateTopK(beam.PTransform):
         )
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        # pairs: (user, item), or (user, item, amount)
+        # pairs: (user, item), or with a group, an amount
         if self._period is None:
             return pairs | MakeBlocks(shape=self._shape) | self._rank
         blocks = pairs | MakeBlocks(with_times=True, shape=self._shape)
@@ -156,11 +162,14 @@ class RankBlocks(beam.PTransform):
                           "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
         selection, key = self._selection, self._release.key
         numbered = self._period if blocks.is_bounded else None
-        layout = Layout.of(selection.domain, numbered)
-        pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout, selection.amounts)
+        groups = selection.groups
+        layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size)
+        sharded = ShardByUser(selection.domain, key, self._shards, layout, selection.amounts, groups)
+        pairs = blocks | "Shard by user" >> sharded
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
         limit, waits = selection.max_items_per_user, self._waits_for_timers
         cap = None if selection.amounts is None else selection.amounts.cap
+        per_user = 1 if groups is None else groups.per_user
         answers = []
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
             empty = UserShard(layout, key, None, cap).no_pairs()
@@ -170,7 +179,7 @@ class RankBlocks(beam.PTransform):
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         totals = (
             pairs
-            | "Bound contributions" >> CountContributions(layout, key, limit, waits, cap)
+            | "Bound contributions" >> CountContributions(layout, key, limit, waits, cap, per_user)
             | "Count items" >> AddUp(layout, selection.head())
         )
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
@@ -214,6 +223,7 @@ def make_selection(
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | float | None = None,
     amounts: Amounts | None = None,
+    groups: Groups | Iterable[str | int] | None = None,
 ) -> Selection:
     """A checked `Selection`, its mechanism with the cap of the amounts.
 
@@ -250,7 +260,9 @@ def make_selection(
         raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {max_items_per_user} and {bound}")
     limit = check_parameter("max_items_per_user", max_items_per_user)
     mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
-    return Selection(mechanism, k, domain, limit, publish_counts, amounts)
+    if groups is not None and not isinstance(groups, Groups):
+        groups = Groups.of(groups)
+    return Selection(mechanism, k, domain, limit, publish_counts, amounts, groups)
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:

@@ -57,9 +57,9 @@ class UserShard:
     """Bounds and counts the pairs of one user shard.
 
     Pairs come and go as tables of {user: uint64, item: code or string}; where amounts are added up, `amount` in units,
-    1 or more; where every group has a ranking, `group`, its number, and `rows`, how many rows this stands for; and where
-    they hold several windows, `first` (and `after`, where these overlap): the number of the first window that a row is
-    in (and of the one after its last).
+    1 or more; where every group has a ranking, `group`, its number, and `rows`, how many rows this stands for; and
+    where they hold several windows, `first` (and `after`, where these overlap): the number of the first window that a
+    row is in (and of the one after its last).
 
     Args:
         limit: at most so many items of every user and window; None for all. Which are kept has nothing to do with
@@ -147,10 +147,9 @@ class UserShard:
         """The rows of the groups that their users count in."""
         if not self._layout.split:
             return table
-        columns = (table[name].to_numpy().astype(np.int64) for name in ("group", "rows"))
-        return table.filter(
-            pa.array(chosen(table["user"].to_numpy(), self._dates(table), *columns, self._groups_per_user))
-        )
+        groups, rows = (table[name].to_numpy().astype(np.int64) for name in ("group", "rows"))
+        kept = chosen(table["user"].to_numpy(), self._dates(table), groups, rows, self._groups_per_user)
+        return table.filter(pa.array(kept))
 
     def _dates(self, table: pa.RecordBatch) -> Codes:
         return table["first"].to_numpy().astype(np.int64) if self._layout.dates > 1 else np.zeros(len(table), np.int64)

@@ -17,6 +17,7 @@ __all__ = [
     "add_columns",
     "add_counts",
     "add_domain",
+    "add_groups",
     "add_ledger",
     "add_mechanism",
     "add_question",
@@ -37,6 +38,7 @@ _READ: dict[str, Callable[[str], object]] = {
 def add_question(parser: Parser, words: Sequence[str]) -> None:
     """What is asked of the rows, wherever they come from."""
     add_domain(parser.add_argument_group("domain (one of them)"))
+    add_groups(parser.add_argument_group("groups (optional)"))
     add_mechanism(parser.add_argument_group("privacy"), words, "privacy budget of each window; smaller is more private")
     add_counts(parser.add_argument_group("noisy counts (optional)"))
     _add_budget(parser.add_argument_group("budget across windows and runs (docs/budget.md)"))
@@ -72,6 +74,15 @@ def add_domain(group: Group) -> None:
     )
     add_switch(group, "unknown_domain", "no list: which items exist is private too; needs an unknown-domain mechanism "
                "and a delta")  # fmt: skip
+
+
+def add_groups(group: Group) -> None:
+    add(group, "group_column", "NAME", "a ranking for every value of this column, such as country, that --groups lists "
+        "(docs/groups.md)")  # fmt: skip
+    add(group, "groups", "FILE", "the public list of groups, as --domain is that of items; every one is published in "
+        "every window")  # fmt: skip
+    add(group, "groups_per_user", "G", "in how many groups of a window a user counts, those of most of their rows "
+        "(default: 1); more share the budget", whole)  # fmt: skip
 
 
 def add_mechanism(

@@ -37,7 +37,7 @@ def show_left_out(counts: dict[str, str], exact: bool) -> None:
 
 
 def _show(rows: list[dict[str, Any]], sink: Sink) -> None:
-    for window, members in groupby(rows, key=lambda row: (row["window_start"], row["window_end"])):
+    for window, members in groupby(rows, key=lambda row: (row["window_start"], row["window_end"], row.get("group"))):
         print("\n".join(_table(window, list(members))))
         print()
     if not rows:
@@ -45,8 +45,10 @@ def _show(rows: list[dict[str, Any]], sink: Sink) -> None:
     print(f"ranking:  {sink.place}\nmanifest: {manifest_path(sink.place)}")
 
 
-def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:
+def _table(window: tuple[Any, Any, Any], rows: list[dict[str, Any]]) -> list[str]:
     title = "All rows" if window[0] is None else f"{window[0]:%Y-%m-%d %H:%M} to {window[1]:%Y-%m-%d %H:%M} UTC"
+    if window[2] is not None:
+        title += f", {printable(window[2])}"
     first = rows[0]
     if first["returned"] < first["k"]:
         title += f": {first['returned']} of {first['k']}, as the guarantee allows"

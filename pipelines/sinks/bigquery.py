@@ -12,6 +12,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.bigquery import client_of, load, table_of
 from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.sinks.folder import by_window
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.rows import Shape, fields_of, ranking_rows
 from private_topk.transforms.keys import Release
@@ -36,6 +37,10 @@ class ToBigQuery:
 
     def __post_init__(self) -> None:
         table_of(self.place, "output")
+
+    @property
+    def takes_groups(self) -> bool:
+        return True
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         client_of(table_of(self.place, "output"), "output")
@@ -63,7 +68,7 @@ class _WriteBigQuery(beam.PTransform):
 
     def __init__(self, table: str, release_id: str, shape: Shape) -> None:
         super().__init__()
-        self._fn = _LoadDoFn(table, release_id, shape)
+        self._fn, self._grouped = _LoadDoFn(table, release_id, shape), shape.grouped
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         if rankings.is_bounded:
@@ -71,7 +76,8 @@ class _WriteBigQuery(beam.PTransform):
             groups = rankings | "One job" >> beam.WithKeys(0).with_output_types(tuple[int, Ranking])
             together = groups | "Await every window" >> beam.GroupByKey() | "Together" >> beam.Values()
         else:
-            together = rankings | "By itself" >> beam.Map(lambda ranking: [ranking])
+            alone = rankings | "By itself" >> beam.Map(lambda ranking: [ranking])
+            together = by_window(rankings) if self._grouped else alone
         # [Ranking]  ->  the windows' names
         return together | "Load" >> beam.ParDo(self._fn).with_output_types(str)
 
@@ -85,7 +91,7 @@ class _LoadDoFn(beam.DoFn):
         rows = FORMATS[".avro"].encode(ranking_rows(found, self._release_id), self._shape)
         with GATE.passed():
             load(self._table, rows, table_schema(self._shape)["fields"])
-        yield from (ranking.window.label() for ranking in found)
+        yield from dict.fromkeys(ranking.window.label() for ranking in found)
 
 
 def table_schema(shape: Shape = _PLAIN) -> dict[str, Any]:

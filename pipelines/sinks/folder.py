@@ -19,7 +19,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["ToFolder"]
+__all__ = ["ToFolder", "by_window"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class ToFolder:
     @property
     def _ending(self) -> str:
         return f".{self.format}"
+
+    @property
+    def takes_groups(self) -> bool:
+        return True
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         try:
@@ -89,22 +93,34 @@ class ToFolder:
 class _WriteWindows(beam.PTransform):
     def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
         super().__init__()
-        self._fn = _PublishWindowDoFn(sink, facts, key)
+        self._fn, self._grouped = _PublishWindowDoFn(sink, facts, key), "groups" in facts
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        # Ranking  ->  path
-        return rankings | "Publish each window" >> beam.ParDo(self._fn).with_output_types(str)
+        # Ranking, or all of a window  ->  path
+        together = by_window(rankings) if self._grouped else rankings | "Each" >> beam.Map(lambda ranking: [ranking])
+        return together | "Publish each window" >> beam.ParDo(self._fn).with_output_types(str)
+
+
+def by_window(rankings: beam.PCollection) -> beam.PCollection:
+    """All rankings of a window together, [Ranking]."""
+    return (
+        rankings
+        | "Name the window" >> beam.WithKeys(lambda ranking: ranking.window.label()).with_output_types(
+            tuple[str, Ranking])
+        | "Bring its groups together" >> beam.GroupByKey()
+        | "Without the name" >> beam.MapTuple(lambda _, found: list(found))
+    )  # fmt: skip
 
 
 class _PublishWindowDoFn(beam.DoFn):
     def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
         self._sink, self._facts, self._key = sink, facts, key
 
-    def process(self, ranking: Ranking) -> Iterator[str]:
-        path = self._sink.path(ranking.window)
+    def process(self, rankings: list[Ranking]) -> Iterator[str]:
+        path = self._sink.path(rankings[0].window)
         facts = {**self._facts, "key_id": self._key.key_id()}
-        rows = format_of(path).encode(ranking_rows([ranking], facts["report"]), Shape.of(facts))
-        publish(path, rows, encode_manifest(facts, [ranking], path, rows), self._sink.overwrite)
+        rows = format_of(path).encode(ranking_rows(rankings, facts["report"]), Shape.of(facts))
+        publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite)
         yield path
 
 

@@ -88,7 +88,10 @@ def _to_csv(rows: Rows, shape: Shape = _PLAIN) -> bytes:
 
 
 def _from_csv(content: bytes) -> Rows:
-    types = {name: kind for name, (kind, _) in fields_of(_PLAIN).items()} | {"noisy_count": pa.string()}
+    types = {name: kind for name, (kind, _) in fields_of(_PLAIN).items()} | {
+        "noisy_count": pa.string(),
+        "group": pa.string(),
+    }
     options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
     parse = pa_csv.ParseOptions(newlines_in_values=True)
     rows = pa_csv.read_csv(io.BytesIO(content), parse_options=parse, convert_options=options).to_pylist()

@@ -32,6 +32,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "parameters": parameters,
         "k": selection.k,
         "max_items_per_user": selection.max_items_per_user,
+        **_groups(selection),
         **({} if selection.amounts is None else {"amounts": selection.amounts.describe()}),
         "delta_of_a_shared_hash": _of_a_shared_hash(selection),
         "privacy": {
@@ -57,16 +58,23 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
     windows = sorted(({
         "start": ranking.window.start and ranking.window.start.isoformat(),
         "end": ranking.window.end and ranking.window.end.isoformat(),
+        **({} if ranking.group is None else {"group": ranking.group}),
         "returned": len(ranking.items),
-    } for ranking in rankings), key=lambda window: window["start"] or "")  # fmt: skip
+    } for ranking in rankings), key=lambda window: (window["start"] or "", window.get("group", "")))  # fmt: skip
     digest = hashlib.sha256(rows).hexdigest()
     whole = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
     return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
 
 
+def _groups(selection: Selection) -> dict[str, Any]:
+    if selection.groups is None:
+        return {}
+    return {"groups": selection.groups.describe() | {"rankings_of_a_user": selection.rankings_of_a_user()}}
+
+
 def _of_a_shared_hash(selection: Selection) -> float:
     """What each other user adds to delta, at most, for the chance that two users share a hash: see docs/privacy.md."""
-    return 2.0**-64 if selection.max_items_per_user else 0.0
+    return 2.0**-64 if selection.max_items_per_user or selection.groups is not None else 0.0
 
 
 def _version(package: str) -> str:

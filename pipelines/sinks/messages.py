@@ -47,6 +47,10 @@ class ToKafka:
     def place(self) -> str:
         return self.topic.place
 
+    @property
+    def takes_groups(self) -> bool:
+        return False
+
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         _keep_apart(self.place, inputs)
         self.topic.partitions("output")
@@ -79,6 +83,10 @@ class ToPubSub:
 
     def __post_init__(self) -> None:
         resource(self.place, "topics", "output")
+
+    @property
+    def takes_groups(self) -> bool:
+        return False
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         _keep_apart(self.place, inputs)

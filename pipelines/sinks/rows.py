@@ -35,20 +35,27 @@ class Shape(NamedTuple):
 
     Args:
         fractional: noisy counts are sums of amounts with a fraction.
+        grouped: every group has a ranking.
     """
 
     fractional: bool = False
+    grouped: bool = False
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Shape:
         """From what a manifest says."""
         amounts = facts.get("amounts")
-        return cls(amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1)
+        fractional = amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1
+        return cls(fractional, facts.get("groups") is not None)
 
 
 def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
     """The columns with their types and what they mean."""
-    found = dict(FIELDS)
+    found = {}
+    for name, its in FIELDS.items():
+        if name == "rank" and shape.grouped:
+            found["group"] = pa.string(), "of which group of the rows the ranking is"
+        found[name] = its
     if shape.fractional:
         found["noisy_count"] = pa.float64(), found["noisy_count"][1]
     return found
@@ -69,6 +76,7 @@ def ranking_rows(rankings: Iterable[Ranking], release_id: str) -> list[dict[str,
             rows.append({
                 "window_start": ranking.window.start,
                 "window_end": ranking.window.end,
+                **({} if ranking.group is None else {"group": ranking.group}),
                 "rank": place if ranking.answer == "sequence" else None,
                 "item": item,
                 "noisy_count": ranking.noisy_counts[place - 1] if ranking.noisy_counts else None,
@@ -79,5 +87,5 @@ def ranking_rows(rankings: Iterable[Ranking], release_id: str) -> list[dict[str,
     return rows
 
 
-def _by_window(ranking: Ranking) -> tuple[bool, datetime | None]:
-    return ranking.window.start is not None, ranking.window.start
+def _by_window(ranking: Ranking) -> tuple[bool, datetime | None, str]:
+    return ranking.window.start is not None, ranking.window.start, ranking.group or ""

@@ -23,6 +23,10 @@ class Sink(Protocol):
     def place(self) -> str:
         """The address as it was given; public."""
 
+    @property
+    def takes_groups(self) -> bool:
+        """Whether rankings of groups can be written, which are many to a window."""
+
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         """Look whether the rankings of a period can be written, and change nothing. Raises Refusal of `output`.
 

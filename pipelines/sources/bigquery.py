@@ -80,6 +80,8 @@ class BigQuery:
             found["time_column"] = self.columns.time
         if self.columns.value is not None:
             found["value_column"] = self.columns.value
+        if self.columns.group is not None:
+            found["group_column"] = self.columns.group
         return found
 
     def _names(self, period: Period | None) -> list[str]:

@@ -29,7 +29,7 @@ __all__ = [
     "to_microseconds",
 ]
 
-SAY_WHICH = "name the column that is meant as the user, item, time, value or domain column"
+SAY_WHICH = "name the column that is meant as the user, item, time, value, group or domain column"
 
 _UNITS = ("s", "ms", "us")
 _REASONS = ("null", "unreadable")
@@ -45,7 +45,8 @@ class Columns:
     `quoted_line_ends` lets a quoted CSV value hold line ends. It costs the independence of rows: a value with an
     unclosed quote then takes along every row up to the next quote, whoever's they are.
 
-    `value` holds the amounts that are added up; None where users are counted.
+    `value` holds the amounts that are added up; None where users are counted. `group` holds the group that a row is of;
+    None where there is one ranking for all.
     """
 
     user: str = "user"
@@ -54,19 +55,26 @@ class Columns:
     time_unit: str = "s"
     quoted_line_ends: bool = False
     value: str | None = field(default=None, metadata={IF_GIVEN: True})
+    group: str | None = field(default=None, metadata={IF_GIVEN: True})
 
     def __post_init__(self) -> None:
-        for role in ("user", "item", "time", "value"):
+        for role in ("user", "item", "time", "value", "group"):
             name = getattr(self, role)
-            if not (isinstance(name, str) and name) and not (role in ("time", "value") and name is None):
+            if not (isinstance(name, str) and name) and not (role not in ("user", "item") and name is None):
                 raise Refusal(f"{role}_column", f"must be the name of a column, got {verbatim(repr(name))}")
         if self.value is not None and self.value in (self.user, self.item, self.time):
             raise Refusal("value_column", "must be another column than {user_column}, {item_column} and {time_column}")
+        if self.group is not None and self.group in (self.user, self.item, self.time, self.value):
+            raise Refusal("group_column", "must be another column than {user_column}, {item_column} and {time_column}")
         if self.time_unit not in _UNITS:
             raise Refusal("time_unit", f"must be one of {', '.join(_UNITS)}, got {verbatim(self.time_unit)}")
 
     def names(self) -> list[str]:
-        return list(dict.fromkeys(name for name in (self.user, self.item, self.time, self.value) if name is not None))
+        return list(
+            dict.fromkeys(
+                name for name in (self.user, self.item, self.time, self.value, self.group) if name is not None
+            )
+        )
 
 
 class Rows(NamedTuple):
@@ -103,7 +111,9 @@ def block_of(
         arrived: for a column of this name, one a row.
     """
     found, unreadable = read_rows(rows, columns)
-    whole, missing = make_block(found["user"], found["item"], found.get("time"), found.get("amount"))
+    whole, missing = make_block(
+        found["user"], found["item"], found.get("time"), found.get("amount"), found.get("group")
+    )
     if arrived is not None:
         valid = [np.asarray(array.is_valid()) for array in found.values()]
         whole = whole.append_column("arrived", pa.array(np.asarray(arrived, np.int64)[np.logical_and.reduce(valid)]))
@@ -114,11 +124,12 @@ def block_of(
 
 
 def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Array | None]:
-    """Users, items, times and amounts row by row, null where there is none; and which are unreadable, None for none."""
+    """The columns by their role, row by row, null where there is no value; and which are unreadable, None for none."""
     found, masks = {}, [rows.unreadable] if rows.unreadable is not None else []
-    for role, name in (("user", columns.user), ("item", columns.item)):
-        found[role], bad = _labels(rows.columns[name])
-        masks += bad
+    for role, name in (("user", columns.user), ("item", columns.item), ("group", columns.group)):
+        if name is not None:
+            found[role], bad = _labels(rows.columns[name])
+            masks += bad
     for role, column in (("time", columns.time), ("amount", columns.value)):
         if column is not None:
             given, bad = texts_of(rows.columns[column])

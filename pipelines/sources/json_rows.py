@@ -203,7 +203,7 @@ def _may_be(value: Any, is_label: bool) -> bool:  # noqa: ANN401 - whatever JSON
 
 
 def _is_label(name: str, columns: Columns) -> bool:
-    return name in (columns.user, columns.item)
+    return name in (columns.user, columns.item, columns.group)
 
 
 def _has_quotes(name: str) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from private_topk.transforms import (
         Amounts,
         CountBudget,
+        Groups,
         Period,
         PrivateTopK,
         PublicDomain,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Amounts",
     "CountBudget",
+    "Groups",
     "Period",
     "PrivateTopK",
     "PublicDomain",

@@ -1,0 +1,306 @@
+"""Groups: which of them a user counts in is told by that user's rows alone, and one user changes as many rankings as
+is said, whatever the rows and their order are."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.transforms.window import TimestampedValue
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from private_topk.budget.sharing import cost_of
+from private_topk.pipelines.question import ask
+from private_topk.testing import max_log_ratio
+from private_topk.transforms import (
+    Amounts,
+    CountBudget,
+    Groups,
+    Period,
+    PrivateTopK,
+    PublicDomain,
+    Release,
+    ReleaseKey,
+    UnknownDomain,
+    contributions,
+    user_shard,
+)
+from private_topk.transforms.columnar import make_block
+from private_topk.transforms.counts import add_up
+from private_topk.transforms.groups import chosen
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace
+from private_topk.transforms.parts import Part
+from private_topk.transforms.user_shard import UserShard
+from tests.transforms.mechanisms import test_joint
+from tests.transforms.pipelines import outcome
+
+ITEMS, NAMES = ["a", "b", "c"], ["north", "south", "west", "nowhere"]
+KEY = ReleaseKey("fresh", b"0123456789abcdef")
+DOMAINS = {"public": PublicDomain.of(ITEMS), "unknown": UnknownDomain()}
+Rows = list[tuple[str, str, str]]
+Counts = dict[tuple[str, str], int]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3), st.integers(1, 3)), max_size=40),
+    most=st.integers(1, 3),
+    draw=st.randoms(use_true_random=False),
+)
+def test_the_groups_of_most_rows_are_chosen(rows: list[tuple[int, ...]], most: int, draw: random.Random) -> None:
+    """By dictionaries; among equals some are chosen, and the same ones whatever the order, and who else is there."""
+    draw.shuffle(rows)
+    users, windows, groups, held = (np.array([row[n] for row in rows], np.int64) for n in range(4))
+    words = users.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    kept = chosen(words, windows, groups, held, most)
+    picked: dict[tuple[int, int], set[int]] = defaultdict(set)
+    held_by: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    for (user, window, group, number), keep in zip(rows, kept.tolist(), strict=True):
+        held_by[user, window][group] += number
+        if keep:
+            picked[user, window].add(group)
+    for who, counted in held_by.items():
+        assert len(picked[who]) == min(most, len(counted))
+        least = min(counted[group] for group in picked[who])
+        assert all(counted[group] <= least for group in counted if group not in picked[who])
+        mine = (users == who[0]) & (windows == who[1])
+        alone = chosen(words[mine], windows[mine], groups[mine], held[mine], most)
+        assert alone.tolist() == kept[mine].tolist(), "a user's groups hang on others"
+
+
+def counted(
+    rows: Rows,
+    domain: str,
+    limit: int | None,
+    per_user: int,
+    way: tuple[int, int, bool],
+    amounts: Amounts | None = None,
+) -> Counts:
+    """The totals of one window by the pipeline's functions, by group and item."""
+    known, groups = DOMAINS[domain], Groups.of(NAMES, per_user)
+    layout, (shards, blocks, early) = Layout.of(known, None, groups.size), way
+    fn = contributions._ShardDoFn(known, KEY, shards, layout, amounts, groups)
+    counter = UserShard(layout, KEY, limit, None if amounts is None else amounts.cap, per_user)
+    fn.setup()
+    pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
+    for block in range(blocks):
+        users, items, of = (
+            pa.array(list(c), pa.string()) for c in zip(*(rows[block::blocks] or [("", "", "")]), strict=True)
+        )
+        columns = {} if amounts is None else {"amounts": pa.array(np.full(len(users), 40.0))}
+        for shard, table in fn.process(make_block(users, items, groups=of, **columns)[0]):
+            pairs[shard].append(table)
+            if early:
+                pairs[shard] = [counter.distinct(pairs[shard])]
+    places = defaultdict(list)
+    for shard, tables in pairs.items():
+        for place, table in counter.counts(tables):
+            places[place].append(Part(np.array([shard]), table))
+    found: Counts = {}
+    for place, parts in places.items():
+        table = add_up(place, parts, layout)[1].table
+        for window, item, count in zip(*(table[name].to_pylist() for name in ("window", "item", "count")), strict=True):
+            found[NAMES[window], ITEMS[item] if domain == "public" else item] = count
+    return found
+
+
+WAYS = [(1, 1, False), (2, 3, True), (8, 2, False), (1, 4, True)]
+ROWS = st.lists(
+    st.tuples(st.sampled_from("uvw"), st.sampled_from(ITEMS), st.sampled_from([*NAMES, "elsewhere"])), max_size=40
+)
+
+
+def look(others: Rows, rows: Rows, domain: str, limit: int | None, per_user: int, way: tuple[int, int, bool]) -> Counts:
+    """The counts of the rows, held to those of the rows of the others."""
+    without, here = (counted(some, domain, limit, per_user, way) for some in (others, rows))
+    added = {place: here.get(place, 0) - without.get(place, 0) for place in {*here, *without}}
+    moved = {place: step for place, step in added.items() if step}
+    assert set(moved.values()) <= {1}
+    assert len({group for group, _ in moved}) <= per_user
+    for group in {group for group, _ in moved}:
+        assert limit is None or sum(of == group for of, _ in moved) <= limit
+    return here
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    others=ROWS,
+    mine=st.lists(st.tuples(st.sampled_from(ITEMS), st.sampled_from([*NAMES, "elsewhere"])), max_size=30),
+    domain=st.sampled_from(sorted(DOMAINS)),
+    limit=st.sampled_from([None, 1, 2]),
+    per_user=st.integers(1, 3),
+    ways=st.tuples(st.sampled_from(WAYS), st.sampled_from(WAYS)),
+    draw=st.randoms(use_true_random=False),
+)
+def test_one_user_changes_as_many_rankings_as_is_said(others, mine, domain, limit, per_user, ways, draw) -> None:  # noqa: ANN001
+    """Each count by at most 1, in at most so many groups; the same whichever way they are counted."""
+    rows = [*others, *(("the one user", *row) for row in mine)]
+    here = look(others, rows, domain, limit, per_user, ways[0])
+    draw.shuffle(rows)
+    assert here == counted(rows, domain, limit, per_user, ways[1]), "what counts hangs on order, blocks or shards"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_look_sees_users_who_count_in_every_group(
+    way: tuple[int, int, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everywhere = [("the one user", item, name) for item in ITEMS for name in NAMES]
+    look([], everywhere, "public", None, 1, way)
+    monkeypatch.setattr(user_shard, "chosen", lambda users, *_: np.ones(len(users), bool))
+    with pytest.raises(AssertionError):
+        look([], everywhere, "public", None, 1, way)
+
+
+def test_more_rows_decide_and_amounts_are_capped_in_the_group_that_counts() -> None:
+    rows = [("u", "a", "south")] * 3 + [("u", "b", "south")] + [("u", "a", "north")] * 3
+    for way in WAYS:
+        assert counted(rows, "public", None, 1, way) == {("south", "a"): 1, ("south", "b"): 1}
+        assert counted(rows, "public", None, 1, way, Amounts.of(60)) == {("south", "a"): 60, ("south", "b"): 40}
+
+
+WEEK = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 8, tzinfo=timezone.utc), timedelta(days=1))
+SLIDING = Period.of("2026-01-05", "2026-01-08", "2d", every="1d")
+Played = tuple[str, str, str, int]
+
+
+def plays() -> list[Played]:
+    """User, item, group, and seconds since the period's start; one user is everywhere. Nobody is nowhere."""
+    draw = np.random.default_rng(5)
+    some = [(f"u{draw.integers(60)}", ITEMS[min(draw.integers(3), draw.integers(3))], NAMES[draw.integers(3)], int(draw.integers(259_200)))
+            for _ in range(1500)]  # fmt: skip
+    return [
+        *some,
+        *(("everywhere", item, name, 1000 * n) for n in range(200) for item in ITEMS for name in [*NAMES[:3], "no"]),
+    ]
+
+
+def ranked(rows: list[Played], period: Period | None, shards: int = 4, unknown: bool = False) -> list[list[Any]]:
+    """Every window's and group's items with sharp counts."""
+    mechanism = RestrictedLaplace(1e5, 1e-3, 3) if unknown else Laplace(1e6)
+    release = Release(ReleaseKey("fresh", b"a key of enough bytes"), "groups")
+    rank = PrivateTopK(3, mechanism, UnknownDomain() if unknown else ITEMS, publish_counts=CountBudget(1e6),
+                       release=release, period=period, groups=NAMES, shards=shards)  # fmt: skip
+    begin = WEEK.start.timestamp()
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        timed = pipeline | beam.Create([TimestampedValue(row[:3], begin + row[3]) for row in rows])
+        return timed | rank | beam.Map(lambda r: [r.window.label(), r.group, list(r.items), list(r.noisy_counts or ())])
+
+    return sorted(element for _, element in outcome(build))
+
+
+def expected(rows: list[Played], start: float, end: float) -> dict[str, Counter[str]]:
+    """How many users hold each item of a group; where groups tie, a user counts in none of them here."""
+    held: dict[str, Counter[str]] = defaultdict(Counter)
+    for user, _, group, at in rows:
+        if start <= at < end and group in NAMES:
+            held[user][group] += 1
+    own = {user: [g for g, n in counted.items() if n == max(counted.values())] for user, counted in held.items()}
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for user, item, group in {row[:3] for row in rows if start <= row[3] < end and row[2] in NAMES}:
+        if own[user] == [group]:
+            found[group][item] += 1
+    return found
+
+
+@pytest.mark.parametrize("period", [None, WEEK, SLIDING])
+def test_every_group_of_every_window_is_ranked_by_its_own_users(period: Period | None) -> None:
+    rows = plays()
+    found = ranked(rows, period)
+    windows = 1 if period is None else len(period)
+    assert len(found) == 4 * windows and {group for _, group, *_ in found} == set(NAMES), "empty or not"
+    ties = 0
+    for number in range(windows):
+        span = (
+            (0, 1e9)
+            if period is None
+            else (86_400 * number, 86_400 * number + (172_800 if period is SLIDING else 86_400))
+        )
+        wanted = expected(rows, *span)
+        for _, group, items, counts in found[4 * number : 4 * number + 4]:
+            for item, count in zip(items, counts, strict=True):
+                assert 0 <= count - wanted[group][item] <= 30, "those whose groups tie count in one of them"
+                ties += count - wanted[group][item]
+            assert group != "nowhere" or counts == [0, 0, 0]
+    assert ties < 100 * windows
+
+
+def test_rankings_of_groups_do_not_hang_on_the_order_of_rows_or_shards() -> None:
+    rows = plays()
+    turned = random.Random(3).sample(rows, len(rows))
+    assert ranked(rows, SLIDING) == ranked(turned, SLIDING, shards=2)
+    assert ranked(rows, WEEK, unknown=True) == ranked(turned, WEEK, shards=2, unknown=True)
+
+
+@pytest.mark.parametrize(("relation", "changed"), [("add-remove", 1), ("swap", 2)])
+def test_what_one_user_tells_is_what_was_paid_for(relation: str, changed: int) -> None:
+    """Two groups, all user types: the law of both rankings together, on neighbours both ways, at the share of each."""
+    question = ask(1, Joint(1.0, neighbours=relation), ["x", "y"], groups=["north", "south"])
+    share = question.selection.mechanism
+    assert question.selection.rankings_of_a_user() == changed and share.epsilon <= 1 / changed
+    users = [(g, items) for g in (0, 1) for items in ((1, 0), (0, 1), (1, 1))]
+    base, worst = np.array([[3, 2], [1, 1]]), 0.0
+
+    def law(counts: np.ndarray) -> dict[tuple[int, ...], Any]:
+        north, south = (test_joint.law(share, tuple(row), 1) for row in counts.tolist())
+        return {(*a, *b): p * q for a, p in north.items() for b, q in south.items()}
+
+    def with_user(user: tuple[int, tuple[int, int]] | None) -> np.ndarray:
+        counts = base.copy()
+        if user is not None:
+            counts[user[0]] += user[1]
+        return counts
+
+    others = users if relation == "swap" else [None]
+    for one in users:
+        for other in others:
+            worst = max(worst, max_log_ratio(law(with_user(one)), law(with_user(other))))
+    assert 0.2 < worst <= 1 + 1e-9
+
+
+def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
+    one, three = (ask(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, most)) for most in (1, 3))
+    assert one.selection.mechanism.epsilon == 0.75 and one.privacy.total is None
+    assert three.selection.mechanism.epsilon == 0.25 and three.privacy.each == 3
+    assert cost_of(three.selection).epsilon == Fraction(3, 4) and cost_of(one.selection).epsilon == Fraction(3, 4)
+    all_of_them = ask(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, 99))
+    assert all_of_them.selection.rankings_of_a_user() == 4, "there are no more groups than four"
+    weeks = ask(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2), period=WEEK, privacy_unit="user")
+    described = weeks.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
+    assert described["windows"] == 3 and described["rankings_of_a_user_in_a_window"] == 2
+    assert weeks.selection.mechanism.epsilon == pytest.approx(1 / 6)
+    with pytest.raises(ValueError, match="horizon must be at least the 3 windows of this run, got 2"):
+        ask(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2), period=WEEK, privacy_unit="user", horizon=2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "most", "message"),
+    [
+        ([], 1, "groups must hold at least one item"),
+        (["a", "a"], 1, "groups must hold every item once"),
+        ("abc", 1, "groups must be a list of groups, got a single text"),
+        (["a"], 0, "groups_per_user must be a whole number of at least 1, got 0"),
+        (["a"], True, "groups_per_user must be a whole number of at least 1"),
+    ],
+)
+def test_lists_that_are_none_are_refused(labels: Any, most: int, message: str) -> None:  # noqa: ANN401
+    with pytest.raises(ValueError, match=message):
+        Groups.of(labels, most)
+
+
+def test_the_seed_knows_the_group() -> None:
+    """Two groups of equal counts meet other noise; rankings without groups keep their seed."""
+    release = Release(ReleaseKey("fresh", b"a key of enough bytes"), "seeds")
+    rows = [(f"u{n}", f"i{n % 40}", "north" if n < 400 else "south") for n in range(800)]
+    rank = PrivateTopK(40, Joint(0.01), [f"i{n}" for n in range(40)], groups=["north", "south"], release=release)
+    found = outcome(lambda p: p | beam.Create(rows) | rank | beam.Map(lambda r: list(r.items)))
+    assert found[0][1] != found[1][1]

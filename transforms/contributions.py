@@ -92,10 +92,8 @@ class _ShardDoFn(beam.DoFn):
             values = block["item"].cast(pa.string())
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
-        if self._amounts is not None:
-            others["amount"] = block["amount"].to_numpy()
-        if self._groups is not None:
-            others |= {name: block[name].to_numpy() for name in ("group", "rows")}
+        names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
+        others |= {name: block[name].to_numpy() for name in names}
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
         for shard, rows in partition(shards, self._shards):
             items = values[rows] if isinstance(values, np.ndarray) else values.take(pa.array(rows))

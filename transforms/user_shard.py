@@ -78,8 +78,9 @@ class UserShard:
         """What a user shard holds that nobody is in."""
         items = np.empty(0, self._layout.code_type) if self._layout.size else _NO_LABELS
         spans = {name: np.empty(0, kind) for name, kind in self._layout.window_columns.items()}
-        columns = spans | self._grouped(np.empty(0, np.int64), np.empty(0, np.int64))
-        return make_table(user=np.empty(0, np.uint64), item=items, **columns, **self._amounts(np.empty(0, np.int64)))
+        nothing = np.empty(0, np.int64)
+        columns = spans | self._grouped(nothing, nothing) | self._amounts(nothing)
+        return make_table(user=np.empty(0, np.uint64), item=items, **columns)
 
     def distinct(self, pairs: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
         """The bounded distinct pairs of one window as one table. Done early or late, often or once, it makes no

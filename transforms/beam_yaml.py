@@ -15,6 +15,7 @@ import apache_beam as beam
 
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.near import did_you_mean
@@ -46,6 +47,8 @@ class RankRows(beam.PTransform):
         reveal_active_windows: take the windows of the rows instead, and accept what that tells: see `PrivateTopK`.
         value: the name of a field of amounts, which are added up in place of users; needs `max_value`.
         max_value, value_resolution: the most that one user adds to an item, and the unit of which it is a multiple.
+        group: the name of a field of groups, each of which has a ranking; needs `groups`. Rows then have `group` too.
+        groups, groups_per_user: the public list of groups, and in how many of a window a user counts.
 
     Raises:
         ValueError: an argument breaks its rule.
@@ -69,6 +72,9 @@ class RankRows(beam.PTransform):
         value: str | None = None,
         max_value: float | None = None,
         value_resolution: float | None = None,
+        group: str | None = None,
+        groups: Sequence[str] | None = None,
+        groups_per_user: int = 1,
     ) -> None:
         super().__init__()
         if release_id is not None and release_key is None:
@@ -89,14 +95,22 @@ class RankRows(beam.PTransform):
             item=item,
             value=value,
             amounts=_amounts(value, max_value, value_resolution),
+            group=group,
+            groups=None if groups is None else Groups.of(groups, groups_per_user),
         )
+        self._grouped = groups is not None
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         return (
             rows
             | self._rank
             # Ranking  ->  Row(window, rank, item)
-            | "One row a rank" >> beam.FlatMap(_rows).with_output_types(_RankedRow)
+            | "One row a rank"
+            >> (
+                beam.FlatMap(_rows_of_groups).with_output_types(_RankedRowOfGroup)
+                if self._grouped
+                else beam.FlatMap(_rows).with_output_types(_RankedRow)
+            )
         )
 
 
@@ -144,9 +158,14 @@ def _shown(field: str) -> str:
 
 _FIELDS: list[tuple[str, Any]] = [("window", str), ("rank", int | None), ("item", str)]
 _RankedRow = beam.typehints.row_type.RowTypeConstraint.from_fields(_FIELDS)
+_RankedRowOfGroup = beam.typehints.row_type.RowTypeConstraint.from_fields([*_FIELDS, ("group", str)])
 
 
 def _rows(ranking: Ranking) -> Iterator[beam.Row]:
     for place, item in enumerate(ranking.items, 1):
         rank = place if ranking.answer == "sequence" else None
         yield beam.Row(window=ranking.window.label(), rank=rank, item=item)
+
+
+def _rows_of_groups(ranking: Ranking) -> Iterator[beam.Row]:
+    yield from (beam.Row(**row.as_dict(), group=ranking.group) for row in _rows(ranking))

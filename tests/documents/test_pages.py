@@ -245,6 +245,16 @@ AMOUNTS = [
 ]
 
 
+GROUPS = [
+    Held("$ private-topk run --input plays.avro", before=World.sample),
+    Held("import apache_beam as beam", "python", says="DE cake\\nFR tea|FR tea\\nDE cake"),
+]
+
+
+def test_groups(world: World) -> None:
+    hold(world, "docs/groups.md", GROUPS)
+
+
 def test_amounts(world: World) -> None:
     hold(world, "docs/amounts.md", AMOUNTS)
 

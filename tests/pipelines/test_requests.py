@@ -20,7 +20,10 @@ from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.requests import request_of
 from tests.pipelines.support import command, options, write
 
-ROWS = [{"user": str(n), "who": str(n), "item": "abc"[n % 3], "time": "2026-01-06", "at": 5, "n": 2} for n in range(9)]
+ROWS = [
+    {"user": str(n), "who": str(n), "item": "abc"[n % 3], "time": "2026-01-06", "at": 5, "n": 2, "land": "a"}
+    for n in range(9)
+]
 
 SAME = {
     "output": "where an answer is written changes nothing in it",
@@ -47,6 +50,7 @@ BASE = {
 FOLDER = {**BASE, "input": "./rows*.csv", "output": "out"}
 KAFKA = {**FOLDER, "input": "kafka://localhost:9092/plays"}
 PLAYS = {**BASE, "value_column": "n", "max_value": 5}
+LANDS = {**BASE, "group_column": "land", "groups": "items.txt"}
 HIDDEN = {**BASE, "domain": None, "unknown_domain": True, "mechanism": "limit-domain", "delta": 1e-6}
 
 CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
@@ -58,6 +62,9 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "value_column": (False, {**PLAYS, "value_column": "n"}, {"value_column": "at"}),
     "max_value": (False, PLAYS, {"max_value": 7}),
     "value_resolution": (False, PLAYS, {"value_resolution": 0.5}),
+    "group_column": (False, LANDS, {"group_column": "who"}),
+    "groups": (False, LANDS, {"groups": "turned.txt"}),
+    "groups_per_user": (False, LANDS, {"groups_per_user": 2}),
     "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),
     "domain": (False, BASE, {"domain": "turned.txt"}),
     "domain_column": (False, {**BASE, "domain": "items.csv"}, {"domain_column": "other"}),

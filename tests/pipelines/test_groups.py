@@ -1,0 +1,210 @@
+"""Groups through every door: whole commands, report files, streams, a ledger, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, defaultdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+
+from private_topk.transforms import user_shard
+from private_topk.transforms.beam_yaml import RankRows
+from tests.pipelines.support import command, options, write
+from tests.transforms.pipelines import outcome
+
+ITEMS, LANDS = "abcd", ["fr", "de", "é ü", "7"]
+QUESTION = {
+    "domain": "items.txt", "mechanism": "laplace", "k": 4, "epsilon": 1e6, "publish_counts": 1e6,
+    "group_column": "land", "groups": "lands.txt", "release_key": "file:key", "release_id": "r",
+    "window": "1d", "from_": "2026-01-05", "to": "2026-01-07",
+}  # fmt: skip
+Row = dict[str, Any]
+Scores = dict[tuple[str, str, str], int]
+
+
+def plays() -> list[Row]:
+    """Two days of 50 users who each have one land a day, and one row elsewhere; nobody is in the last land."""
+    draw = np.random.default_rng(6)
+    rows = []
+    for user in range(50):
+        for day in (5, 6):
+            land = LANDS[draw.integers(3)]
+            for _ in range(4):
+                rows.append({"user": f"u{user}", "item": ITEMS[min(draw.integers(4), draw.integers(4))], "land": land,
+                             "time": f"2026-01-0{day}T{draw.integers(24):02}:00:00"})  # fmt: skip
+            rows.append({**rows[-1], "land": ["mars", "fr"][draw.integers(2)]})
+    return rows
+
+
+def expected(rows: list[Row]) -> Scores:
+    held: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        if row["land"] in LANDS:
+            held[row["time"][:10], row["user"]][row["land"]] += 1
+    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for row in rows:
+        day = row["time"][:10]
+        if row["land"] in LANDS and held[day, row["user"]].most_common(1)[0][0] == row["land"]:
+            found[day, row["land"], row["item"]].add(row["user"])
+    return {place: len(users) for place, users in found.items()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "items.txt").write_text("\n".join(ITEMS) + "\n")
+    (tmp_path / "lands.txt").write_text("\n".join(LANDS) + "\n")
+    (tmp_path / "key").write_text("a key of enough bytes")
+    return tmp_path
+
+
+def published(folder: Path, **others: object) -> list[Row]:
+    asked = {**QUESTION, "input": "rows.csv", "output": "out.jsonl", "overwrite": True, "quiet": True, **others}
+    done = command("run", *options(**asked))
+    assert done.status == 0, done.err
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+def scores(rows: list[Row]) -> Scores:
+    return {(row["window_start"][:10], row["group"], row["item"]): row["noisy_count"] for row in rows}
+
+
+def test_from_rows_to_files_and_with_one_user_more(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every group of every window; one user who is in every group changes one ranking of the window.
+
+    The same look at a pipeline with a defect planted, that lets users count in every group, sees it.
+    """
+    rows = plays()
+    everywhere = [{"user": "one more", "item": item, "land": land, "time": "2026-01-06T01:00:00"}
+                  for item in ITEMS for land in LANDS for _ in range(3)]  # fmt: skip
+    write(folder / "rows.csv", rows)
+    write(folder / "more.csv", [*rows, *everywhere])
+    here = published(folder)
+    found = scores(here)
+    assert list(dict.fromkeys((row["window_start"][:10], row["group"]) for row in here)) == [
+        (day, land) for day in ("2026-01-05", "2026-01-06") for land in sorted(LANDS)
+    ]
+    assert list(here[0])[:4] == ["window_start", "window_end", "group", "rank"]
+    assert {place: count for place, count in found.items() if count} == expected(rows)
+    assert lands_moved(found, scores(published(folder, input="more.csv"))) == 1
+    manifest = json.loads((folder / "out.manifest.json").read_text())
+    assert manifest["groups"]["rankings_of_a_user"] == 1 and manifest["privacy"]["epsilon"] == 2e6
+    assert [window["group"] for window in manifest["windows"][:4]] == sorted(LANDS)
+    monkeypatch.setattr(user_shard, "chosen", lambda users, *_: np.ones(len(users), bool))
+    assert lands_moved(found, scores(published(folder, input="more.csv"))) == 4
+
+
+def lands_moved(here: Scores, there: Scores) -> int:
+    moved = {place for place in here if there[place] != here[place]}
+    assert all(abs(there[place] - here[place]) == 1 for place in moved if place[0] == "2026-01-06")
+    return len({(day, land) for day, land, _ in moved if day == "2026-01-06"})
+
+
+@pytest.mark.parametrize("ending", [".avro", ".csv", ".parquet"])
+def test_the_group_is_a_column_and_in_the_title(folder: Path, ending: str) -> None:
+    write(folder / "rows.csv", plays())
+    asked = {**QUESTION, "window": None, "from_": None, "to": None, "input": "rows.csv", "output": f"out{ending}"}
+    done = command("run", *options(**asked))
+    assert done.status == 0 and all(f"All rows, {land}\n" in done.out for land in LANDS), done
+
+
+def test_a_stream_of_groups_is_its_batch(folder: Path) -> None:
+    """With amounts and a bound besides; a file for each window holds all of its groups."""
+    write(folder / "rows.csv", [{**row, "n": n % 9} for n, row in enumerate(plays())])
+    asked = {"epsilon": 1, "publish_counts": 1, "max_items_per_user": 2, "value_column": "n", "max_value": 5}
+    batch = published(folder, **asked)
+    written = datetime(2026, 1, 5, tzinfo=timezone.utc).timestamp()
+    os.utime(folder / "rows.csv", (written, written))  # on time for every window
+    streamed = {**QUESTION, **asked, "input": "./rows*.csv", "output": "out", "output_format": "jsonl"}
+    done = command("stream", *options(**streamed))
+    assert done.status == 0 and "2 windows published" in done.out, done
+    files = sorted((folder / "out").glob("*.jsonl"))
+    assert [json.loads(line) for path in files for line in path.read_text().splitlines()] == batch and len(files) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"groups": None}, "--group-column needs --groups: the public list of groups"),
+        ({"group_column": None}, "--groups needs --group-column: the column of the groups"),
+        ({"group_column": None, "groups": None, "groups_per_user": 2}, "--groups-per-user needs --group-column"),
+        ({"groups_per_user": 0}, "--groups-per-user must be a whole number of at least 1, got 0"),
+        ({"groups": "none.txt"}, "--groups none.txt does not exist"),
+        ({"groups": "twice.txt"}, "--groups twice.txt must hold every item once"),
+        ({"group_column": "user"}, "--group-column must be another column than --user-column"),
+        ({"group_column": "m"}, "name one column 'm'"),
+        ({"output": "kafka://localhost:9/out"}, "--output kafka://localhost:9/out takes messages of one window each"),
+        ({"output": "lands.txt.csv", "groups": "lands.txt.csv"}, "would replace"),
+    ],
+)
+def test_what_is_refused(folder: Path, change: Row, message: str) -> None:
+    write(folder / "rows.csv", plays()[:9])
+    (folder / "twice.txt").write_text("fr\nfr\n")
+    (folder / "lands.txt.csv").write_text("land\nfr\nde\n")
+    asked = {**QUESTION, "overwrite": True, "input": "rows.csv", "output": "out.csv", **change}
+    done = command("run", *options(**asked))
+    assert done.status == 2 and message in done.err and not (folder / "out.csv").exists(), done.err
+
+
+def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Path) -> None:
+    write(folder / "rows.csv", plays())
+    ledger = {"ledger": "sqlite:///b.db", "dataset": "d", "publish_counts": None}
+    assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=4").status == 0
+    asked = {**QUESTION, **ledger, "input": "rows.csv", "output": "out.csv", "overwrite": True}
+    for number, (change, used) in enumerate([({}, "25.0%"), ({"groups_per_user": 2}, "50.0%")]):
+        done = command("run", *options(**{**asked, "epsilon": 1, **change, "release_id": f"r{number}"}))
+        assert done.status == 0 and used in done.err, done.err
+    manifest = json.loads((folder / "out.manifest.json").read_text())
+    assert manifest["privacy"]["epsilon"] == 1 and manifest["privacy"]["rankings_of_a_user_in_a_window"] == 2
+    assert manifest["parameters"]["epsilon"] == 0.5 and manifest["groups"]["per_user"] == 2
+
+
+REPORT = """\
+report: lands
+source:
+  input: rows.csv
+groups:
+  column: land
+  file: lands.txt
+  per_user: 1
+domain:
+  file: items.txt
+window:
+  every: day
+  first: 2026-01-05
+mechanism:
+  name: laplace
+  k: 4
+budget:
+  epsilon: 1000000
+  publish_counts: 1000000
+release_key: file:key
+sink:
+  output: out/{report}-{start}.jsonl
+"""
+
+
+def test_a_report_file_asks_for_groups(folder: Path) -> None:
+    write(folder / "rows.csv", plays())
+    write(folder / "lands.yaml", REPORT)
+    assert command("report", "lands.yaml", "--window-end", "2026-01-06").status == 0
+    (path,) = (folder / "out").glob("*.jsonl")
+    found = scores([json.loads(line) for line in path.read_text().splitlines()])
+    wanted = {place: count for place, count in expected(plays()).items() if place[0] == "2026-01-05"}
+    assert {place: count for place, count in found.items() if count} == wanted
+    write(folder / "lands.yaml", REPORT.replace("  file: lands.txt\n", ""))
+    done = command("report", "lands.yaml", "--check")
+    assert done.status == 2 and "lands.yaml:5: groups.column needs groups.file" in done.err, done.err
+
+
+def test_beam_yaml_takes_groups() -> None:
+    rows = [beam.Row(user=f"u{n}", item="ab"[n % 2], land=LANDS[n % 2]) for n in range(6)]
+    rank = RankRows(1, "laplace", 1e6, ["a", "b"], group="land", groups=LANDS[:2])
+    found = outcome(lambda p: p | beam.Create(rows) | rank | beam.Map(lambda row: [row.group, row.rank, row.item]))
+    assert sorted(element for _, element in found) == [["de", 1, "b"], ["fr", 1, "a"]]

@@ -97,7 +97,7 @@ def test_from_rows_to_files_and_with_one_user_more(folder: Path, monkeypatch: py
     assert manifest["groups"]["rankings_of_a_user"] == 1 and manifest["privacy"]["epsilon"] == 2e6
     assert [window["group"] for window in manifest["windows"][:4]] == sorted(LANDS)
     monkeypatch.setattr(user_shard, "chosen", lambda users, *_: np.ones(len(users), bool))
-    assert lands_moved(found, scores(published(folder, input="more.csv"))) == 4
+    assert lands_moved(*(scores(published(folder, input=name)) for name in ("rows.csv", "more.csv"))) == 4
 
 
 def lands_moved(here: Scores, there: Scores) -> int:

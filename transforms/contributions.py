@@ -47,7 +47,7 @@ class ShardByUser(beam.PTransform):
 
 
 class _ShardDoFn(SideBySideDoFn):
-    def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout, cores: int) -> None:
+    def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout, cores: int = 1) -> None:
         super().__init__(cores)
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
         self._left_out = LeftOutRows("not_in_domain")
@@ -118,7 +118,7 @@ class CountContributions(beam.PTransform):
 
 
 class _CountDoFn(SideBySideDoFn):
-    def __init__(self, counter: UserShard, cores: int) -> None:
+    def __init__(self, counter: UserShard, cores: int = 1) -> None:
         super().__init__(cores)
         self._counter = counter
 

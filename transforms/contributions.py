@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -18,6 +19,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.side_by_side import SideBySideDoFn
 from private_topk.transforms.user_shard import UserShard
 
 __all__ = ["CountContributions", "ShardByUser", "ShardedPairs"]
@@ -33,6 +35,7 @@ class ShardByUser(beam.PTransform):
 
     Args:
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
+        cores: how many blocks are split at a time. More than one: of blocks in the global window.
         amounts: what the column `amount` means, where there is one. Rows of amount 0 or less drop out as well.
         groups: those of the column `group`, where there is one. Rows of any other drop out as well.
     """
@@ -43,49 +46,64 @@ class ShardByUser(beam.PTransform):
         key: ReleaseKey,
         shards: int,
         layout: Layout | None = None,
+        cores: int = 1,
         amounts: Amounts | None = None,
         groups: Groups | None = None,
     ) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), amounts, groups)
+        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), cores, amounts, groups)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         # block  ->  (user shard, {user: uint64, item: code or string, amount in units, and the columns of windows})
         return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(ShardedPairs)
 
 
-class _ShardDoFn(beam.DoFn):
+class _Split(NamedTuple):
+    """How many rows drop out, as of no item or of no group, and the others by user shard."""
+
+    unknown: int
+    elsewhere: int
+    pairs: list[ShardedPairs]
+
+
+class _ShardDoFn(SideBySideDoFn):
     def __init__(
         self,
         domain: Domain,
         key: ReleaseKey,
         shards: int,
         layout: Layout,
+        cores: int = 1,
         amounts: Amounts | None = None,
         groups: Groups | None = None,
     ) -> None:
+        super().__init__(cores)
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
         self._amounts, self._groups = amounts, groups
         self._left_out, self._in_no_group = LeftOutRows("not_in_domain"), LeftOutRows("not_in_groups")
 
     def setup(self) -> None:
+        super().setup()
         self._hash_key = self._key.derive("user hash")
         if isinstance(self._domain, PublicDomain):
             self._domain.index()  # made before the first block comes
         if self._groups is not None:
             self._groups.labels.index()
 
-    def process(self, block: pa.RecordBatch) -> Iterator[ShardedPairs]:
+    def work(self, block: pa.RecordBatch) -> _Split:
         if self._amounts is not None:
-            block = self._above_zero(block, self._amounts)
+            block = _above_zero(block, self._amounts)
+        rows = len(block)
         if self._groups is not None:
-            block = self._grouped(block, self._groups)
+            block = _of_groups(block, self._groups)
+        elsewhere = rows - len(block)
         values: np.ndarray | pa.Array
+        unknown = 0
         if not isinstance(self._domain, UnknownDomain):
             codes = self._domain.encode(block["item"])
             known = codes >= 0
             if not known.all():
-                self._left_out.inc(int(len(known) - known.sum()))
+                unknown = int(len(known) - known.sum())
                 block, codes = block.filter(pa.array(known)), codes[known]
             values = codes.astype(self._layout.code_type)
         else:
@@ -95,27 +113,35 @@ class _ShardDoFn(beam.DoFn):
         names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
         others |= {name: block[name].to_numpy() for name in names}
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
+        found = []
         for shard, rows in partition(shards, self._shards):
             items = values[rows] if isinstance(values, np.ndarray) else values.take(pa.array(rows))
-            yield shard, make_table(user=words[rows], item=items, **{name: c[rows] for name, c in others.items()})
+            columns = {name: column[rows] for name, column in others.items()}
+            found.append((shard, make_table(user=words[rows], item=items, **columns)))
+        return _Split(unknown, elsewhere, found)
 
-    def _grouped(self, block: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
-        """The rows of a declared group, with its number; each stands for one row."""
-        codes = groups.encode(block["group"])
-        columns = {name: block[name] for name in block.schema.names if name != "group"}
-        whole = make_table(**columns, group=codes, rows=np.ones(len(codes), np.uint32))
-        known = codes >= 0
-        if not known.all():
-            self._in_no_group.inc(int(len(known) - known.sum()))
-            whole = whole.filter(pa.array(known))
-        return whole
+    def hand_on(self, result: _Split) -> list[ShardedPairs]:
+        for counter, rows in ((self._left_out, result.unknown), (self._in_no_group, result.elsewhere)):
+            if rows:
+                counter.inc(rows)
+        return result.pairs
 
-    def _above_zero(self, block: pa.RecordBatch, amounts: Amounts) -> pa.RecordBatch:
-        """The rows that add something, with their amounts in units."""
-        units = amounts.units(block["amount"])
-        columns = {name: block[name] for name in block.schema.names if name != "amount"}
-        whole = make_table(**columns, amount=units.astype(np.uint32))
-        return whole.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else whole
+
+def _of_groups(block: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
+    """The rows of a declared group, with its number; each stands for one row."""
+    codes = groups.encode(block["group"])
+    columns = {name: block[name] for name in block.schema.names if name != "group"}
+    whole = make_table(**columns, group=codes, rows=np.ones(len(codes), np.uint32))
+    known = codes >= 0
+    return whole if known.all() else whole.filter(pa.array(known))
+
+
+def _above_zero(block: pa.RecordBatch, amounts: Amounts) -> pa.RecordBatch:
+    """The rows that add something, with their amounts in units."""
+    units = amounts.units(block["amount"])
+    columns = {name: block[name] for name in block.schema.names if name != "amount"}
+    whole = make_table(**columns, amount=units.astype(np.uint32))
+    return whole.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else whole
 
 
 class CountContributions(beam.PTransform):
@@ -129,6 +155,7 @@ class CountContributions(beam.PTransform):
 
     Args:
         waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
+        cores: how many user shards of a bounded input are counted at a time. More than one: in the global window.
         cap: where amounts are added up, the most units that one user adds to an item.
         groups_per_user: where the layout splits windows into groups, how many of them a user counts in.
     """
@@ -139,25 +166,37 @@ class CountContributions(beam.PTransform):
         key: ReleaseKey,
         limit: int | None,
         waits_for_timers: bool = False,
+        cores: int = 1,
+        cap: int | None = None,
+        groups_per_user: int = 1,
+    ) -> None:
+        super().__init__()
+        cores: int = 1,
         cap: int | None = None,
         groups_per_user: int = 1,
     ) -> None:
         super().__init__()
         self._counter, self._waits_for_timers = UserShard(layout, key, limit, cap, groups_per_user), waits_for_timers
+        self._cores = cores
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window
         if pairs.is_bounded or not self._waits_for_timers:
             shards = pairs | "Gather each user's pairs" >> beam.GroupByKey()
-            count = beam.ParDo(_CountDoFn(self._counter))
+            count = beam.ParDo(_CountDoFn(self._counter, self._cores))
         else:
             shards, count = pairs, beam.ParDo(CountOnTheFlyDoFn(self._counter))
         return shards | "Bound and count" >> count.with_output_types(PlacedPart)
 
 
-class _CountDoFn(beam.DoFn):
-    def __init__(self, counter: UserShard) -> None:
+class _CountDoFn(SideBySideDoFn):
+    def __init__(self, counter: UserShard, cores: int = 1) -> None:
+        super().__init__(cores)
         self._counter = counter
 
-    def process(self, shard: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[PlacedPart]:
-        yield from with_manifest(shard[0], self._counter.counts(shard[1]))
+    def work(self, shard: tuple[int, Iterable[pa.RecordBatch]]) -> Iterable[PlacedPart]:
+        counted = with_manifest(shard[0], self._counter.counts(shard[1]))
+        return counted if self._cores == 1 else list(counted)
+
+    def hand_on(self, result: Iterable[PlacedPart]) -> Iterable[PlacedPart]:
+        return result

@@ -108,7 +108,7 @@ def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout
     counter = UserShard(layout, key, limit)
     pairs: dict[int, list[pa.RecordBatch]] = {shard: [counter.no_pairs()] for shard in range(way.shards)}
     for block in blocks:
-        for shard, table in _run(contributions._ShardDoFn(domain, key, way.shards, layout, None), block):
+        for shard, table in _run(contributions._ShardDoFn(domain, key, way.shards, layout), block):
             pairs[shard].append(table)
             if way.kind == "stream":  # as `CountOnTheFlyDoFn` does now and then
                 pairs[shard] = [counter.distinct(pairs[shard])]

@@ -173,7 +173,7 @@ def counted(
     """The totals of one window by the pipeline's functions; `early` as in a stream, bounded as the rows come."""
     known = DOMAINS[domain]
     layout = Layout.of(known)
-    fn = contributions._ShardDoFn(known, KEY, shards, layout, cap)
+    fn = contributions._ShardDoFn(known, KEY, shards, layout, amounts=cap)
     counter = UserShard(layout, KEY, limit, cap.cap)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}

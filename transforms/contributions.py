@@ -171,11 +171,6 @@ class CountContributions(beam.PTransform):
         groups_per_user: int = 1,
     ) -> None:
         super().__init__()
-        cores: int = 1,
-        cap: int | None = None,
-        groups_per_user: int = 1,
-    ) -> None:
-        super().__init__()
         self._counter, self._waits_for_timers = UserShard(layout, key, limit, cap, groups_per_user), waits_for_timers
         self._cores = cores
 

@@ -93,10 +93,10 @@ class _ShardDoFn(SideBySideDoFn):
     def work(self, block: pa.RecordBatch) -> _Split:
         if self._amounts is not None:
             block = _above_zero(block, self._amounts)
-        rows = len(block)
+        before = len(block)
         if self._groups is not None:
             block = _of_groups(block, self._groups)
-        elsewhere = rows - len(block)
+        elsewhere = before - len(block)
         values: np.ndarray | pa.Array
         unknown = 0
         if not isinstance(self._domain, UnknownDomain):

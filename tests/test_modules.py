@@ -99,6 +99,7 @@ ELSEWHERE = {
     "runners/worker_pool.py": "runners/servers.py",
     "transforms/cut.py": "transforms/test_window_kinds.py",
     "transforms/draw.py": "transforms/test_release.py",
+    "transforms/headings.py": "transforms/test_groups.py",
     "transforms/heartbeats.py": "transforms/test_guard.py",
     "transforms/naming.py": "transforms/test_guard.py",
     "transforms/parts.py": "transforms/test_guard.py",

@@ -13,8 +13,8 @@ import pyarrow as pa
 from private_topk.transforms.columnar import joined, make_table
 from private_topk.transforms.counts import largest
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.groups import Heading, heading
 from private_topk.transforms.guard import check_pane, check_whole
+from private_topk.transforms.headings import Heading, heading
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.exact.histogram import Histogram

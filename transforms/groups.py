@@ -1,23 +1,20 @@
-"""A ranking per group: which groups there are, which of them a user counts in, and what a ranking is headed by."""
+"""A ranking per group: which groups there are, and which of them a user counts in. No Beam here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, Words, mix
-from private_topk.transforms.cut import window_named
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["Groups", "Heading", "chosen", "heading"]
+__all__ = ["Groups", "chosen"]
 
 
 @dataclass(frozen=True)
@@ -73,27 +70,6 @@ class Groups:
 
     def describe(self) -> dict[str, Any]:
         return {**self.labels.describe(), "per_user": self.per_user}
-
-
-class Heading(NamedTuple):
-    """What a ranking is of: a window, and a group of it where there are groups."""
-
-    bounds: WindowBounds
-    group: str | None = None
-
-    def label(self) -> str:
-        """A name of its own. No window's label has a bar."""
-        return self.bounds.label() if self.group is None else f"{self.bounds.label()}|{self.group}"
-
-
-def heading(groups: Groups | None, layout: Layout, period: Period | None, number: int, window: Any) -> Heading:  # noqa: ANN401
-    """What the ranking of a number is of.
-
-    Args:
-        window: Beam's, which tells the declared one where the tables hold no more than one.
-    """
-    bounds = window_named(period, number // layout.parts, window, layout.dates > 1)
-    return Heading(bounds, None if groups is None else groups.name(number % layout.parts))
 
 
 def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: int) -> np.ndarray:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, make_table, partition
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.groups import Heading, heading
 from private_topk.transforms.guard import check_named, check_pane, check_whole, lost
+from private_topk.transforms.headings import Heading, heading
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import HEARTBEAT, MANIFEST, OUTLINE, Part, PlacedPart, by_group

@@ -36,10 +36,12 @@ from private_topk.transforms import (
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.counts import add_up
 from private_topk.transforms.groups import chosen
+from private_topk.transforms.headings import Heading
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace
 from private_topk.transforms.parts import Part
 from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.windows import WindowBounds
 from tests.transforms.mechanisms import test_joint
 from tests.transforms.pipelines import outcome
 
@@ -294,6 +296,13 @@ def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
 def test_lists_that_are_none_are_refused(labels: Any, most: int, message: str) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match=message):
         Groups.of(labels, most)
+
+
+def test_no_two_headings_share_a_label() -> None:
+    """Whatever the groups are called: the label is part of the seed."""
+    bounds = [WindowBounds(), *WEEK.windows()]
+    labels = {Heading(window, group).label() for window in bounds for group in (None, "", "all", "a|b", "|")}
+    assert len(labels) == 5 * len(bounds)
 
 
 def test_the_seed_knows_the_group() -> None:

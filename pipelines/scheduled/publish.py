@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import cast
 
+from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.question import check_domain, counts_of, mechanism_of
+from private_topk.pipelines.question import check_domain, counts_of
 from private_topk.pipelines.report import account_of, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.schedule import Schedule

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows.calendar import UNITS, CalendarWindows, time_zone
 from private_topk.transforms.windows.cuts import Cut, SlidingWindows
 from private_topk.transforms.windows.period import Period
@@ -84,7 +84,7 @@ def _cut(asked: Mapping[str, Any], zone: str) -> Cut | timedelta | None:
     window, every = asked.get("window"), asked.get("every")
     if isinstance(window, str):
         if every is not None:
-            raise Refusal("every", f"goes with a {{window}} of a length such as 7d, not with {window}")
+            raise Refusal("every", f"goes with a {{window}} of a length such as 7d, not with {verbatim(window)}")
         return CalendarWindows(window, zone)
     if every is None:
         return window

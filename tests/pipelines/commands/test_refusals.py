@@ -52,6 +52,9 @@ def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: 
     for text in texts:
         said = refusal(place, *more, f"{name}={text}")
         assert said.startswith((name, "--input rows.csv", "--ledger")), said
+    if name != "--release-id":
+        said, plain = (refusal(place, *more, f"{name}={text}") for text in ("{k} and {{epsilon}}", "qz and zzq"))
+        assert said == plain.replace("qz and zzq", "{k} and {{epsilon}}"), "braces name no field in what was given"
 
 
 @pytest.mark.parametrize(

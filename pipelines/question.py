@@ -21,7 +21,7 @@ from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
 
-__all__ = ["Question", "ask", "check_domain", "counts_of", "question_of", "release_of"]
+__all__ = ["Question", "ask", "check_domain", "check_unknown", "counts_of", "question_of", "release_of"]
 
 
 _KINDS = {"publish_counts": CountBudget, "period": Period, "release": Release}
@@ -167,6 +167,12 @@ def check_domain(asked: Asked) -> None:
         raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
     if "domain_column" in asked and not has_columns(asked["domain"]):
         raise Refusal("domain_column", f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
+
+
+def check_unknown(asked: Asked) -> None:
+    """Raise Refusal for a mechanism that needs a public domain where none is asked for. Looks at no file."""
+    if asked.get("unknown_domain"):
+        make_selection(asked["k"], mechanism_of(asked)[0], UnknownDomain(), asked.get("max_items_per_user"))
 
 
 def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:

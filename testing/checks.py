@@ -9,11 +9,9 @@ from private_topk.testing.frequencies import assert_follows, frequencies
 from private_topk.testing.laws import (
     SMALL_COUNTS,
     Law,
+    LogLaw,
     hockey_stick,
-    log_ratio_range,
-    max_log_ratio,
     permitted_neighbours,
-    renyi,
     total,
 )
 from private_topk.transforms.mechanisms import Cost, Mechanism
@@ -70,13 +68,13 @@ def check_neighbours(
     Returns:
         The largest log-ratio met (pure) or hockey-stick divergence (approximate): how much of the budget shows.
     """
-    known, worst = cache(law), 0.0
+    known, worst = cache(lambda counts, k: LogLaw(law(counts, k))), 0.0
     for counts in grid:
         for k in (k for k in ks if k <= len(counts)):
             cost = mechanism.cost(k)
             for moved in permitted_neighbours(mechanism, counts):
                 try:
-                    worst = max(worst, check_pair(cost, known(counts, k), known(moved, k), slack))
+                    worst = max(worst, _check(cost, known(counts, k), known(moved, k), slack))
                 except AssertionError as error:
                     raise AssertionError(f"{mechanism!r}, k = {k}, {counts} and {moved}: {error}") from None
     return worst
@@ -84,19 +82,25 @@ def check_neighbours(
 
 def check_pair(cost: Cost, here: Law, there: Law, slack: float = 1e-8) -> float:
     """What a cost states holds between two laws, both ways round; returns the log-ratio or divergence met."""
+    return _check(cost, LogLaw(here), LogLaw(there), slack)
+
+
+def _check(cost: Cost, here: LogLaw, there: LogLaw, slack: float) -> float:
+    forth = here.against(there)
     epsilon, delta = float(cost.epsilon), float(cost.delta)
     if cost.delta:
-        met = max(hockey_stick(here, there, epsilon), hockey_stick(there, here, epsilon))
+        met = max(hockey_stick(here.law, there.law, epsilon), hockey_stick(there.law, here.law, epsilon))
         assert met <= delta + slack, f"divergence {met} exceeds delta {delta}"
     else:
-        met = max_log_ratio(here, there)
+        met = forth.largest()
         assert met <= epsilon + slack, f"log-ratio {met} exceeds epsilon {epsilon}"
     if cost.bounded_range is not None:
-        spread = log_ratio_range(here, there)
+        spread = forth.range()
         assert spread <= float(cost.bounded_range) + slack, f"range {spread} exceeds {float(cost.bounded_range)}"
     if cost.rho is not None:
+        back = there.against(here)
         for order in ORDERS:
-            divergence = max(renyi(here, there, order), renyi(there, here, order))
+            divergence = max(forth.renyi(order), back.renyi(order))
             limit = float(cost.rho) * order
             assert divergence <= limit + slack, f"Renyi divergence {divergence} of order {order} exceeds {limit}"
     return met

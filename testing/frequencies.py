@@ -10,20 +10,36 @@ from flint import arb
 
 from private_topk.testing.laws import Law, as_ball
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from private_topk.transforms.mechanisms.exact.histogram import Named
 
 __all__ = ["FALSE_ALARM", "assert_follows", "frequencies"]
 
 FALSE_ALARM = 1e-6
 """A frequency test of a correct sampler fails once in a million seeds; the seeds are fixed, so it never does twice."""
+_ANEW = 100  # calls that are compared with prepared draws
 
 
 def frequencies(
     mechanism: Mechanism, counts: tuple[int, ...], k: int, draws: int, seed: bytes
 ) -> Counter[tuple[int, ...]]:
-    """How often each answer came in `draws` seeded calls."""
-    bits = RandomBits.keyed(seed)
-    array = np.array(counts)
-    return Counter(tuple(mechanism(array, k, bits).tolist()) for _ in range(draws))
+    """How often each answer came in `draws` seeded calls.
+
+    Drawn from a mechanism that is prepared once, as previews and audits do; the first calls are made anew as well.
+
+    Raises:
+        AssertionError: a prepared mechanism answers otherwise than a call with the same bits.
+    """
+    array, bits, anew = np.array(counts), RandomBits.keyed(seed), RandomBits.keyed(seed)
+    named = Named.of(array if len(array) else np.zeros(1, np.int64))
+    prepared, seen = mechanism.prepare(named.histogram), Counter[tuple[int, ...]]()
+    for number in range(draws):
+        answer = named.items(prepared.ranks(k, bits)).tolist()
+        answer = sorted(answer) if mechanism.answer == "set" else answer
+        seen[tuple(answer)] += 1
+        if number < _ANEW:
+            called = mechanism(array, k, anew).tolist()
+            assert called == answer, f"draw {number} of a prepared mechanism is {answer}, and that of a call {called}"
+    return seen
 
 
 def assert_follows(seen: Counter, law: Law, smallest_error: float) -> None:

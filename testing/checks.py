@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
-from private_topk.testing.frequencies import assert_follows, frequencies
+from private_topk.testing.frequencies import assert_follows, draws_to_see, frequencies
 from private_topk.testing.laws import (
     SMALL_COUNTS,
     Law,
@@ -30,7 +30,7 @@ def check_law(
     law: LawOf,
     counts: tuple[int, ...] = (3, 1, 0, 2),
     ks: Iterable[int] = (1, 2, 4),
-    draws: int = 4000,
+    draws: int | None = None,
     smallest_error: float = 0.08,
     seed: bytes = b"law",
 ) -> None:
@@ -39,7 +39,7 @@ def check_law(
     Args:
         law: see `private_topk.testing`.
         counts, ks: what is drawn from, and how many items.
-        draws: the calls for each k.
+        draws: the calls for each k; None for as many as it takes.
         smallest_error: a total variation distance that the test has to be able to see, with power 0.99.
         seed: of the keystream; the test fails for nothing at one seed in a million.
     """
@@ -47,7 +47,8 @@ def check_law(
         stated = law(counts, k)
         whole = total(stated)
         assert abs(float(whole.mid()) - 1) < 1e-9, f"the law of k = {k} sums to {whole}"
-        assert_follows(frequencies(mechanism, counts, k, draws, seed), stated, smallest_error)
+        enough = draws_to_see(stated, smallest_error) if draws is None else draws
+        assert_follows(frequencies(mechanism, counts, k, enough, seed), stated, smallest_error)
 
 
 def check_neighbours(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.beam_memo import remember
 from tests.databases import postgres, url
 from tests.runners.servers import missing
 
@@ -17,6 +18,8 @@ SERVERS = {
     "workers",
 }  # fmt: skip
 """Fixtures that start a server, or fetch or build one."""
+
+remember()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -106,20 +107,30 @@ _COPIES = multiprocessing.get_context("forkserver")
 _COPIES.set_forkserver_preload(["private_topk.pipelines.commands.launching"])
 
 
-def start(words: list[str], log: Path) -> ForkServerProcess:
-    """`private-topk` with some arguments in a process of its own, a copy of one that has everything loaded."""
-    process = _COPIES.Process(target=_run, args=(words, str(log)))
+def start(words: list[str], log: Path, unfinished_bundles: bool = False) -> ForkServerProcess:
+    """`private-topk` with some arguments in a process of its own, a copy of one that has everything loaded.
+
+    SIGUSR1 makes it write to its log where its threads are.
+
+    Args:
+        unfinished_bundles: do what the command refuses: let Flink lose what a bundle puts out during a checkpoint.
+    """
+    process = _COPIES.Process(target=_run, args=(words, str(log), unfinished_bundles))
     process.start()
     return process
 
 
-def _run(words: list[str], log: str) -> None:
+def _run(words: list[str], log: str, unfinished_bundles: bool) -> None:
     from private_topk.pipelines.commands import main
     from private_topk.pipelines.commands.status import leave
+    from private_topk.runners import flink_options
 
+    if unfinished_bundles:
+        flink_options.DEFAULTS["finish_bundle_before_checkpointing"] = False  # type: ignore[index]
     os.setsid()
     for stream in (1, 2):
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    faulthandler.register(signal.SIGUSR1)
     leave(main(words))
 
 
@@ -143,7 +154,7 @@ def served(cluster: Cluster, folder: Path) -> Iterator[str]:
              str(port), "--artifact-port", "0", "--expansion-port", "0"]  # fmt: skip
     with open(folder / "job-server.out", "wb") as output:
         command = ["java", "-Xmx512m", "-jar", job_server(FLINK_VERSION).jar, *words]
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     try:
         await_(lambda: reachable(f"localhost:{port}", 1), 300, "the job server does not start")
         yield f"localhost:{port}"

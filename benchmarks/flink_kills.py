@@ -16,7 +16,7 @@ is no failure of a job, the first two must do. A job that has not ended in time 
 
 kinds: task-manager (replaced), task-manager-lost (not replaced), worker-pool (with its workers, replaced), worker (half
 of the Python workers; nobody replaces them but Flink), job-manager (replaced, high availability), broker (replaced;
-streams only).
+streams only). And job-manager-forgets (replaced, without high availability): the job is lost, and that must be told.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from benchmarks.results import Results
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.kafka_broker import Broker
 
-KINDS = ("task-manager", "task-manager-lost", "worker-pool", "worker", "job-manager", "broker")
+KINDS = ("task-manager", "task-manager-lost", "worker-pool", "worker", "job-manager", "broker", "job-manager-forgets")
+FAIL_A_JOB = ("task-manager", "task-manager-lost", "worker-pool", "worker")
 OVER = ("FINISHED", "FAILED", "CANCELED")
 PATIENCE = 900.0
 
@@ -87,7 +88,7 @@ class Bench:
         for number in (1, 2):
             if self.cluster.processes[f"task-manager-{number}"].poll() is not None:
                 self.cluster.start_task_manager(number)
-        await_(lambda: self.cluster.overview().get("slots-available") == 8, 300, "the slots are not free again")
+        await_(lambda: self.cluster.overview().get("slots-available") == 8, PATIENCE, "the slots are not free again")
 
     def wave(self, kind: str, jobs: int) -> list[str]:
         """Some jobs with one kill; what came of each."""
@@ -159,9 +160,12 @@ class Bench:
         if process.is_alive():
             os.kill(process.pid or 0, signal.SIGUSR1)  # where its threads are, to its log
             return f"hung: see {log}"
+        told = process.exitcode == 1 and "published" in log.read_text()
+        if kind == "job-manager-forgets" and told:
+            return "told"
         if process.exitcode != 0:
             return f"status {process.exitcode}: see {log}"
-        if before < 0 or (kind not in ("job-manager", "broker") and failed <= before):
+        if before < 0 or (kind in FAIL_A_JOB and failed <= before):
             return "not hit"
         if self.job == "stream":
             return versions.verdict(self.report.expected)
@@ -192,7 +196,7 @@ class Bench:
             for each in self.random.permutation(workers)[: len(workers) // 2].tolist():
                 os.kill(each, signal.SIGKILL)
         else:
-            name = kind.removesuffix("-lost") + ("-1" if kind.startswith("task") else "")
+            name = kind.removesuffix("-lost").removesuffix("-forgets") + ("-1" if kind.startswith("task") else "")
             workers = self._workers() if kind == "worker-pool" else []
             self.cluster.processes[name].kill()
             for each in workers:
@@ -205,7 +209,7 @@ class Bench:
             self.cluster.start_task_manager(1)
         elif kind == "worker-pool":
             self.cluster.start_worker_pool(self.cluster.port + 2)
-        elif kind == "job-manager":
+        elif kind.startswith("job-manager"):
             self.cluster.start_job_manager()
 
     def _workers(self) -> list[int]:

@@ -1,6 +1,6 @@
 """Kills at random moments: what a report publishes must stay the same, every window once and in one version.
 
-    python -m benchmarks.flink_kills --job stream --times 20 --results kills.jsonl
+    python -m benchmarks.flink_kills --times 20 --results kills.jsonl
     python -m benchmarks.flink_kills --job batch --kind task-manager,worker --times 20 --results kills.jsonl
 
 A standalone cluster (job manager, two task managers with four slots each, a pool of Python workers), one job server
@@ -54,8 +54,9 @@ class Bench:
         high_availability: for the loss of the job manager, and of nothing else.
     """
 
-    def __init__(self, folder: Path, high_availability: bool, port: int, job: str, report: Report) -> None:
-        self.folder, self.job, self.report = folder, job, report
+    def __init__(self, folder: Path, high_availability: bool, port: int, reports: dict[str, Report]) -> None:
+        self.folder, self.reports = folder, reports
+        self.job, self.report = next(iter(reports.items()))
         self.cluster = Cluster(folder / "cluster", port, slots=4, high_availability=high_availability)
         self.broker = Broker(folder / "kafka", port + 10)
         self.rest = self.cluster.rest
@@ -69,7 +70,7 @@ class Bench:
             self._servers.callback(self.stop)
             self.cluster.start(2)
             self.pool = self.cluster.start_worker_pool(self.cluster.port + 2)
-            if self.job == "stream":
+            if "stream" in self.reports:
                 self.broker.start()
             self.server = self._servers.enter_context(served(self.cluster, self.folder))
 
@@ -90,9 +91,10 @@ class Bench:
                 self.cluster.start_task_manager(number)
         await_(lambda: self.cluster.overview().get("slots-available") == 8, PATIENCE, "the slots are not free again")
 
-    def wave(self, kind: str, jobs: int) -> list[str]:
+    def wave(self, job: str, kind: str, jobs: int) -> list[str]:
         """Some jobs with one kill; what came of each."""
-        mark = f"{kind}-{time.strftime('%H%M%S')}"
+        self.job, self.report = job, self.reports[job]
+        mark = f"{job}-{kind}-{time.strftime('%H%M%S')}"
         topic, names = mark, [f"{mark}x{each}" for each in range(jobs)]
         outputs = [self.folder / name for name in names]
         share = int(len(self.report.rows) * (0.2 + 0.6 * self.random.random()))
@@ -232,51 +234,54 @@ def _children(parents: list[int]) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", default=",".join(KINDS), help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--job", choices=("batch", "stream"), default="stream")
+    parser.add_argument("--job", default="stream,batch")
     parser.add_argument("--times", type=int, default=20, help="jobs hit of each kind, with those in --results")
     parser.add_argument("--together", type=int, default=3, help="how many jobs run at the same time")
-    parser.add_argument("--rows", type=int, help="default: 2,400 of a stream, 400,000 of a batch")
+    parser.add_argument("--rows", default="2400,100000", help="of a stream, of a batch")
     parser.add_argument("--port", type=int, default=28081)
     parser.add_argument("--results", type=Path, help="where finished jobs are kept, and counted from")
     parser.add_argument("--folder", type=Path, help="keep logs here")
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="flink-kills-"))
     results = Results(arguments.results)
-    kinds = [kind for kind in arguments.kind.split(",") if (kind, arguments.job) != ("broker", "batch")]
-    report = Report(folder / "report", rows=arguments.rows or (2_400 if arguments.job == "stream" else 400_000))
+    turns = [(job, kind) for kind in arguments.kind.split(",") for job in arguments.job.split(",")
+             if (job, kind) != ("batch", "broker")]  # fmt: skip
+    rows = dict(zip(("stream", "batch"), map(int, arguments.rows.split(",")), strict=True))
+    reports = {job: Report(folder / f"report-{job}", rows[job]) for job in arguments.job.split(",")}
     with ExitStack() as benches:
         places = {}
         for high in (False, True):
             name = "high availability" if high else "plain"
-            places[high] = Bench(
-                folder / name.replace(" ", "-"), high, arguments.port + 20 * high, arguments.job, report
-            )
+            port = arguments.port + 20 * high
+            places[high] = Bench(folder / name.replace(" ", "-"), high, port, reports)
             benches.callback(places[high].close)
-        run(places, kinds, arguments, results)
+        run(places, turns, arguments, results)
     print(results.table("job", "kind", "verdict"), flush=True)
 
 
-def run(benches: dict[bool, Bench], kinds: list[str], arguments: argparse.Namespace, results: Results) -> None:
+def run(
+    benches: dict[bool, Bench], turns: list[tuple[str, str]], arguments: argparse.Namespace, results: Results
+) -> None:
     """A kill of each kind in turn, until so many jobs of each were hit, or twice as many were run."""
 
-    def hit(kind: str) -> int:
-        return runs(kind) - results.count(job=arguments.job, kind=kind, verdict="not hit")
+    def runs(turn: tuple[str, str]) -> int:
+        return results.count(job=turn[0], kind=turn[1])
 
-    def runs(kind: str) -> int:
-        return results.count(job=arguments.job, kind=kind)
+    def hit(turn: tuple[str, str]) -> int:
+        return runs(turn) - results.count(job=turn[0], kind=turn[1], verdict="not hit")
 
-    while left := [kind for kind in kinds if hit(kind) < arguments.times and runs(kind) < 2 * arguments.times]:
-        kind = min(left, key=runs)
+    while left := [turn for turn in turns if hit(turn) < arguments.times and runs(turn) < 2 * arguments.times]:
+        job, kind = turn = min(left, key=runs)
         bench, began = benches[kind == "job-manager"], time.monotonic()
         bench.begin()
-        jobs = min(arguments.together, arguments.times - hit(kind))
+        jobs = min(arguments.together, arguments.times - hit(turn))
         try:
-            said = bench.wave(kind, jobs)
+            said = bench.wave(job, kind, jobs)
         except TimeoutError as error:
-            said = [f"not hit: {error}"]
+            said = [f"not hit: {error}"] * jobs
         for verdict in said:
-            results.add(job=arguments.job, kind=kind, verdict=verdict, together=jobs)
-        print(f"{arguments.job}, {kind}: {', '.join(said)} ({time.monotonic() - began:.0f} s)", flush=True)
+            results.add(job=job, kind=kind, verdict=verdict, together=jobs)
+        print(f"{job}, {kind}: {', '.join(said)} ({time.monotonic() - began:.0f} s)", flush=True)
         bench.heal()
 
 

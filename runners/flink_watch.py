@@ -50,7 +50,8 @@ class Watch(threading.Thread):
         super().__init__(name="flink-watch", daemon=True)
         self._rest, self._name, self._streaming, self._answered = rest, name, streaming, answered
         self._say, self._patience = say, patience
-        self._restarts = 0
+        self._restarts = self._failures = 0
+        self._awaits_cause = False
         self._starved: float | None = None
         self._stopping = ""
         self._gone: float | None = None
@@ -72,18 +73,26 @@ class Watch(threading.Thread):
                 self._say_once(f"Flink: the job manager said what is not understood ({type(error).__name__})")
 
     def _look(self, job: str, state: str, tasks: dict[str, int]) -> None:
-        # Flink's own count of restarts leaves out those by which the adaptive scheduler changes the parallelism.
-        failures = self._rest.failures(job)
-        restarts = max(self._rest.metric(job, "numRestarts"), len(failures))
-        if restarts > self._restarts:
-            self._restarts = restarts
-            cause = failures[0] if failures else "unknown cause"
-            self._say(f"Flink: the job restarted, {restarts} in all ({cause})")
+        self._look_at_restarts(job)
         self._look_at_slots(state, tasks)
         if self._stopping:
             self._look_at_the_end(job)
         elif self._streaming and state == "RUNNING" and tasks["running"] == tasks["total"]:
             self._end_when_over(job)
+
+    def _look_at_restarts(self, job: str) -> None:
+        """Flink counts as a restart also a change of the slots that a job runs in, which is no failure."""
+        failures = self._rest.failures(job)
+        restarts = max(self._rest.metric(job, "numRestarts"), len(failures))
+        if restarts <= self._restarts:
+            return
+        failed = len(failures) > self._failures
+        if not failed and not self._awaits_cause:
+            self._awaits_cause = True  # its failure may be told a moment after the restart
+            return
+        cause = failures[0] if failed else "no failure is told: its slots may have changed"
+        self._restarts, self._failures, self._awaits_cause = restarts, len(failures), False
+        self._say(f"Flink: the job restarted, {restarts} in all ({cause})")
 
     def _look_for_the_job_manager(self) -> None:
         """A job that was there is not to be found."""

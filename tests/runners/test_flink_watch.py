@@ -28,6 +28,7 @@ class JobManager:
         self.forgets, self.stops, self.lost = False, True, False
         self.tasks: dict[str, int] | None = None
         self.failures: list[str] = []
+        self.restarts = 0
         self.place = "file:///checkpoints"
 
     def answer(self, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -38,6 +39,7 @@ class JobManager:
             "overview": {"flink-version": "1.19.3", "slots-available": self.free, "slots-total": 4, "taskmanagers": 2},
             "jobs/overview": {"jobs": [] if self.lost else [job]},
             "jobs/j": {"vertices": VERTICES},
+            "jobs/j/metrics": [{"id": "numRestarts", "value": str(self.restarts)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
             "jobs/j/exceptions": {"exceptionHistory": {"entries": [{"exceptionName": f"org.{name}"}
                                                                    for name in self.failures]}},
@@ -145,6 +147,11 @@ def test_where_a_job_cannot_be_ended_it_is_said_once(manager: JobManager, watch:
 def test_restarts_and_missing_slots_are_said(manager: JobManager, watch: Callable) -> None:
     manager.failures = ["RemoteTransportException", "Earlier"]
     assert watch(answered=False, looks=2) == ["Flink: the job restarted, 2 in all (RemoteTransportException)"]
+    manager.failures, manager.restarts = [], 1
+    assert watch(answered=False, looks=2) == [
+        "Flink: the job restarted, 1 in all (no failure is told: its slots may have changed)"
+    ]
+    manager.restarts = 0
     manager.failures, manager.running, manager.state = [], 0, "CREATED"
     said = watch(answered=False, looks=3, patience=0)
     assert len(said) == 1 and "waits for slots: all 4 of the 2 task managers are taken" in said[0]

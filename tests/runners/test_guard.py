@@ -19,21 +19,11 @@ LOST = (
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of workers that are cut off
 @pytest.mark.parametrize("runner", ["direct", "prism", "flink"])
 def test_a_lost_part_is_told_and_nothing_is_published(
-    runner: str,
-    report: Report,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    request: pytest.FixtureRequest,
+    runner: str, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """On Flink by two task managers, whose workers all run here."""
-    place: list[str] = []
-    if runner == "flink":
-        place = ["--flink_master", request.getfixturevalue("cluster").address, "--environment_type", "LOOPBACK"]
-        place += ["--number_of_execution_retries", "0"]
     sabotage(monkeypatch, "before adding up", PICKS["manifest"], "drops")
     output = tmp_path / "ranking.avro"
-    status = main(report.arguments("--runner", runner, *place, "--output", str(output)))
+    status = main(report.arguments("--runner", runner, "--output", str(output)))
     said = capfd.readouterr().err
     if status == 2 and "needs" in said:
         missing(said)

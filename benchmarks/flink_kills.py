@@ -12,7 +12,8 @@ turns, a kill each. With --results every job that is done is kept as a line, and
 
 A job counts only if it was hit: it was RUNNING with all of its tasks at the kill, not every window was published, and
 afterwards Flink tells of a failure of it that it did not tell of before. Of the job manager and the broker, whose loss
-is no failure of a job, the first two must do. One that was not hit must publish the same all the more. A job that has not ended in time after its kill counts as hung.
+is no failure of a job, the first two must do. One that was not hit must publish the same all the more. A job that has
+not ended in time after its kill counts as hung.
 
 kinds: task-manager (replaced), task-manager-lost (not replaced), worker-pool (with its workers, replaced), worker (half
 of the Python workers; nobody replaces them but Flink), job-manager (replaced, high availability), broker (replaced;

@@ -39,6 +39,12 @@ class ShardByUser(beam.PTransform):
         super().__init__()
         self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain))
 
+    def sharded(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[ShardedPairs]:
+        """What the transform does, without a pipeline."""
+        self._fn.setup()
+        for block in blocks:
+            yield from self._fn.process(block)
+
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         # block  ->  (user shard, {user: uint64, item: code or string, and the columns that tell the windows})
         return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(ShardedPairs)

@@ -11,7 +11,7 @@ still to come, and these would be lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -49,6 +49,12 @@ class CutIntoWindows(beam.PTransform):
     def __init__(self, period: Period) -> None:
         super().__init__()
         self._period = period
+
+    def numbered(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What the transform does to a bounded input, without a pipeline."""
+        number = _NumberDoFn(self._period)
+        for block in blocks:
+            yield from number.process(block)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         if blocks.is_bounded:

@@ -9,8 +9,8 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.transforms.window import IntervalWindow
-from apache_beam.utils.windowed_value import PaneInfoTiming
+from apache_beam.transforms.window import GlobalWindow, IntervalWindow
+from apache_beam.utils.windowed_value import PANE_INFO_UNKNOWN, PaneInfoTiming
 
 from private_topk.transforms.columnar import joined, make_table
 from private_topk.transforms.counts import largest
@@ -59,6 +59,14 @@ class ReleaseRanking(beam.PTransform):
         super().__init__()
         self._layout, self._hints = layout, dict(hints or {})
         self._fn = _ReleaseDoFn(selection, release, shards, layout, period)
+
+    def drawn(self, totals: Iterable[PlacedPart]) -> Iterator[Ranking]:
+        """What the transform does to a bounded input, without a pipeline."""
+        together: dict[int, list[PlacedPart]] = {group: [] for group in range(self._layout.groups)}
+        for group, placed in (found for total in totals for found in _by_group(total, self._layout)):
+            together[group].append(placed)
+        for gathered in together.items():
+            yield from self._fn.process(gathered, GlobalWindow(), PANE_INFO_UNKNOWN)
 
     def expand(self, totals: beam.PCollection) -> beam.PCollection:
         return (

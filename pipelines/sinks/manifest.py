@@ -14,8 +14,9 @@ from private_topk.transforms.keys import Release
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.selection import Selection
 
-__all__ = ["describe_release", "encode_manifest", "manifest_path"]
+__all__ = ["describe_release", "encode_manifest", "manifest_path", "windows_of"]
 
+_NOTHING = {"guarantee": "none: made for a test, with no noise or with noise that anybody can take off"}
 _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy", "polars", "pyarrow", "python-flint")
 
 
@@ -23,7 +24,9 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
     """All of the manifest that is known before the job starts: the key is named where it is read."""
     mechanism = selection.mechanism
     parameters = mechanism.parameters()
+    private = mechanism.is_private and release.key.is_secret
     return {
+        **({} if private else {"private": False}),
         "report": release.id,
         "key_id": None,
         "runner": runner,
@@ -33,7 +36,9 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "k": selection.k,
         "max_items_per_user": selection.max_items_per_user,
         "delta_of_a_shared_hash": _of_a_shared_hash(selection),
-        "privacy": {
+        "privacy": _NOTHING
+        if not private
+        else {
             "epsilon": selection.epsilon(),
             "delta": selection.delta(),
             "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},
@@ -53,14 +58,18 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
     Args:
         rows: the ranking file that it is the manifest of, which it names by its SHA-256.
     """
-    windows = sorted(({
+    windows, digest = windows_of(rankings), hashlib.sha256(rows).hexdigest()
+    whole = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
+    return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def windows_of(rankings: Iterable[Ranking]) -> list[dict[str, Any]]:
+    """Every window as the manifest names it, in order."""
+    return sorted(({
         "start": ranking.window.start and ranking.window.start.isoformat(),
         "end": ranking.window.end and ranking.window.end.isoformat(),
         "returned": len(ranking.items),
     } for ranking in rankings), key=lambda window: window["start"] or "")  # fmt: skip
-    digest = hashlib.sha256(rows).hexdigest()
-    whole = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
-    return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _of_a_shared_hash(selection: Selection) -> float:

@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.rank import rank
+    from private_topk.pipelines.rankings import Rankings
     from private_topk.transforms import (
         CountBudget,
         Period,
@@ -21,18 +23,62 @@ if TYPE_CHECKING:
         ReleaseKey,
         UnknownDomain,
     )
+    from private_topk.transforms.mechanisms import (
+        Canonical,
+        CdpPeeling,
+        FastJoint,
+        Gamma,
+        Gaussian,
+        Joint,
+        JointSet,
+        Laplace,
+        LaplaceLimitDomain,
+        LimitDomain,
+        Oneshot,
+        Peeling,
+        PnfPeeling,
+        RestrictedGumbel,
+        RestrictedLaplace,
+        RestrictedNormal,
+        RestrictedPnf,
+        TopStable,
+    )
 
 __all__ = [
+    "Canonical",
+    "CdpPeeling",
     "CountBudget",
+    "FastJoint",
+    "Gamma",
+    "Gaussian",
+    "Joint",
+    "JointSet",
+    "Laplace",
+    "LaplaceLimitDomain",
+    "LimitDomain",
+    "Oneshot",
+    "Peeling",
     "Period",
+    "PnfPeeling",
     "PrivateTopK",
     "PublicDomain",
     "Ranking",
+    "Rankings",
     "Release",
     "ReleaseKey",
+    "RestrictedGumbel",
+    "RestrictedLaplace",
+    "RestrictedNormal",
+    "RestrictedPnf",
+    "TopStable",
     "UnknownDomain",
     "__version__",
+    "rank",
 ]
+
+_OF_TRANSFORMS = (
+    "CountBudget", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey", "UnknownDomain",
+)  # fmt: skip
 
 try:
     __version__ = version("private-topk")
@@ -43,7 +89,12 @@ except PackageNotFoundError:  # a checkout on the path that was never installed
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.transforms"), name)
+    if name in ("rank", "Rankings"):
+        found = getattr(import_module(f"{__name__}.pipelines.{name.lower()}"), name)
+    else:
+        room = "transforms" if name in _OF_TRANSFORMS else "transforms.mechanisms"
+        found = getattr(import_module(f"{__name__}.{room}"), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -49,6 +49,8 @@ class Mechanism(abc.ABC):
 
     about: ClassVar[About]
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
+    is_private: ClassVar[bool] = True
+    """False only for what stands in for a mechanism in tests: no command takes it, and a manifest says so."""
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
         """Draw a top-k answer.

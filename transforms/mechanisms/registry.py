@@ -113,6 +113,9 @@ def _check_class(name: str, kind: type[Mechanism]) -> None:
         raise Refusal("mechanism", f"{name} must define {missing}")
     if not isinstance(getattr(kind, "about", None), About):
         raise Refusal("mechanism", f"{name} must say what it is", "give the class an `about: ClassVar[About]`")
+    if not kind.is_private:
+        raise Refusal("mechanism", f"{name} protects nobody: it is for tests of pipelines", "choose one of "
+                      f"{', '.join(MECHANISMS)}")  # fmt: skip
     if MECHANISMS.get(kind.about.name, kind) is not kind:
         # The name is part of a release's seed and of its manifest.
         raise Refusal("mechanism", f"{name} must have a name of its own", f"{kind.about.name} is a built-in one's")

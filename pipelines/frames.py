@@ -52,15 +52,11 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
 def _only(rows: Any, names: list[str]) -> Any:  # noqa: ANN401
     """Of a frame with a great many columns those that are asked for, before anything is converted."""
     maker = type(rows).__module__.partition(".")[0]
-    known = list(getattr(rows, "columns", ())) if maker in ("polars", "pandas") else []
-    if maker == "polars" and type(rows).__name__ == "LazyFrame":
-        known = rows.collect_schema().names()
-    if not set(names) <= set(known):
-        return rows.collect() if hasattr(rows, "collect_schema") and hasattr(rows, "collect") else rows
-    if maker == "pandas":
-        return rows[names]
-    rows = rows.select(names)
-    return rows.collect() if hasattr(rows, "collect") else rows
+    lazy = maker == "polars" and hasattr(rows, "collect_schema") and hasattr(rows, "collect")
+    known = rows.collect_schema().names() if lazy else list(getattr(rows, "columns", ()))
+    if maker in ("polars", "pandas") and set(names) <= set(known):
+        rows = rows[names] if maker == "pandas" else rows.select(names)
+    return rows.collect() if lazy else rows
 
 
 def _arrow(rows: Any, names: list[str]) -> pa.Table:  # noqa: ANN401

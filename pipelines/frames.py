@@ -1,41 +1,31 @@
-"""Tables that are in memory, whoever made them, to blocks: known by what they offer, and nothing has to be installed.
+"""Tables that are in memory, whoever made them, as Arrow's: known by what they offer, and nothing has to be installed.
 
 Polars, pandas, Arrow and DuckDB hand their columns over as Arrow's; only the columns that are asked for are taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from private_topk.pipelines.sources.columns import Columns, Rows, block_of
+from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.columnar import as_labels
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["blocks_of", "table_of"]
+__all__ = ["table_of"]
 
-_ROWS = 1 << 20
 _FIELDS = ("user", "item", "time")
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"
 
 
-def blocks_of(rows: object, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """The rows that have every value, a million at a time. The same values mean the same as in a file.
+def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whatever holds a table
+    """The columns that are asked for: there, once, and of types that can be read.
 
     Raises:
         Refusal: the table has no such columns, or they hold neither labels nor times. No value is shown.
     """
-    table = table_of(rows, columns)
-    for start in range(0, len(table), _ROWS):
-        part = table.slice(start, _ROWS)
-        yield block_of(Rows({name: part[name].combine_chunks() for name in table.column_names}), columns)[0]
-
-
-def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whatever holds a table
-    """The columns that are asked for, checked."""
     if isinstance(rows, str | bytes):
         raise Refusal("rows", f"must be a table, got {type(rows).__name__}", "read the file before, such as "
                       "polars.read_csv(PATH), or publish from files with `private-topk run`")  # fmt: skip

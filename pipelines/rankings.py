@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
@@ -14,12 +16,9 @@ from private_topk.pipelines.publishing import publish
 from private_topk.pipelines.showing.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.showing.page import page, snippet
 from private_topk.pipelines.showing.style import STYLE
-from private_topk.pipelines.showing.told import Told
+from private_topk.pipelines.showing.told import Listing, Told
 from private_topk.pipelines.sinks.formats import format_of
-from private_topk.pipelines.sinks.manifest import encode_manifest, windows_of
-from private_topk.pipelines.sinks.rows import ranking_rows, schema
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.release import Ranking
 
 if TYPE_CHECKING:
     import pandas
@@ -44,57 +43,69 @@ class Picture:
             sink.write(inside)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rankings:
     """The rankings of all windows of one release, and every public fact of it. All of it may be published.
 
+    A sequence of windows: `rankings[0].items`, and `start`, `end` and `rows` of each.
+
     Args:
-        windows: a ranking for each window, in order.
+        table: one row for each released item, with the columns of a ranking file.
         facts: what the manifest says.
     """
 
-    windows: tuple[Ranking, ...]
+    table: pa.Table = field(repr=False)
     facts: dict[str, Any] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.windows)
 
-    def __iter__(self) -> Iterator[Ranking]:
+    def __iter__(self) -> Iterator[Listing]:
         return iter(self.windows)
 
     @overload
-    def __getitem__(self, place: int) -> Ranking: ...
+    def __getitem__(self, place: int) -> Listing: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[Ranking, ...]: ...
-    def __getitem__(self, place: int | slice) -> Ranking | tuple[Ranking, ...]:
+    def __getitem__(self, place: slice) -> list[Listing]: ...
+    def __getitem__(self, place: int | slice) -> Listing | list[Listing]:
         return self.windows[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rankings) and self.table.equals(other.table)
+
+    def __hash__(self) -> int:
+        return hash(self.facts["report"])
+
+    @cached_property
+    def windows(self) -> list[Listing]:
+        return self.told().listings()
 
     @property
     def items(self) -> tuple[str, ...]:
         """The items of the only window. Raises Refusal where there are several."""
-        if len(self.windows) != 1:
-            raise Refusal("", f"items are those of one window, and there are {len(self.windows)}",
+        if len(self) != 1:
+            raise Refusal("", f"items are those of one window, and there are {len(self)}",
                           "take one, such as rankings[0].items, or .to_polars()")  # fmt: skip
         return self.windows[0].items
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each released item, with the columns of a ranking file."""
-        return ranking_rows(self.windows, self.facts["report"])
+        return self.table.to_pylist()
 
     def to_arrow(self) -> pa.Table:
-        return pa.Table.from_pylist(self.rows(), schema())
+        return self.table
 
     def to_polars(self) -> polars.DataFrame:
         import polars
 
-        found = polars.from_arrow(self.to_arrow())
+        found = polars.from_arrow(self.table)
         assert isinstance(found, polars.DataFrame)
         return found
 
     def to_pandas(self) -> pandas.DataFrame:
         """Raises Refusal where pandas is not installed."""
         try:
-            return self.to_arrow().to_pandas()
+            return self.table.to_pandas()
         except ImportError:
             raise Refusal("", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()") from None
 
@@ -116,11 +127,14 @@ class Rankings:
         """A ranking file and its manifest, as `private-topk run` writes them. Raises Refusal where one stands."""
         path = as_path(path, "path")
         rows = format_of(path).encode(self.rows())
-        publish(path, rows, encode_manifest(self.facts, self.windows, path, rows), overwrite)
+        own = {"output": path.rpartition("/")[2], "ranking_sha256": hashlib.sha256(rows).hexdigest()}
+        manifest = json.dumps({**self.facts, **own}, indent=2, ensure_ascii=False) + "\n"
+        publish(path, rows, manifest.encode(), overwrite)
 
     def told(self) -> Told:
         """What there is to show."""
-        return Told(self.rows(), {**self.facts, "windows": windows_of(self.windows)})
+        own = {name: value for name, value in self.facts.items() if name not in ("output", "ranking_sha256")}
+        return Told(self.rows(), own, "group" if "group" in self.table.column_names else None)
 
     def __str__(self) -> str:
         from private_topk.pipelines.showing.text import in_text
@@ -128,5 +142,5 @@ class Rankings:
         return "\n".join(in_text(self.told()))
 
     def _repr_html_(self) -> str:
-        name = hashlib.sha256(repr(self.windows).encode()).hexdigest()[:12]
+        name = hashlib.sha256(repr(self.rows()).encode()).hexdigest()[:12]
         return snippet(self.told(), f"ptk-{name}")

@@ -21,6 +21,10 @@ class Listing(NamedTuple):
     rows: Rows
 
     @property
+    def items(self) -> tuple[str, ...]:
+        return tuple(row["item"] for row in self.rows)
+
+    @property
     def ranked(self) -> bool:
         return bool(self.rows) and self.rows[0]["rank"] is not None
 

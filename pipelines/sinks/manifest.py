@@ -14,7 +14,7 @@ from private_topk.transforms.keys import Release
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.selection import Selection
 
-__all__ = ["describe_release", "encode_manifest", "manifest_path", "windows_of"]
+__all__ = ["describe_release", "encode_manifest", "manifest_path"]
 
 _NOTHING = {"guarantee": "none: made for a test, with no noise or with noise that anybody can take off"}
 _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy", "polars", "pyarrow", "python-flint")
@@ -58,18 +58,14 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
     Args:
         rows: the ranking file that it is the manifest of, which it names by its SHA-256.
     """
-    windows, digest = windows_of(rankings), hashlib.sha256(rows).hexdigest()
-    whole = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
-    return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def windows_of(rankings: Iterable[Ranking]) -> list[dict[str, Any]]:
-    """Every window as the manifest names it, in order."""
-    return sorted(({
+    windows = sorted(({
         "start": ranking.window.start and ranking.window.start.isoformat(),
         "end": ranking.window.end and ranking.window.end.isoformat(),
         "returned": len(ranking.items),
     } for ranking in rankings), key=lambda window: window["start"] or "")  # fmt: skip
+    digest = hashlib.sha256(rows).hexdigest()
+    whole = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
+    return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _of_a_shared_hash(selection: Selection) -> float:

@@ -85,7 +85,7 @@ def test_it_publishes_what_run_publishes(question: str, tmp_path: Path, release:
     assert (tmp_path / "rank.avro").read_bytes() == (tmp_path / "run.avro").read_bytes()
     of_run, of_rank = (json.loads((tmp_path / f"{name}.manifest.json").read_text()) for name in ("run", "rank"))
     differ = {name for name in of_run if of_run[name] != of_rank.get(name)}
-    assert found.rows() and differ <= {"runner", "output"} and of_run.keys() == of_rank.keys()
+    assert found.rows() and differ <= {"output"} and of_run.keys() == of_rank.keys()
 
 
 class Relation:

@@ -33,7 +33,7 @@ def test_rows_for_other_tools() -> None:
     assert (
         found.to_pandas()["item"].tolist() == frame["item"].to_list() == [i for window in found for i in window.items]
     )
-    assert len(found) == 2 and found[0] is found.windows[0] and found[:1] == found.windows[:1]
+    assert len(found) == 2 and found[0] == found.windows[0] and found[:1] == found.windows[:1]
     assert ranked().items == ranked()[0].items
     with pytest.raises(
         Refusal, match=r"items are those of one window, and there are 2: take one, such as rankings\[0\]"

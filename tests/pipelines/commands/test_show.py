@@ -18,15 +18,13 @@ ITEMS = ["<script>alert(1)</script>", "tea", "cake"]
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One ranking in every format, and one in a folder with a file for each of its two windows."""
-    from private_topk import Joint, Period, rank
-    from private_topk.pipelines.publishing import publish
-    from private_topk.pipelines.sinks.formats import FORMATS
-    from private_topk.pipelines.sinks.manifest import encode_manifest
-    from private_topk.pipelines.sinks.rows import ranking_rows
-
-    folder = tmp_path_factory.mktemp("published")
     import polars as pl
 
+    from private_topk import Joint, Period, rank
+    from private_topk.pipelines.rankings import Rankings
+    from private_topk.pipelines.sinks.formats import FORMATS
+
+    folder = tmp_path_factory.mktemp("published")
     rows = pl.DataFrame({"user": [f"u{n}" for n in range(90)], "item": ITEMS * 30, "time": [0, 90_000, 1] * 30})
     period = Period.of("1970-01-01", "1970-01-03", "1d")
     ranked = rank(rows, 2, Joint(1.0), ITEMS, period=period, publish_counts=0.5)
@@ -34,10 +32,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / ending[1:]).mkdir()
         ranked.write(f"{folder}/{ending[1:]}/ranking{ending}")
     (folder / "weeks").mkdir()
-    for window in ranked:
-        path = f"{folder}/weeks/{window.window.label()}.csv"
-        content = FORMATS[".csv"].encode(ranking_rows([window], ranked.facts["report"]))
-        publish(path, content, encode_manifest(ranked.facts, [window], path, content), False)
+    for n, facts in enumerate(ranked.facts["windows"]):
+        window = Rankings(ranked.table.slice(2 * n, 2), {**ranked.facts, "windows": [facts]})
+        window.write(f"{folder}/weeks/{n}.csv")
     return folder
 
 

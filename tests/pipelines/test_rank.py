@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -26,6 +27,10 @@ from private_topk import (
     UnknownDomain,
     rank,
 )
+from private_topk.pipelines.frames import table_of
+from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.pipelines.sources.frame import Frame
+from private_topk.runners import prepare
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import command
@@ -41,6 +46,7 @@ ROWS = pl.DataFrame(
     }
 )
 NAMES = {"user": "listener", "item": "track", "time": "played"}
+KEY = ReleaseKey.fresh()
 PERIOD = Period.of("2026-01-05", "2026-02-02", "7d")
 
 
@@ -114,25 +120,42 @@ HOLDERS: dict[str, Callable[[], object]] = {
     **{name: lambda name=name: Relation(name) for name in ("to_arrow", "fetch_arrow_table", "arrow")},
     "times as text": lambda: ROWS.with_columns(pl.col("played").dt.strftime("%Y-%m-%dT%H:%M:%SZ")),
     "times as numbers": lambda: ROWS.with_columns(pl.col("played").dt.epoch("s")),
-    "rows twice and turned": lambda: pl.concat([ROWS, ROWS]).reverse(),
 }
 
 
+def read(rows: object) -> list[dict[str, Any]]:
+    """The rows as they are counted."""
+    columns = Columns(**NAMES)
+    blocks = [block_of(part, columns)[0] for part in Frame(table_of(rows, columns), columns).rows(PERIOD) or ()]
+    return [row for block in blocks for row in block.to_pylist()]
+
+
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_whoever_holds_the_rows_the_ranking_is_the_same(holder: str, release: Release) -> None:
-    """Of rows that are there twice as well: users are counted, and not rows."""
+def test_whoever_holds_the_rows_they_are_the_same(holder: str) -> None:
+    assert read(HOLDERS[holder]()) == read(ROWS) and len(read(ROWS)) == 600
+
+
+def test_users_are_counted_and_not_rows(release: Release) -> None:
     wanted = rank(ROWS, 5, Joint(1.0), ITEMS, **NAMES, period=PERIOD, release=release)
     assert len({window.items for window in wanted}) > 1
-    found = rank(HOLDERS[holder](), 5, Joint(1.0), ITEMS, **NAMES, period=PERIOD, release=release)
-    assert found == wanted
+    twice = pl.concat([ROWS, ROWS]).reverse().lazy()
+    assert rank(twice, 5, Joint(1.0), ITEMS, **NAMES, period=PERIOD, release=release) == wanted
 
 
-def test_a_relation_of_duckdb(release: Release) -> None:
+def test_many_rows_come_in_parts() -> None:
+    rows = pl.concat([ROWS] * 300)
+    frame = Frame(table_of(rows, Columns(**NAMES)), Columns(**NAMES))
+    assert [len(part.columns["listener"]) for part in frame.rows(PERIOD)] == [1 << 17, 180_000 - (1 << 17)]
+    with pytest.raises(Refusal, match="runner prism cannot see a table in the memory of this process: use direct"):
+        frame.check_runner(replace(prepare("direct", []), name="prism"))
+    assert frame.identity(KEY, PERIOD) == Frame(frame.table, frame.columns).identity(KEY, PERIOD)
+    assert frame.identity(KEY, PERIOD) != Frame(frame.table.slice(1), frame.columns).identity(KEY, PERIOD)
+
+
+def test_a_relation_of_duckdb() -> None:
     duckdb = pytest.importorskip("duckdb")
-    rows = ROWS.to_arrow()  # noqa: F841 - the query names it
-    relation = duckdb.sql("select listener, track from rows")
-    wanted = rank(ROWS, 5, Joint(1.0), ITEMS, **NAMES, release=release)
-    assert rank(relation, 5, Joint(1.0), ITEMS, **NAMES, release=release) == wanted
+    held = ROWS.to_arrow()  # noqa: F841 - the query names it
+    assert read(duckdb.sql("select * from held")) == read(ROWS)
 
 
 SECRET = "secret"
@@ -184,4 +207,4 @@ def test_names_complete_and_say_their_kinds() -> None:
 
 def test_an_empty_table_has_a_ranking() -> None:
     found = rank(ROWS.clear(), 3, Joint(1.0), ITEMS, **NAMES, period=PERIOD)
-    assert len(found) == 4 and all(len(set(window.items)) == 3 for window in found)
+    assert len(found) == 4 and all(len(set(window.items)) == 3 for window in found.windows)

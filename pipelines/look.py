@@ -7,7 +7,7 @@ and shares in words. Nobody but who may read the rows should see it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.counters import told_roughly
-from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period, from_microseconds
 
@@ -95,10 +95,9 @@ def look_at(report: Report) -> Look:
     if parts is None:
         raise Refusal("show_left_out", f"cannot look at {verbatim(report.source.place)} before a run",
                       "files can be looked at; a run tells afterwards")  # fmt: skip
-    columns = report.source.columns if period is not None else Columns(report.source.columns.user,
-                                                                       report.source.columns.item)  # fmt: skip
+    columns = report.source.columns if period is not None else replace(report.source.columns, time=None)
     found = Look(period=period)
-    spelled = _Spelled(domain) if isinstance(domain, PublicDomain) else None
+    spelled = None if isinstance(domain, UnknownDomain) else _Spelled(domain)
     for rows in parts:
         _add(found, rows, columns, spelled)
     return found
@@ -137,16 +136,16 @@ def _try_units(look: Look, rows: Rows, columns: Columns) -> None:
 
 
 class _Spelled:
-    """The domain's items without what writers of items differ in."""
+    """The domain, and its items without what writers of items differ in."""
 
-    def __init__(self, domain: PublicDomain) -> None:
-        self._index = domain.index()
-        labels = self._index.labels
-        self._plain = {name: _without(labels, name) for name in _SPELLINGS}
+    def __init__(self, domain: PublicDomain | RangeDomain) -> None:
+        self._domain = domain
+        labels = domain.index().labels if isinstance(domain, PublicDomain) else None  # numbers have one spelling
+        self._plain = {} if labels is None else {name: _without(labels, name) for name in _SPELLINGS}
 
     def add(self, items: pa.Array, spellings: dict[str, int]) -> int:
         """How many of the items are outside the domain; notes what puts them there."""
-        outside = items.filter(pa.array(self._index.encode(items) < 0)) if len(items) else items
+        outside = items.filter(pa.array(self._domain.encode(items) < 0)) if len(items) else items
         for name, known in self._plain.items():
             if len(outside):
                 _count(spellings, name, pc.sum(pc.is_in(_without(outside, name), value_set=known)).as_py() or 0)

@@ -20,7 +20,7 @@ from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame
 from private_topk.runners import prepare
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal
@@ -34,7 +34,7 @@ def rank(
     rows: object,
     k: int,
     mechanism: Mechanism,
-    domain: PublicDomain | UnknownDomain | Iterable[str | int],
+    domain: Domain | Iterable[str | int],
     *,
     user: str = "user",
     item: str = "item",

@@ -12,7 +12,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
-from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.domain import UnknownDomain
 
 if TYPE_CHECKING:
     from private_topk.runners import Launch
@@ -66,9 +66,10 @@ def _kind(kind: pa.DataType) -> str:
 
 def _domain(question: Question) -> str:
     domain = question.selection.domain
-    if not isinstance(domain, PublicDomain):
+    if isinstance(domain, UnknownDomain):
         return "unknown: of the items only those that enough users hold can be published"
-    return f"{domain.size:,} public items, SHA-256 {domain.digest[:16]}..."
+    digest = domain.describe().get("sha256")
+    return f"{domain.size:,} public items" + (f", SHA-256 {str(digest)[:16]}..." if digest else "")
 
 
 def _windows(question: Question) -> str:

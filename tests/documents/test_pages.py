@@ -309,6 +309,7 @@ def reports(url: str) -> list[Held]:
              after=ranked(published("2026-08-24"), 10)),
         Held("report: weekly-plays", "saved", name="reports/weekly.yaml", instead={LEDGER: url}),
         Held("$ private-topk report reports/weekly.yaml --check", status=2, before=with_a_mistake, after=without_it),
+        Held("$ private-topk report reports/weekly.yaml --window-end", says="this release was charged on"),
         Held("0 6 * * 1  private-topk report", after=ranked(published("2026-08-31"), 10),
              instead={"0 6 * * 1  ": "", "/srv/reports": "reports", r"$(date -u +\%F)": "2026-09-07"}),
     ]  # fmt: skip

@@ -52,7 +52,7 @@ ELSEWHERE = {
     "pipelines/look.py": "pipelines/commands/test_check.py",
     "pipelines/outcome.py": "pipelines/commands/test_status.py",
     "pipelines/printable.py": "pipelines/commands/test_run.py",
-    "pipelines/readiness.py": "pipelines/commands/test_check.py::what_a_run_would_do",
+    "pipelines/readiness.py": "pipelines/commands/test_check.py",
     "pipelines/remote.py": "runners/test_dataflow.py::test_what_workers_elsewhere_cannot_see",
     "pipelines/report.py": "pipelines/test_requests.py",
     "pipelines/frames.py": "pipelines/test_rank.py::Relation",

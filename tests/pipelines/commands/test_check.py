@@ -1,4 +1,4 @@
-"""`run --check` and its kin: what a run would do, said before anything is drawn, charged or published."""
+"""`run --check` and its kin: readiness, told before anything is drawn, charged or published, and a look at the rows."""
 
 from __future__ import annotations
 

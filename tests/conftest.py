@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.beam_memo import remember
 from tests.databases import postgres, url
 from tests.runners.servers import free_port, missing
 
@@ -23,6 +24,8 @@ SERVERS = {
     "prism_runner", "workers",
 }  # fmt: skip
 """Fixtures that start a server, or fetch or build one."""
+
+remember()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

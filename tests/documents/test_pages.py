@@ -245,6 +245,10 @@ def test_audit(world: World) -> None:
     hold(world, "docs/audit.md", AUDIT)
 
 
+def test_scale(world: World) -> None:
+    hold(world, "docs/scale.md", [Held("$ python -m benchmarks.scale", "parsed", MINUTES)])
+
+
 CONTRIBUTING = [picture("a door ")]
 PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
 

@@ -24,10 +24,14 @@ class Asked(TypedDict, total=False):
 
     input: str
     complete_when: str
+    expect_rows_at_least: int
     user_column: str
     item_column: str
     time_column: str
     time_unit: str
+    value_column: str
+    max_value: Fraction | float
+    value_resolution: Fraction | float
     csv_quoted_newlines: bool
     payload: str
     payload_schema: str

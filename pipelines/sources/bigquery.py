@@ -63,6 +63,9 @@ class BigQuery:
     def read(self, period: Period | None) -> beam.PTransform:
         return self._files(period).read(period)
 
+    def rows(self, period: Period | None) -> None:
+        return None
+
     def stored_bytes(self) -> int:
         table = table_of(self.place, "input")
         return client_of(table, "input").get_table(table).num_bytes or 0
@@ -78,6 +81,8 @@ class BigQuery:
         found = {"user_column": self.columns.user, "item_column": self.columns.item}
         if period is not None and self.columns.time is not None:
             found["time_column"] = self.columns.time
+        if self.columns.value is not None:
+            found["value_column"] = self.columns.value
         return found
 
     def _names(self, period: Period | None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import is_dataclass
 from importlib import import_module
+from typing import Any
 
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
@@ -88,7 +89,8 @@ def make_mechanism(name: str, **parameters: object) -> Mechanism:
     if missing:
         others = "".join(f", as {{{field}}} must" for field in missing[1:])
         raise Refusal(missing[0], f"must be given for {verbatim(name)}{others}", own[missing[0]].help)
-    return kind(**{field: own[field].read(value) for field, value in given.items()})
+    read: dict[str, Any] = {field: own[field].read(value) for field, value in given.items()}
+    return kind(**read)
 
 
 def _imported(name: str) -> type[Mechanism]:
@@ -117,6 +119,12 @@ def _check_class(name: str, kind: type[Mechanism]) -> None:
         raise Refusal("mechanism", f"{shown} must define {missing}")
     if not isinstance(getattr(kind, "about", None), About):
         raise Refusal("mechanism", f"{shown} must say what it is", "give the class an `about: ClassVar[About]`")
+    if not kind.is_private:
+        raise Refusal(
+            "mechanism",
+            f"{shown} protects nobody: it is for tests of pipelines",
+            f"choose one of {', '.join(MECHANISMS)}",
+        )
     if MECHANISMS.get(kind.about.name, kind) is not kind:
         # The name is part of a release's seed and of its manifest.
         raise Refusal(

@@ -82,7 +82,7 @@ __all__ = [
 ]
 
 _OF_TRANSFORMS = (
-    "Amounts", "CountBudget", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
+    "Amounts", "CountBudget", "Groups", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
     "UnknownDomain",
 )  # fmt: skip
 

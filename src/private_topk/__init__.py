@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from private_topk.pipelines.rank import rank
     from private_topk.pipelines.rankings import Rankings
     from private_topk.transforms import (
+        Amounts,
         CountBudget,
         Period,
         PrivateTopK,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Amounts",
     "Canonical",
     "CdpPeeling",
     "CountBudget",
@@ -77,7 +79,7 @@ __all__ = [
 ]
 
 _OF_TRANSFORMS = (
-    "CountBudget", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey", "UnknownDomain",
+    "Amounts", "CountBudget", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey", "UnknownDomain",
 )  # fmt: skip
 
 try:

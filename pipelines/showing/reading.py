@@ -64,6 +64,8 @@ def _read(path: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         content = source.read()
     try:
         rows = format_of(path).decode(content)
+    except KeyError:  # a table, of something else
+        raise Refusal("", f"{verbatim(path)} is no ranking of ours", "it has other columns") from None
     except Exception as error:  # every format raises its own kinds
         raise Refusal("", f"{verbatim(path)} cannot be read: {type(error).__name__}") from None
     missing = [name for name in _NEEDED if rows and name not in rows[0]]

@@ -79,7 +79,8 @@ __all__ = [
 ]
 
 _OF_TRANSFORMS = (
-    "Amounts", "CountBudget", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey", "UnknownDomain",
+    "Amounts", "CountBudget", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
+    "UnknownDomain",
 )  # fmt: skip
 
 try:

@@ -16,7 +16,7 @@ from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Report", "account_of", "report_of", "sink_for", "source_for"]
+__all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "source_for"]
 
 _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
@@ -50,8 +50,7 @@ class Report:
         least = self.expect_rows_at_least
         if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
             raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")
-        if self.shards is not None and self.shards not in {1 << n for n in range(_MOST_SHARDS.bit_length())}:
-            raise Refusal("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {self.shards}")
+        check_shards(self.shards)
 
     def check_complete(self) -> None:
         """Raise Refusal where the file is not there that says that the input is.
@@ -100,6 +99,12 @@ class Report:
         if self.source.bounded or self.question.period is None:
             return wanted
         return min(wanted, 1 << max(_MOST_STATES // len(self.question.period), 1).bit_length() - 1)
+
+
+def check_shards(shards: int | None) -> None:
+    """Raise Refusal for a number of user shards that hashes cannot be parted into. None is chosen later."""
+    if shards is not None and shards not in {1 << n for n in range(_MOST_SHARDS.bit_length())}:
+        raise Refusal("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {shards}")
 
 
 def report_of(asked: Asked, *, watch: bool = False) -> Report:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from private_topk.testing.checks import check_law, check_neighbours
 from private_topk.testing.contract import check_contract
-from private_topk.testing.frequencies import assert_follows, frequencies
+from private_topk.testing.frequencies import assert_follows, draws_to_see, frequencies
 from private_topk.testing.laws import (
     SMALL_COUNTS,
     Law,
@@ -35,6 +35,7 @@ __all__ = [
     "check_contract",
     "check_law",
     "check_neighbours",
+    "draws_to_see",
     "fixed_release",
     "frequencies",
     "hockey_stick",

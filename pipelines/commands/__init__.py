@@ -13,7 +13,7 @@ from importlib import import_module
 from private_topk.pipelines.commands.guesses import meant_command
 from private_topk.pipelines.commands.status import guarded
 from private_topk.transforms.near import did_you_mean
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["COMMANDS", "main"]
 
@@ -68,7 +68,7 @@ def _dispatch(words: list[str]) -> None:
     elif name not in COMMANDS:
         raise Refusal(
             "",
-            f"{name} is no command of private-topk",
+            f"{verbatim(name)} is no command of private-topk",
             meant_command(name, COMMANDS) or did_you_mean(name, COMMANDS, _there_are()),
         )
     else:

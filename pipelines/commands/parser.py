@@ -90,10 +90,10 @@ class Parser(argparse.ArgumentParser):
         remedy = meant(name, self._option_string_actions) or did_you_mean(
             name, known, f"`{self.prog} --help` lists the arguments"
         )
-        return Refusal("", f"{name} is no argument of `{self.prog}`{owner}", remedy)
+        return Refusal("", f"{verbatim(name)} is no argument of `{self.prog}`{owner}", remedy)
 
     def error(self, message: str) -> NoReturn:
-        raise Refusal("", message, f"`{self.prog} --help` lists the arguments")
+        raise Refusal("", verbatim(message), f"`{self.prog} --help` lists the arguments")
 
 
 def add(

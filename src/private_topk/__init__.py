@@ -7,7 +7,6 @@ what needs no Beam does not import it.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
         RestrictedPnf,
         TopStable,
     )
+
+    __version__: str
 
 __all__ = [
     "Amounts",
@@ -83,13 +84,10 @@ _OF_TRANSFORMS = (
     "UnknownDomain",
 )  # fmt: skip
 
-try:
-    __version__ = version("private-topk")
-except PackageNotFoundError:  # a checkout on the path that was never installed
-    __version__ = "unknown"
-
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
+    if name == "__version__":
+        return _version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in ("rank", "Rankings"):
@@ -98,6 +96,15 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
         room = "transforms" if name in _OF_TRANSFORMS else "transforms.mechanisms"
         found = getattr(import_module(f"{__name__}.{room}"), name)
     return found
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # takes as long to load as all else of `--help`
+
+    try:
+        return version("private-topk")
+    except PackageNotFoundError:  # a checkout on the path that was never installed
+        return "unknown"
 
 
 def __dir__() -> list[str]:

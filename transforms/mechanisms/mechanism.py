@@ -16,7 +16,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
 
@@ -146,7 +146,7 @@ class Mechanism(abc.ABC):
                           "mechanism that says `amounts_offered`")  # fmt: skip
         offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
-            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}"
+            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {verbatim(repr(chosen))}"
             raise Refusal("neighbours", rule)
 
 

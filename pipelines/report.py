@@ -47,10 +47,10 @@ class Report:
     expect_rows_at_least: int | None = None
 
     def __post_init__(self) -> None:
+        check_shards(self.shards)
         least = self.expect_rows_at_least
         if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
             raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")
-        check_shards(self.shards)
 
     def check_complete(self) -> None:
         """Raise Refusal where the file is not there that says that the input is.

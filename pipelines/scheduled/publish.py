@@ -9,15 +9,18 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import cast
 
+from private_topk.pipelines.expecting import names_a_file
 from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.question import check_domain, counts_of, mechanism_of
-from private_topk.pipelines.report import account_of, report_of, sink_for, source_for
+from private_topk.pipelines.report import Report, account_of, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
 from private_topk.pipelines.standing import standing_at
 from private_topk.runners import UnknownArgument
+from private_topk.runners.console import say
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -79,7 +82,19 @@ class ScheduledReport:
         with self._pointing("runner.options"):
             launch = launch_of(runner, words, streaming=not report.source.bounded)
         with self._pointing():
+            self._forewarn(report, asked, number)
             return run(report, launch, "call the report again")
+
+    def _forewarn(self, report: Report, asked: Asked, number: int) -> None:
+        """Say so where what was published of the periods before tells that this one would be close to noise."""
+        before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
+        warning = forewarned(report.question, asked.get("like"), before)
+        if warning is not None:
+            say(f"{self.name}, {self.words(number)}: {warning}")
+
+    def _files(self, number: int) -> list[str]:
+        asked = self.asked(number)
+        return sink_for(asked, watch=self._watches(asked)).files(period_of(asked)) or []
 
     def published(self, number: int) -> bool:
         """Whether a period's output is there, complete, and noted in the ledger if there is one.
@@ -165,7 +180,7 @@ class ScheduledReport:
             return f"file:{self._at_home(value.removeprefix('file:'))}"
         if name == "ledger.url" and (found := re.fullmatch(r"(sqlite(?:\+\w+)?:///)([^/:].*)", value)):
             return found[1] + os.path.abspath(self._at_home(found[2]))
-        return self._at_home(value) if self._file.fields[name].path else value
+        return self._at_home(value) if self._file.fields[name].path and names_a_file(value) else value
 
     def _filled(self, template: str, number: int) -> str:
         schedule = self._file.schedule

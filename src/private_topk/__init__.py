@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from private_topk.previews import preview
     from private_topk.transforms import (
         CountBudget,
         Period,
@@ -32,7 +33,11 @@ __all__ = [
     "ReleaseKey",
     "UnknownDomain",
     "__version__",
+    "preview",
 ]
+
+_ELSEWHERE = {"preview": "previews"}
+"""The rooms of the names that are not in `transforms`."""
 
 try:
     __version__ = version("private-topk")
@@ -43,7 +48,7 @@ except PackageNotFoundError:  # a checkout on the path that was never installed
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.transforms"), name)
+    return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'transforms')}"), name)
 
 
 def __dir__() -> list[str]:

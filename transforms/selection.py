@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.refusal import Refusal
 
-__all__ = ["CountBudget", "Draws", "Selection"]
+__all__ = ["CountBudget", "Draws", "Selection", "count_budget"]
 
 
 class Draws(NamedTuple):
@@ -43,6 +45,18 @@ class CountBudget:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
         object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
+
+
+def count_budget(given: object) -> CountBudget | None:
+    """The budget of published counts; a number is its epsilon. Raises Refusal for anything else."""
+    if given is None or isinstance(given, CountBudget):
+        return given
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise Refusal("publish_counts", f"must be an epsilon such as 0.5, or a CountBudget, got {type(given).__name__}")
+    try:
+        return CountBudget(cast(float, given))
+    except Refusal as refusal:
+        raise Refusal("publish_counts", refusal.rule) from None
 
 
 @dataclass(frozen=True)

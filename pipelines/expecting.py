@@ -74,7 +74,7 @@ def _named(text: str) -> dict[str, Any]:
 
 
 def earlier_ranking(path: str, items: int | None) -> Released:
-    """The noisy counts of the last window of a ranking, with how many items its manifest says there were.
+    """The noisy counts of a ranking's last window that has any above 0, and how many items its manifest tells of.
 
     Raises:
         Refusal: of the field `like`: there is no such ranking, or it was published without counts.
@@ -99,10 +99,11 @@ def earlier_ranking(path: str, items: int | None) -> Released:
         rows = form.decode(content)
         size = items if items is not None else manifest["domain"].get("size")
     windows = [list(members) for _, members in groupby(rows, key=lambda row: row["window_start"])]
-    if not windows:
-        raise Refusal("like", f"{verbatim(path)} holds no item: nothing can be told from it")
-    counts = [row["noisy_count"] for row in windows[-1]]
-    return Released(counts, size, windows[-1][0]["rank"] is not None, path)
+    for window in reversed(windows):
+        counts = [row["noisy_count"] for row in window]
+        if max(counts) > 0:
+            return Released(counts, size, window[0]["rank"] is not None, path)
+    raise Refusal("like", f"{verbatim(path)} has no noisy count above 0", "nothing can be told from it")
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class Estimate:
         return {"value": self.value, "low": self.low, "high": self.high, "exact": self.exact}
 
 
-def share(hits: float, draws: int) -> Estimate:
+def share(hits: float, draws: float) -> Estimate:
     """A chance, from how often it came: Wilson's interval, which is sound near 0 and 1 too."""
     p, z = hits / draws, _Z**2 / draws
     middle = (p + z / 2) / (1 + z)
@@ -45,19 +45,24 @@ def share(hits: float, draws: int) -> Estimate:
     return Estimate(p, min(max(middle - reach, 0.0), p), max(min(middle + reach, 1.0), p))
 
 
-def mean(values: ArrayLike, least: float = 0.0, most: float = math.inf) -> Estimate:
-    """A mean of draws, with the interval of the normal law, cut to what is possible.
+def mean(values: ArrayLike, most: float, least: float = 0.0, rare: float = 1.0) -> Estimate:
+    """A mean of draws between bounds: Wilson's interval for as many yes and no as would vary like these draws.
 
-    Where all draws are alike that interval is a point, and wrong: it is then as wide as three draws in `draws` could
-    make it, if the bounds are known (the rule of three).
+    Far from the bounds that is the interval of the normal law, beside them it stays on their inner side and is wider.
+    Where all draws are alike it is as wide as three draws in all could make it (the rule of three).
+
+    Args:
+        rare: the chance that a draw is unlike the others, or what bounds it, where that is known.
     """
     array = np.asarray(values, np.float64)
-    value, n = float(array.mean()), len(array)
-    reach = _Z * float(array.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-    low, high = value - reach, value + reach
-    if not array.std() and n > 1:
-        low, high = value - 3 / n * (value - least), value + (3 / n * (most - value) if math.isfinite(most) else 0.0)
-    return Estimate(value, max(low, least), min(high, most))
+    value, spread, n = float(array.mean()), float(array.var(ddof=1)) if len(array) > 1 else 0.0, len(array)
+    width = most - least
+    if not spread or not width:
+        reach = min(3 / n, rare)
+        return Estimate(value, value - reach * (value - least), value + reach * (most - value))
+    p = (value - least) / width
+    chance = share(p * (alike := n * p * (1 - p) * width**2 / spread), alike)
+    return Estimate(value, least + width * chance.low, least + width * chance.high)
 
 
 def pooled(values: Iterable[float]) -> list[tuple[float, int]]:

@@ -149,12 +149,12 @@ def _canonical(mechanism: Mechanism, histogram: Histogram, k: int) -> Law:
     There are C(t - h - 2, k - h - 1) of them, alike in their loss; every rank between is in one as often as another.
     """
     d = histogram.items
-    if d == k:
-        return {"found": np.ones(k)}
     gamma, rate, top = Fraction(mechanism.parameter("gamma")), float(_rate(mechanism)), histogram.top(k)
     losses = float(gamma) * (top[-1] - histogram.values) * rate
     worth = losses <= k * math.log(d) + _NOTHING
     ends = int(histogram.ends[worth][-1])
+    if ends == k:
+        return {"found": np.ones(k)}  # there are no other sets, or their weights are nothing
     if ends > 1 << 24 or (ends - k) * k > _MOST:
         return {}
     t = np.arange(k + 1, ends + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,7 @@ def look(
     belongs = np.array([row.belongs for row in rows])
 
     law = law_of(mechanism, histogram, k)
+    rare = _chance_of_an_error(law, k, ordered)
 
     def chances(name: str, hits: NDArray[Any]) -> tuple[Estimate, ...]:
         known = [Estimate.known(chance) for chance in law.get(name, ())]
@@ -111,10 +113,10 @@ def look(
 
     def part(name: str, draws: NDArray[Any]) -> Estimate:
         known = law.get(name, np.zeros(0))
-        return Estimate.known(float(known.mean())) if len(known) == k else mean(draws, most=1.0)
+        return Estimate.known(float(known.mean())) if len(known) == k else mean(draws, 1.0)
 
-    def numbers(name: str, most: float = np.inf) -> Estimate:
-        return mean([getattr(row, name) for row in rows], most=most)
+    def numbers(name: str, most: float) -> Estimate:
+        return mean([getattr(row, name) for row in rows], most, rare=rare)
 
     return Outlook(
         mechanism=mechanism,
@@ -180,6 +182,13 @@ class _Top:
         """How many of some falling counts are as large as each of the top ones that are wanted."""
         top = -self.counts[: self.wanted]
         return np.searchsorted(-falling, top, "right") - np.searchsorted(-falling, top)
+
+
+def _chance_of_an_error(law: Mapping[str, NDArray[np.float64]], k: int, ordered: bool) -> float:
+    """What bounds the chance that not everything is right, as far as the law tells."""
+    if ordered:
+        return float(1 - law["so_far"][-1]) if len(law.get("so_far", ())) == k else 1.0
+    return float(min(1.0, (1 - law["found"]).sum())) if "found" in law else 1.0
 
 
 def recall_of(mechanism: Mechanism, histogram: Histogram, k: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from importlib import import_module
 
@@ -36,7 +37,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     report = report_of(asked, watch=watch)
     warning = forewarned(report.question, asked.get("like"), report.sink.files(report.question.period) or ())
     if warning is not None:
-        say(f"private-topk: {warning}")
+        print(f"private-topk: {warning}", file=sys.stderr, flush=True)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     return run(report, launch, again, say, bool(arguments.exact_counters))

@@ -21,7 +21,7 @@ from private_topk.pipelines.commands.arguments import (
 )
 from private_topk.pipelines.commands.parser import Parser, add, add_switch, flag
 from private_topk.pipelines.fields import Asked, require
-from private_topk.pipelines.texts import number, whole, whole_or_power
+from private_topk.pipelines.texts import listed, number, whole, whole_or_power
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.refusal import Refusal
 
@@ -36,6 +36,7 @@ _EXAMPLE = """examples:
   private-topk preview --like last-week.avro --k 10 --delta 1e-6 --recall 0.9
 
 Nothing is charged, so nothing private may go in: docs/choosing.md says what may."""
+_VALUES = ("items", "k", "epsilon")
 _OWN = ("zipf", "items", "users", "items_per_user", "counts", "these_counts_are_public")
 
 
@@ -47,7 +48,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add_like(counts, "what counts are like", "")
     add(counts, "zipf", "S", "a shape: the n-th most popular item is held about n^-S times as often as the first",
         number)  # fmt: skip
-    add(counts, "items", "D", "with --zipf: how many items there are (default: those of the domain)", whole_or_power)
+    add(counts, "items", "D", "with --zipf: how many items there are, or several (default: those of the domain)",
+        listed(whole_or_power))  # fmt: skip
     add(counts, "users", "U", "with --zipf: how many users a window has", whole_or_power)
     add(counts, "items_per_user", "N", "with --zipf: how many different items a user has in a window", number)
     add(counts, "counts", "FILE", "public or made-up counts of a window: .npy of integers, or .csv with a column count")
@@ -64,30 +66,54 @@ def parser(words: Sequence[str] = ()) -> Parser:
         "found, as in 0.9", number)  # fmt: skip
     add(asked, "draws", "N", "draws for each mechanism (default: 400, fewer where they are slow)", whole)
     add_switch(asked, "json", "as JSON")
+    add(asked, "plot", "FILE", "also draw it, as .svg, .png or .pdf: the ranks and errors of one setting, or recall "
+        "and error against --k, --epsilon or --items, of which one has several values; needs [plot]")  # fmt: skip
     return found
 
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the preview of one setting whole, of several the recall of each."""
-    from private_topk.pipelines.previewing import expected_counts
-
     parser().refuse(others)
     asked = asked_of(arguments)
     ks, epsilons = _settings(asked, arguments.recall)
     if arguments.draws is not None and arguments.draws < 1:
         raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
-    expected = expected_counts(asked, {name: value for name in _OWN if (value := getattr(arguments, name)) is not None})
-    names = cast("Sequence[str] | None", asked.get("mechanism"))
-    with _progress() as tell:
-        solved = [_solve(asked, expected, k, epsilon, arguments.recall, names, tell)
-                  for k, epsilon in product(ks, epsilons)]  # fmt: skip
-        from private_topk.previews import preview_of
+    if arguments.plot is not None:
+        _check_plot(arguments, ks, epsilons)
+    found = _previews(asked, arguments, ks, epsilons)
+    if arguments.plot is not None:
+        from private_topk.previews.plot import plot
 
-        found = [preview_of(expected, setting, names or tuple(MECHANISMS), arguments.draws, tell) for setting in solved]
+        plot(found, arguments.plot)
     if arguments.json:
         print(json.dumps([preview.plain() for preview in found] if len(found) > 1 else found[0].plain(), indent=2))
     else:
         _print(found, arguments.recall)
+
+
+def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> None:
+    from private_topk.previews.plot import check_plot
+
+    check_plot(arguments.plot)
+    several = sum(len(set(values)) > 1 for values in (ks, epsilons, arguments.items or ()))
+    if several > 1 or several and arguments.recall is not None:
+        raise Refusal("plot", "draws against one of {k}, {epsilon} and {items}: give several values of one of them")
+
+
+def _previews(asked: Asked, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> list[Preview]:
+    from private_topk.pipelines.previewing import expected_counts
+    from private_topk.previews import preview_of
+
+    given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
+    shapes = [{**given, "items": items} for items in dict.fromkeys(given["items"])] if "items" in given else [given]
+    names = cast("Sequence[str] | None", asked.get("mechanism"))
+    found = []
+    with _progress() as tell:
+        for shape, k, epsilon in product(shapes, ks, epsilons):
+            expected = expected_counts(asked, shape)
+            setting = _solve(asked, expected, k, epsilon, arguments.recall, names, tell)
+            found.append(preview_of(expected, setting, names or tuple(MECHANISMS), arguments.draws, tell))
+    return found
 
 
 def _settings(asked: Asked, recall: object) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -97,7 +123,7 @@ def _settings(asked: Asked, recall: object) -> tuple[Sequence[Any], Sequence[Any
         require(asked, "k", "epsilon")
     elif ("k" in asked) == ("epsilon" in asked):
         raise Refusal("recall", "looks for {k} or for {epsilon}: give one of the two")
-    return given.get("k", (None,)), given.get("epsilon", (None,))
+    return tuple(dict.fromkeys(given.get("k", (None,)))), tuple(dict.fromkeys(given.get("epsilon", (None,))))
 
 
 def _solve(
@@ -138,15 +164,17 @@ def _progress() -> Iterator[Callable[[str], None]]:
 def _print(found: Sequence[Preview], recall: object) -> None:
     from private_topk.previews.tables import comparison
 
-    first = found[0]
-    print(f"Expected: {first.expected}. Nothing is charged.")
+    first, differing = found[0], _differing(found)
+    others = " (and other numbers of items)" if "items" in differing else ""
+    print(f"Expected: {first.expected}{others}. Nothing is charged.")
+    sought = "" if recall is None else f", found for a recall of {float(cast(float, recall)):g}"
+    print(f"Asked: {_question(first, differing)}{sought}\n")
     if len(found) == 1:
-        sought = "" if recall is None else f", found for a recall of {float(cast(float, recall)):g}"
-        print(f"Asked: {_question(first)}{sought}\n\n{first}")
+        print(first)
     else:
-        print(f"Asked: the top k of {first.items:,} items{_common(first)}\n")
-        print("\n".join(comparison({_short(preview): preview.outlooks for preview in found})))
-        noisy = [_short(preview) for preview in found if preview.close_to_noise]
+        columns = {_named(preview, differing): preview.outlooks for preview in found}
+        print("\n".join(comparison(columns)))
+        noisy = [_named(preview, differing) for preview in found if preview.close_to_noise]
         print("\n* the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
     for why, names in _left_out(first).items():
         print(f"\nNot admissible: {', '.join(names)}: {why}", end="")
@@ -156,6 +184,21 @@ def _print(found: Sequence[Preview], recall: object) -> None:
         print(f"\nIn a run: {_run(first)}")
 
 
+def _differing(found: Sequence[Preview]) -> list[str]:
+    """Which of items, k and epsilon have several values."""
+    return [name for name, values in zip(_VALUES, zip(*map(_values, found), strict=True), strict=True)
+            if len(set(values)) > 1]  # fmt: skip
+
+
+def _values(preview: Preview) -> tuple[float, ...]:
+    return preview.items, preview.setting.k, float(preview.setting.epsilon)
+
+
+def _named(preview: Preview, differing: Sequence[str]) -> str:
+    values = dict(zip(_VALUES, _values(preview), strict=True))
+    return ", ".join(f"{name}={values[name]:g}" for name in differing)
+
+
 def _left_out(preview: Preview) -> dict[str, list[str]]:
     by_reason: dict[str, list[str]] = {}
     for name, error in preview.left_out.items():
@@ -163,20 +206,14 @@ def _left_out(preview: Preview) -> dict[str, list[str]]:
     return by_reason
 
 
-def _short(preview: Preview) -> str:
-    return f"k={preview.setting.k}, epsilon={float(preview.setting.epsilon):g}"
-
-
-def _question(preview: Preview) -> str:
+def _question(preview: Preview, differing: Sequence[str]) -> str:
     setting = preview.setting
-    return f"the top {setting.k} of {preview.items:,} items, epsilon {float(setting.epsilon):g}{_common(preview)}"
-
-
-def _common(preview: Preview) -> str:
-    setting = preview.setting
+    top = "k" if "k" in differing else str(setting.k)
+    items = "the" if "items" in differing else f"{preview.items:,}"
+    epsilon = "" if "epsilon" in differing else f", epsilon {float(setting.epsilon):g}"
     delta = "" if setting.delta is None else f", delta {float(setting.delta):g}"
     windows = f" in all, over {preview.windows} windows that one user can be in" if preview.windows > 1 else ""
-    return f"{delta}{windows or ' in every window'}"
+    return f"the top {top} of {items} items{epsilon}{delta}{windows or ' in every window'}"
 
 
 def _run(preview: Preview) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -20,7 +21,6 @@ from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
 from private_topk.pipelines.standing import standing_at
 from private_topk.runners import UnknownArgument
-from private_topk.runners.console import say
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -90,7 +90,7 @@ class ScheduledReport:
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
         warning = forewarned(report.question, asked.get("like"), before)
         if warning is not None:
-            say(f"{self.name}, {self.words(number)}: {warning}")
+            print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
 
     def _files(self, number: int) -> list[str]:
         asked = self.asked(number)

@@ -47,8 +47,13 @@ def test_an_earlier_ranking_tells_its_counts(folder: Path, ending: str) -> None:
 
 def test_the_last_window_is_the_one(folder: Path) -> None:
     windows = {"window": "7d", "from": "2026-01-05", "to": "2026-01-19", "privacy_unit": "user-window"}
+    more = [{**row, "item": "item 7", "time": "2026-01-13"} for row in ROWS[:50]]
+    write(folder / "rows.csv", ROWS + more)
     published("out.csv", **windows)
-    assert max(earlier_ranking("out.csv", None).noisy_counts) < 10, "nobody is in the second week"
+    assert max(earlier_ranking("out.csv", None).noisy_counts) == pytest.approx(50, abs=2)
+    write(folder / "rows.csv", ROWS)
+    published("first.csv", **windows)
+    assert max(earlier_ranking("first.csv", None).noisy_counts) == pytest.approx(120, abs=2), "the second is empty"
 
 
 def test_a_set_has_no_order(folder: Path) -> None:

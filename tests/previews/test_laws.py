@@ -81,6 +81,7 @@ def test_where_there_is_no_closed_form_nothing_is_claimed() -> None:
     assert not law_of(PnfPeeling(1.0), histogram(5, 3, 1), 2)
     assert not law_of(Joint(1e-7), Zipf(0.5, 10**6, 10**9, 50).histogram(None, False), 200), "the sum is too long"
     assert law_of(Canonical(1.0), histogram(5, 3), 2)["found"].tolist() == [1, 1]
+    assert law_of(Canonical(50.0), histogram(5000, 3000, 10), 2)["found"].tolist() == [1, 1]
 
 
 def test_what_is_exact_says_so() -> None:

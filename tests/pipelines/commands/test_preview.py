@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,12 @@ def test_json() -> None:
     assert [found["k"] for found in many] == [3, 4]
 
 
+def test_numbers_of_items_side_by_side(tmp_path: Path) -> None:
+    said = preview(items="100,1e4", k=3, epsilon=0.01, mechanism="joint,peeling", plot=tmp_path / "items.svg")
+    assert "items=100" in said and "items=10000" in said and "(and other numbers of items)" in said
+    assert "how many items there are" in (tmp_path / "items.svg").read_text()
+
+
 def test_a_recall_is_solved_for() -> None:
     said = preview(k=3, recall=0.9, mechanism="joint,peeling")
     assert "found for a recall of 0.9" in said
@@ -66,6 +73,8 @@ def test_a_recall_is_solved_for() -> None:
         ({"k": 3, "epsilon": 1, "items": "many"}, "--items must be a number"),
         ({"k": 3, "epsilon": 1, "items": "2.5"}, "--items must be a whole number such as 1000 or 1e6"),
         ({"k": 3, "epsilon": 1, "horizon": 4}, "--horizon needs --privacy-unit user"),
+        ({"k": "3,4", "epsilon": "1,2", "plot": "x.svg"}, "--plot draws against one of --k, --epsilon and --items"),
+        ({"k": 3, "epsilon": 1, "plot": "x.gif"}, "--plot x.gif must end with one of .png, .svg, .pdf"),
         ({"k": 3, "epsilon": 1, "dataset": "d"}, "--ledger and --dataset go together"),
     ],
 )
@@ -74,7 +83,7 @@ def test_slips_are_told_by_their_names(settings: dict, said: str) -> None:
     assert done.status == 2 and said in done.err, done.err
 
 
-def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ledger = {"ledger": "sqlite:///b.db", "dataset": "d"}
     assert command("budget", "create", *options(**ledger, epsilon=2, privacy_unit="user")).status == 0

@@ -15,7 +15,7 @@ from private_topk.previews import look
 from private_topk.previews.outlook import NOISE
 from private_topk.previews.reasons import short
 from private_topk.previews.shapes import Expected
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["forewarned"]
@@ -39,11 +39,11 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms; nothing where nothing is known.
     """
     selection = question.selection
-    items = selection.domain.size if isinstance(selection.domain, PublicDomain) else None
+    unknown = isinstance(selection.domain, UnknownDomain)
+    items = None if isinstance(selection.domain, UnknownDomain) else selection.domain.size
     expected = expected_of(like, items, question.period) if like is not None else _first(earlier, items)
     if expected is None:
         return None
-    unknown = isinstance(selection.domain, UnknownDomain)
     histogram = expected.histogram(selection.max_items_per_user, unknown)
     if not unknown and histogram.items < selection.k:
         return None

@@ -16,7 +16,7 @@ from private_topk.pipelines.question import counts_of, declared_period, domain_o
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.select import read_counts
 from private_topk.previews import Expected, PublicCounts, Setting
-from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period
@@ -74,11 +74,11 @@ def expected_counts(asked: Asked, given: Mapping[str, Any]) -> Expected:
 
 
 def _items(asked: Asked) -> int | None:
-    """How many the domain's file has, where one is given."""
-    if "domain" not in asked:
+    """How many a public domain has, where one is given."""
+    if "domain" not in asked and "domain_range" not in asked:
         return None
     domain = domain_of(asked)
-    return domain.size if isinstance(domain, PublicDomain) else None
+    return None if isinstance(domain, UnknownDomain) else domain.size
 
 
 def _public_counts(asked: Asked, path: str, said: bool) -> PublicCounts:

@@ -103,6 +103,7 @@ ELSEWHERE = {
     "transforms/cut.py": "transforms/test_window_kinds.py",
     "transforms/draw.py": "transforms/test_release.py",
     "transforms/heartbeats.py": "transforms/test_guard.py",
+    "transforms/naming.py": "transforms/test_guard.py",
     "transforms/parts.py": "transforms/test_guard.py",
     "transforms/selection.py": "transforms/test_top_k.py",
     "transforms/user_shard.py": "transforms/test_on_the_fly.py",

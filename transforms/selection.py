@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.refusal import Refusal
@@ -21,9 +22,9 @@ __all__ = ["CountBudget", "Draws", "Selection", "count_budget"]
 
 
 class Draws(NamedTuple):
-    """Indices into the counts, and their noisy counts where those are published."""
+    """Ranks in the histogram, and the noisy counts of their items where those are published."""
 
-    chosen: np.ndarray
+    ranks: np.ndarray
     noisy_counts: np.ndarray | None
 
 
@@ -65,7 +66,7 @@ class Selection:
 
     mechanism: Mechanism
     k: int
-    domain: PublicDomain | UnknownDomain
+    domain: Domain
     max_items_per_user: int | None = None
     publish_counts: CountBudget | None = None
 
@@ -82,7 +83,7 @@ class Selection:
 
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all of a public domain."""
-        if isinstance(self.domain, PublicDomain):
+        if not isinstance(self.domain, UnknownDomain):
             return None
         assert isinstance(self.mechanism, UnknownDomainMechanism)
         return self.mechanism.kbar_for(self.k) + 1
@@ -96,23 +97,26 @@ class Selection:
         own = self.mechanism.parameter("delta", 0.0)
         return _sum_up(own, self.publish_counts.delta if self.publish_counts else 0.0)
 
-    def draw(self, counts: np.ndarray, digest: bytes, window: str, release: Release) -> Draws:
-        """What is released for these counts: the same for the same release, window, parameters and counts."""
+    def draw(self, histogram: Histogram, digest: bytes, window: str, release: Release) -> Draws:
+        """What is released for these counts: the same for the same release, window, parameters and digest.
+
+        Sets too come in the order of the draw: put them into a public one.
+        """
         bits = RandomBits.keyed(release_seed(release, window, self.parameters(), digest))
-        chosen = self.mechanism(counts, self.k, bits)
+        ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
         budget = self.publish_counts
         if budget is None:
-            return Draws(chosen, None)
+            return Draws(ranks, None)
         noisy = publish_counts(
-            counts,
-            chosen,
+            histogram.picks(ranks).values,
+            np.arange(len(ranks)),
             bits,
             budget.epsilon,
             budget.delta or None,
             self.max_items_per_user,
             self.mechanism.parameter("neighbours", "add-remove"),
         )
-        return Draws(chosen, noisy)
+        return Draws(ranks, noisy)
 
 
 def _sum_up(*shares: float | Fraction) -> float:

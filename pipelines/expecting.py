@@ -93,6 +93,8 @@ def earlier_ranking(path: str, items: int | None) -> Released:
             manifest = json.load(source)
         if manifest.get("ranking_sha256") != hashlib.sha256(content).hexdigest():
             raise Refusal("like", f"{verbatim(path)} is not the ranking that its manifest is of")
+        if "amounts" in manifest:
+            raise Refusal("like", f"{verbatim(path)} ranks by amounts, and a preview is of numbers of users")
         if not manifest["privacy"]["noisy_counts"]:
             raise Refusal("like", f"{verbatim(path)} was published without noisy counts, and ranks alone do not tell "
                           "how far counts are apart", "publish some with {publish_counts}")  # fmt: skip

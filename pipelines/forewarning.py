@@ -27,6 +27,8 @@ _PLACES = 4
 def forewarned(question: Question, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
     """One line where less than half of the top k can be expected, surely; None where more can, or nobody knows.
 
+    Of amounts nothing is known: what is expected are numbers of users.
+
     Args:
         question: settled: its mechanism has the budget of one window.
         like: what was declared, as `expected_of` reads it.
@@ -34,11 +36,15 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
             or tell nothing, are passed over.
 
     Raises:
-        Refusal: what was declared is no shape and no ranking.
+        Refusal: what was declared is no shape and no ranking, or does not apply.
 
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms; nothing where nothing is known.
     """
     selection = question.selection
+    if selection.amounts is not None:
+        if like is not None:
+            raise Refusal("like", "is of numbers of users, and {value_column} adds up amounts", "leave it out")
+        return None
     unknown = isinstance(selection.domain, UnknownDomain)
     items = None if isinstance(selection.domain, UnknownDomain) else selection.domain.size
     expected = expected_of(like, items, question.period) if like is not None else _first(earlier, items)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import sensitivity
 
 __all__ = ["law_of"]
 
@@ -42,7 +41,7 @@ def law_of(mechanism: Mechanism, histogram: Histogram, k: int) -> Law:
 
 
 def _rate(mechanism: Mechanism) -> Fraction:
-    return Fraction(mechanism.parameter("epsilon")) / sensitivity(mechanism.parameter("neighbours", "add-remove"))
+    return Fraction(mechanism.parameter("epsilon")) / mechanism.sensitivity
 
 
 def _peeling(mechanism: Mechanism, histogram: Histogram, k: int) -> Law:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from private_topk.previews import preview
     from private_topk.transforms import (
+        Amounts,
         CountBudget,
         Period,
         PrivateTopK,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Amounts",
     "CountBudget",
     "Period",
     "PrivateTopK",

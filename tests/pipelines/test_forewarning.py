@@ -8,6 +8,7 @@ import pytest
 
 from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.question import ask
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import command, options, write
@@ -73,6 +74,10 @@ def test_questions_of_which_nothing_is_known() -> None:
     assert forewarned(ask(3, Joint(epsilon=100.0), ITEMS), SHAPE) is None
     with pytest.raises(Refusal, match="like nowhere.avro does not exist"):
         forewarned(question, "nowhere.avro")
+    amounts = ask(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60))
+    assert forewarned(amounts, earlier=["nowhere.avro"]) is None
+    with pytest.raises(Refusal, match="like is of numbers of users"):
+        forewarned(amounts, SHAPE)
 
 
 def test_a_report_is_warned_by_the_period_before(folder: Path) -> None:

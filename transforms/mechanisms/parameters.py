@@ -90,7 +90,7 @@ def parameter(default: Any = MISSING, *, help: str, kind: Kind | None = None) ->
 
 @cache  # every draw asks for them
 def parameters_of(mechanism: type) -> Mapping[str, Parameter]:
-    """The parameters of a mechanism's class by name, in the order of its fields."""
+    """The parameters of a mechanism's class by name, in the order of its fields. None of them is settled elsewhere."""
     hints = get_type_hints(mechanism)
     return {
         f.name: Parameter(
@@ -102,6 +102,7 @@ def parameters_of(mechanism: type) -> Mapping[str, Parameter]:
             choices=get_args(hints[f.name]) if get_origin(hints[f.name]) is Literal else (),
         )
         for f in fields(mechanism)
+        if "settled" not in f.metadata
     }
 
 
@@ -167,6 +168,7 @@ _RULES = {
     "delta": _probability,
     "beta": _probability,
     "max_items_per_user": _whole,
+    "cap": _whole,
     "kbar": _whole,
     "epsilon_r": _positive,
     "delta_r": _probability,

@@ -16,7 +16,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
 
@@ -55,6 +55,8 @@ class Mechanism(abc.ABC):
     amounts_offered: ClassVar[bool] = False
     """Whether `cap` is taken into account: the proofs hold for counts that one user moves by anything in [0, cap]."""
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
+    is_private: ClassVar[bool] = True
+    """False only for what stands in for a mechanism in tests: no command takes it, and a manifest says so."""
 
     cap: int = field(
         default=1,
@@ -144,7 +146,7 @@ class Mechanism(abc.ABC):
                           "mechanism that says `amounts_offered`")  # fmt: skip
         offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
-            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}"
+            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {verbatim(repr(chosen))}"
             raise Refusal("neighbours", rule)
 
 

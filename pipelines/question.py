@@ -22,7 +22,10 @@ from private_topk.transforms.top_k import check_kinds, make_selection
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
 
-__all__ = ["Question", "amounts_of", "ask", "check_domain", "check_unknown", "counts_of", "question_of", "release_of"]
+__all__ = [
+    "Question", "amounts_of", "ask", "check_domain", "check_unknown", "counts_of", "declared_period", "domain_of",
+    "question_of", "release_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,11 @@ def question_of(asked: Asked, held: Total | None = None) -> Question:
     return ask(
         asked["k"],
         mechanism,
-        _domain_of(asked),
+        domain_of(asked),
         max_items_per_user=asked.get("max_items_per_user"),
         publish_counts=counts_of(asked),
         spare_delta=spare_delta,
-        period=_period(asked),
+        period=declared_period(asked),
         release=release_of(asked),
         privacy_unit=asked.get("privacy_unit", "user-window"),
         horizon=asked.get("horizon"),
@@ -152,7 +155,8 @@ def counts_of(asked: Asked) -> CountBudget | None:
         raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
 
 
-def _period(asked: Asked) -> Period | None:
+def declared_period(asked: Asked) -> Period | None:
+    """The period that was asked for, or None where all rows are ranked together. Raises Refusal."""
     try:
         period = period_of(asked)
     except Refusal as error:
@@ -184,7 +188,8 @@ def check_unknown(asked: Asked) -> None:
         make_selection(asked["k"], mechanism_of(asked)[0], UnknownDomain(), asked.get("max_items_per_user"))
 
 
-def _domain_of(asked: Asked) -> Domain:
+def domain_of(asked: Asked) -> Domain:
+    """The domain that was asked for. Reads its file. Raises Refusal."""
     check_domain(asked)
     if asked.get("unknown_domain", False):
         return UnknownDomain()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.commands.arguments import add_mechanism, asked_of
+from private_topk.pipelines.commands.arguments import add_like, add_mechanism, asked_of
 from private_topk.pipelines.commands.parser import Parser, add, flag
-from private_topk.pipelines.fields import require
+from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.texts import whole
+from private_topk.transforms.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
     from private_topk.budget.planning import Plan
@@ -33,6 +35,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(found, "windows", "N", "how many windows one user can be in", whole)
     add_mechanism(found.add_argument_group("privacy"), words, "the total over all windows; smaller is more private",
                   "as in the run: at most M items of every user and window")  # fmt: skip
+    add_like(found.add_argument_group("what is publicly known of the counts of a window (optional)"),
+             "tell what such a ranking would be like, judging by this", "")  # fmt: skip
     return found
 
 
@@ -53,6 +57,27 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     given = f"{flag('epsilon')} {epsilon:g}" + (f" {flag('delta')} {delta:g}" if delta else "")
     unit, horizon = flag("privacy_unit"), flag("horizon")
     print(f"\nTightest: {found.best.accounting}. In a run: {unit} user {horizon} {windows} {given}")
+    print("\n".join(_outlook(asked, mechanism.about.name, k, windows)))
+
+
+def _outlook(asked: Asked, name: str, k: int, windows: int) -> list[str]:
+    """What the ranking of a window is expected to be, and which mechanism would do best with this total."""
+    if "like" not in asked:
+        return ["`private-topk preview` tells what a ranking with such a share would be like, for every mechanism."]
+    from private_topk.pipelines.expecting import expected_of
+    from private_topk.pipelines.previewing import asked_setting
+    from private_topk.previews import preview_of
+    from private_topk.previews.reasons import short
+    from private_topk.transforms.windows import Period
+
+    start = datetime(2026, 1, 5, tzinfo=timezone.utc)
+    a_week = Period(start, start + timedelta(days=7))  # of the sample, where that is what counts are like
+    expected = expected_of(asked["like"], None, a_week)
+    setting = asked_setting({**asked, "privacy_unit": "user", "horizon": windows}, k, asked["epsilon"])
+    found = preview_of(expected, setting, (*MECHANISMS, *([] if name in MECHANISMS else [name])))
+    own = next((outlook for outlook in found.outlooks if outlook.name == name), None)
+    best = f"Best: {short(found.best)}."
+    return [f"Judging by {found.expected}:", *([] if own in (None, found.best) else [f"{short(own)}."]), best]
 
 
 def _print_shares(found: Plan) -> None:

@@ -159,6 +159,7 @@ FIELDS: dict[str, Rule] = {
     "budget.publish_counts_delta": Rule(number, "publish_counts_delta"),
     "budget.privacy_unit": Rule(one_of("user-window", "user"), "privacy_unit"),
     "budget.neighbours": Rule(one_of("add-remove", "swap"), "neighbours"),
+    "preview.like": Rule(_template, "like", path=True, template=True),
     "release_key": Rule(printable_text, "release_key", required=True),
     "sink.output": Rule(_output, "output", required=True, path=True, template=True),
     "sink.format": Rule(one_of("avro", "jsonl", "csv", "parquet"), "output_format"),

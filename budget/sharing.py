@@ -168,7 +168,7 @@ class Split:
         ranking, counted = (float(rounded_down(part * epsilon)) for part in self._epsilons)
         ranking_delta, counted_delta = (float(rounded_down(part * delta)) for part in self._deltas)
         budget = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
-        counts = None if self._counts is None else CountBudget(counted, counted_delta)
+        counts = self._counts and replace(self._counts, epsilon=counted, delta=counted_delta)
         return replace(self._mechanism, **budget), counts
 
     def price(self, epsilon: Fraction, delta: Fraction) -> Cost:
@@ -184,7 +184,7 @@ def cost_of(selection: Selection) -> Cost:
 
 def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:
     cost = Cost.of(mechanism, k)
-    return cost if counts is None else cost + Cost.of_any(Fraction(counts.epsilon), Fraction(counts.delta))
+    return cost if counts is None else cost + Cost.of_counts(counts)
 
 
 def _found(split: Split, total: Total, windows: int, held: bool) -> dict[str, Share]:

@@ -52,6 +52,7 @@ class Asked(TypedDict, total=False):
     max_items_per_user: int
     publish_counts: Fraction | float
     publish_counts_delta: Fraction | float
+    round_counts: int
     privacy_unit: str
     horizon: int
     ledger: str

@@ -31,8 +31,8 @@ HEARTBEAT: PlacedPart = (_HEARTBEAT, Part(np.empty(0, np.int64), make_table(item
 
 _EMPTY = make_table(item=pa.array([], pa.string()), count=np.empty(0, np.int64))
 
-Labelled = tuple[list[str], "list[int] | None"]
-"""The released items, and their noisy counts where those are published."""
+Labelled = tuple[list[str], Draws]
+"""The released items in the order in which they are published, and the draw in that order."""
 
 
 class ReleaseRanking(beam.PTransform):
@@ -137,9 +137,9 @@ def _by_window(tables: list[pa.RecordBatch], windows: range) -> Iterator[tuple[i
 def rank(selection: Selection, release: Release, bounds: WindowBounds, tables: list[pa.RecordBatch]) -> Ranking:
     """The ranking of one window from its totals {item: code or string, count: int64}, in whatever order they come."""
     public = isinstance(selection.domain, PublicDomain)
-    items, counts = (_ranked_codes if public else _ranked_labels)(selection, release, bounds.label(), tables)
-    noisy = None if counts is None else tuple(counts)
-    return Ranking(bounds, tuple(items), selection.k, selection.mechanism.answer, noisy)
+    items, draws = (_ranked_codes if public else _ranked_labels)(selection, release, bounds.label(), tables)
+    noisy = None if draws.noisy_counts is None else tuple(draws.noisy_counts.tolist())
+    return Ranking(bounds, tuple(items), selection.k, selection.mechanism.answer, noisy, draws.noise)
 
 
 def _ranked_codes(selection: Selection, release: Release, window: str, tables: list[pa.RecordBatch]) -> Labelled:
@@ -149,9 +149,8 @@ def _ranked_codes(selection: Selection, release: Release, window: str, tables: l
     for part in tables:
         counts[part["item"].to_numpy()] = part["count"].to_numpy()
     digest = hashlib.sha256(counts.astype("<i8", copy=False).data)
-    chosen, noisy = selection.draw(counts, digest.digest(), window, release)
-    labels = domain.index().labels.take(pa.array(chosen)).to_pylist()
-    return labels, None if noisy is None else noisy.tolist()
+    draws = selection.draw(counts, digest.digest(), window, release)
+    return domain.index().labels.take(pa.array(draws.chosen)).to_pylist(), draws
 
 
 def _ranked_labels(selection: Selection, release: Release, window: str, tables: list[pa.RecordBatch]) -> Labelled:
@@ -160,10 +159,10 @@ def _ranked_labels(selection: Selection, release: Release, window: str, tables: 
     digest = hashlib.sha256(counts.astype("<i8").tobytes())
     for label in labels:
         digest.update(len(label.encode()).to_bytes(8, "little") + label.encode())
-    draws: Draws = selection.draw(counts, digest.digest(), window, release)
-    chosen, noisy = draws
+    draws = selection.draw(counts, digest.digest(), window, release)
+    chosen, noisy, noise = draws
     if selection.mechanism.answer == "set":
         # The labels came in order of their counts, so a set must be put into a public order before it is written.
         order = sorted(range(len(chosen)), key=lambda place: labels[chosen[place]].encode())
         chosen, noisy = chosen[order], None if noisy is None else noisy[order]
-    return [labels[i] for i in chosen], None if noisy is None else noisy.tolist()
+    return [labels[i] for i in chosen], Draws(chosen, noisy, noise)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from private_topk.transforms.selection import CountBudget, Draws, Selection
+from private_topk.transforms.selection import CountBudget, Draws, NoiseSize, Selection
 from private_topk.transforms.windows import WindowBounds
 
-__all__ = ["CountBudget", "Draws", "Ranking", "Selection"]
+__all__ = ["CountBudget", "Draws", "NoiseSize", "Ranking", "Selection"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Ranking:
         k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee.
         answer: "sequence" or "set".
         noisy_counts: of the items in their order, where a budget was set aside for them; may be negative.
+        noise: how far those may be off for their noise.
     """
 
     window: WindowBounds
@@ -27,3 +28,4 @@ class Ranking:
     k: int
     answer: str
     noisy_counts: tuple[int, ...] | None = None
+    noise: NoiseSize | None = None

@@ -56,5 +56,10 @@ def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:
     lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
     if first["noisy_count"] is not None:
         widest = max(len(line) for line in lines)
-        lines = [f"{line:<{widest}}  about {row['noisy_count']:,}" for line, row in zip(lines, rows, strict=True)]
+        lines = [f"{line:<{widest}}  {_count(row)}" for line, row in zip(lines, rows, strict=True)]
+        lines.append(f"  +-: with a probability of at least 95%; the noise has standard deviation {first['noise_stddev']:g}")
     return [title, *lines]
+
+
+def _count(row: dict[str, Any]) -> str:
+    return f"{row['noisy_count']:,} +- {row['noise_95']:,}"

@@ -29,8 +29,8 @@ class Format(NamedTuple):
 def _avro_type(name: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - an Avro schema
     if pa.types.is_timestamp(kind):
         return ["null", {"type": "long", "logicalType": "timestamp-micros"}]
-    plain = "string" if pa.types.is_string(kind) else "long"
-    return ["null", plain] if name in ("rank", "noisy_count") else plain
+    plain = "string" if pa.types.is_string(kind) else "double" if pa.types.is_floating(kind) else "long"
+    return ["null", plain] if name in ("rank", "noisy_count", "noise_stddev", "noise_95") else plain
 
 
 AVRO_SCHEMA = {

@@ -46,7 +46,7 @@ PINNED = {
     "fixed": "11 7c9994d828ed3e70",
     "day": "3 de9fe7c70f754406",
     "sliding": "16 9d384eb7057e1547",
-    "counts": "11 53802d1ca670fc04",
+    "counts": "11 96b8b20283a5ad4f",
     "unknown": "11 5912e3ba9ceef48d",
     "unknown, bounded": "16 ead621885c4137f8",
 }

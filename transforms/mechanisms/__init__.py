@@ -15,7 +15,7 @@ from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
 from private_topk.transforms.mechanisms.mechanism import About, Mechanism
-from private_topk.transforms.mechanisms.noisy_counts import publish_counts
+from private_topk.transforms.mechanisms.noisy_counts import noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.parameters import Parameter, parameter, parameters_of
 from private_topk.transforms.mechanisms.peeling import Peeling
@@ -58,5 +58,6 @@ __all__ = [
     "mechanism_by_name",
     "parameter",
     "parameters_of",
+    "noise_of_counts",
     "publish_counts",
 ]

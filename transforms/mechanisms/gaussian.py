@@ -53,11 +53,5 @@ class Gaussian(Mechanism):
         return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)
 
     def cost(self, k: int) -> Cost:
-        """Squared l_2 sensitivity over twice the variance (Bun & Steinke 2016, Proposition 1.6); needs no delta.
-
-        The least standard deviation that the budget allows grows as the root of the number of counts moved, so this is
-        1 / (2 s**2) for any of them, s being the least for one. `gaussian_scale` is within a float of s.
-        """
-        epsilon, delta = Fraction(self.epsilon), Fraction(self.delta)
-        least = gaussian_scale(epsilon, delta, Fraction(1)) * (1 - Fraction(1, 2**50))
-        return Cost(epsilon, delta, rho=1 / (2 * least**2))
+        """That of Gaussian noise of the least standard deviation that the budget allows."""
+        return Cost.gaussian(Fraction(self.epsilon), Fraction(self.delta))

@@ -57,7 +57,9 @@ def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:
     if first["noisy_count"] is not None:
         widest = max(len(line) for line in lines)
         lines = [f"{line:<{widest}}  {_count(row)}" for line, row in zip(lines, rows, strict=True)]
-        lines.append(f"  +-: with a probability of at least 95%; the noise has standard deviation {first['noise_stddev']:g}")
+        lines.append(
+            f"  +-: at least 95% of the time; the standard deviation of the noise is {first['noise_stddev']:g}"
+        )
     return [title, *lines]
 
 

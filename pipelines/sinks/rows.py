@@ -21,8 +21,7 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "item": (pa.string(), "the item"),
     "noisy_count": (pa.int64(), "users who hold the item, with noise, where a budget was set aside for it; else null"),
     "noise_stddev": (pa.float64(), "standard deviation of that noise; null without a noisy count"),
-    "noise_95": (pa.int64(), "with a probability of at least 95% the noise, and rounding, put the count off by no more; "
-                 "null without a noisy count"),
+    "noise_95": (pa.int64(), "at least 95% of the time noise and rounding put the count off by no more; else null"),
     "k": (pa.int64(), "how many items were asked for"),
     "returned": (pa.int64(), "how many were returned; fewer than k only in the unknown domain, by its guarantee"),
     "release_id": (pa.string(), "the release this row belongs to"),

@@ -56,8 +56,8 @@ __all__ = [
     "TopStable",
     "make_mechanism",
     "mechanism_by_name",
+    "noise_of_counts",
     "parameter",
     "parameters_of",
-    "noise_of_counts",
     "publish_counts",
 ]

@@ -107,6 +107,7 @@ ELSEWHERE = {
     "transforms/windows/cuts.py": "transforms/test_window_kinds.py",
     "transforms/windows/instants.py": "transforms/test_windows.py",
     "transforms/windows/period.py": "transforms/test_windows.py",
+    "transforms/windows/texts.py": "transforms/test_windows.py",
 }  # fmt: skip
 """Modules that are tested together with others, and where. `tests/` stands before each place; after `::` stands a word
 by which the tests of machinery that no test names are found there."""

@@ -21,7 +21,8 @@ from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.asked import duration, moment, period_of, window_length
+from private_topk.transforms.windows.asked import period_of
+from private_topk.transforms.windows.texts import duration, moment, window_length
 
 __all__ = ["RankRows"]
 
@@ -65,7 +66,6 @@ class RankRows(beam.PTransform):
         if release_id is not None and release_key is None:
             raise ValueError("release_id needs release_key: an id repeats a release only under the same key")
         release = Release(ReleaseKey.parse(release_key), release_id or fresh_id()) if release_key else Release.fresh()
-        self._user, self._item = user, item
         self._rank = PrivateTopK(
             k,
             make_mechanism(mechanism, epsilon=epsilon, **(parameters or {})),
@@ -74,13 +74,13 @@ class RankRows(beam.PTransform):
             release=release,
             period=_period(period or {}),
             reveal_active_windows=reveal_active_windows,
+            user=user,
+            item=item,
         )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        user, item = self._user, self._item
         return (
             rows
-            | "Take user and item" >> beam.Map(lambda row: (getattr(row, user), getattr(row, item)))
             | self._rank
             # Ranking  ->  Row(window, rank, item)
             | "One row a rank" >> beam.FlatMap(_rows).with_output_types(_RankedRow)

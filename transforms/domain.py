@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -131,9 +131,16 @@ def digest_of(labels: pa.Array) -> str:
 
 def _column(items: Iterable[str | int]) -> pa.Array:
     try:
-        values = list(items)
+        if isinstance(items, Mapping) or isinstance(items, type):
+            raise TypeError
+        # Arrays and columns of tables give Python's own values so.
+        listed = next((getattr(items, name) for name in ("tolist", "to_pylist") if hasattr(items, name)), None)
+        values = list(items if listed is None else listed())
     except TypeError:
-        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {type(items).__name__}") from None
+        got = "None" if items is None else type(items).__name__
+        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}") from None
+    if isinstance(items, Set):  # in no order of its own, and in another one in every process
+        values.sort(key=str)
     kinds = {type(value) for value in values}
     if not kinds <= {str, int}:
         names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))

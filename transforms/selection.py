@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["CountBudget", "Draws", "NoiseSize", "Selection", "noise_size"]
+__all__ = ["CountBudget", "Draws", "NoiseSize", "Selection", "count_budget", "noise_size"]
 
 _CENTRAL = Fraction(95, 100)
 
@@ -72,6 +73,18 @@ class CountBudget:
             return counts
         steps = (counts.astype(object) + self.round_to // 2) // self.round_to * self.round_to
         return np.clip(steps, -(2**63), 2**63 - 1).astype(np.int64)
+
+
+def count_budget(given: object) -> CountBudget | None:
+    """The budget of published counts; a number is its epsilon. Raises Refusal for anything else."""
+    if given is None or isinstance(given, CountBudget):
+        return given
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise Refusal("publish_counts", f"must be an epsilon such as 0.5, or a CountBudget, got {type(given).__name__}")
+    try:
+        return CountBudget(cast(float, given))
+    except Refusal as refusal:
+        raise Refusal("publish_counts", refusal.rule) from None
 
 
 @dataclass(frozen=True)

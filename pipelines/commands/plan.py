@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.commands.arguments import add_counts, add_mechanism, asked_of
 from private_topk.pipelines.commands.parser import Parser, add, flag
@@ -53,7 +53,8 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     _print_shares(found)
     if found.counts is not None:
         _print_counts(found, k, asked.get("max_items_per_user"))
-    given = " ".join(f"{flag(name)} {float(asked[name]):g}" for name in _BUDGET if name in asked)
+    budget: Mapping[str, Any] = asked
+    given = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
     unit, horizon = flag("privacy_unit"), flag("horizon")
     print(f"\nTightest: {found.best.accounting}. In a run: {unit} user {horizon} {windows} {given}")
 

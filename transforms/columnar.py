@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 __all__ = [
+    "add_amounts",
     "as_labels",
     "count_pairs",
     "joined",
@@ -166,6 +167,16 @@ def count_pairs(codes: Codes, size: int) -> tuple[Codes, Codes]:
     counts = np.bincount(codes, minlength=size)
     present = np.flatnonzero(counts)
     return present, counts[present]
+
+
+def add_amounts(codes: Codes, amounts: Codes) -> tuple[Codes, Codes]:
+    """Which codes occur and the sum of the amounts of each, increasing. Cost: a sort."""
+    if len(codes) == 0:
+        return codes, amounts
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+    return codes[starts], np.add.reduceat(amounts[order], starts)
 
 
 def make_table(**columns: pa.Array | NDArray) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
 from private_topk.transforms.user_shard import UserShard
@@ -83,11 +84,19 @@ class CountContributions(beam.PTransform):
 
     Args:
         waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
+        weighting: what a user adds to a count, where that is not 1.
     """
 
-    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        key: ReleaseKey,
+        limit: int | None,
+        waits_for_timers: bool = False,
+        weighting: Weighting | None = None,
+    ) -> None:
         super().__init__()
-        self._counter, self._waits_for_timers = UserShard(layout, key, limit), waits_for_timers
+        self._counter, self._waits_for_timers = UserShard(layout, key, limit, weighting), waits_for_timers
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window

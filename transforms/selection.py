@@ -109,11 +109,15 @@ class Selection:
         }
 
     def head(self) -> int | None:
-        """How many of the largest counts the mechanism looks at; None for all of a public domain."""
-        if isinstance(self.domain, PublicDomain):
+        """How many of the largest counts the mechanism looks at; None for all, as of a public domain."""
+        if isinstance(self.domain, PublicDomain) or not isinstance(self.mechanism, UnknownDomainMechanism):
             return None
-        assert isinstance(self.mechanism, UnknownDomainMechanism)
         return self.mechanism.kbar_for(self.k) + 1
+
+    def least(self) -> int:
+        """In an unknown domain, the least count that the mechanism looks at."""
+        weighting = self.mechanism.weighting
+        return 0 if weighting is None else weighting.least
 
     def epsilon(self) -> float:
         """The whole cost of one window, rounded up."""

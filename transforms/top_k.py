@@ -161,8 +161,8 @@ class RankBlocks(beam.PTransform):
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         totals = (
             pairs
-            | "Bound contributions" >> CountContributions(layout, key, limit, waits)
-            | "Count items" >> AddUp(layout, selection.head())
+            | "Bound contributions" >> CountContributions(layout, key, limit, waits, selection.mechanism.weighting)
+            | "Count items" >> AddUp(layout, selection.head(), selection.least())
         )
         heartbeats = names | "Beat" >> beam.Map(lambda _: HEARTBEAT).with_output_types(PlacedPart)
         rankings = (
@@ -228,6 +228,9 @@ def make_selection(
     k = check_k(k, size, about.domain)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)
+    if mechanism.weighs_users and publish_counts is not None:
+        raise Refusal("publish_counts", f"does not go with {about.name}, which adds up weights and counts nobody",
+                      "leave it out")  # fmt: skip
     bound = mechanism.parameter("max_items_per_user")
     if max_items_per_user is None:
         max_items_per_user = bound

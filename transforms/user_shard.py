@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from private_topk.transforms.columnar import (
     Codes,
     Words,
+    add_amounts,
     count_pairs,
     joined,
     kept_pairs,
@@ -23,6 +24,7 @@ from private_topk.transforms.columnar import (
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import ITEM_SHARD_BITS, UNKNOWN_ITEM_SHARDS, Layout
+from private_topk.transforms.mechanisms.weighting import Weighting
 
 __all__ = ["UserShard"]
 
@@ -56,10 +58,11 @@ class UserShard:
 
     Args:
         limit: at most so many items of every user and window; None for all.
+        weighting: what a user adds to an item, where that is not 1. It goes with a limit.
     """
 
-    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None) -> None:
-        self._layout, self._key, self._limit = layout, key, limit
+    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, weighting: Weighting | None = None) -> None:
+        self._layout, self._key, self._limit, self._weighting = layout, key, limit, weighting
 
     def no_pairs(self) -> pa.RecordBatch:
         """What a user shard holds that nobody is in."""
@@ -77,14 +80,17 @@ class UserShard:
         return make_table(user=users[ranks], item=items)
 
     def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(place, {item: code or string, count: int64}), the item's users of this shard, by window where there are
-        several: a column more.
+        """(place, {item: code or string, count: int64}), the item's users of this shard or their weights, by window
+        where there are several: a column more.
         """
         table = joined([self.no_pairs(), *pairs])
         for part in self._parts(table):
             found = self._pairs([part])
-            _, codes, _ = self._bound(found)
-            present, counts = count_pairs(codes, self._layout.windows << found.bits)
+            ranks, codes, _ = self._bound(found)
+            if self._weighting is None:
+                present, counts = count_pairs(codes, self._layout.windows << found.bits)
+            else:
+                present, counts = add_amounts(codes, self._weighting.weights(ranks))
             yield from self._by_place(found, present, counts)
 
     def _parts(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

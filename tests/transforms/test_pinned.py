@@ -28,6 +28,7 @@ from tests.transforms.streams import (
 
 LIMITED = MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1)
 JOINT = Joint(epsilon=0.05)
+WEIGHTED = MECHANISMS["weighted-gaussian"](epsilon=9.0, delta=0.1, max_items_per_user=4, whole_items=2)
 
 CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
     "one window": (None, {"mechanism": JOINT, "domain": DOMAIN}),
@@ -37,6 +38,8 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
     "sliding": ("sliding", {"mechanism": JOINT, "domain": DOMAIN, "max_items_per_user": 2}),
     "counts": ("fixed", {"mechanism": JOINT, "domain": DOMAIN, "publish_counts": CountBudget(1.0)}),
     "unknown": ("fixed", {"mechanism": LIMITED, "domain": UnknownDomain()}),
+    "weights": (None, {"mechanism": WEIGHTED, "domain": UnknownDomain()}),
+    "weights, sliding": ("sliding", {"mechanism": WEIGHTED, "domain": UnknownDomain()}),
     "unknown, bounded": ("sliding", {"mechanism": LIMITED, "domain": UnknownDomain(), "max_items_per_user": 3}),
 }
 
@@ -48,6 +51,8 @@ PINNED = {
     "sliding": "16 9d384eb7057e1547",
     "counts": "11 96b8b20283a5ad4f",
     "unknown": "11 5912e3ba9ceef48d",
+    "weights": "1 ba0bb8b98b68b158",
+    "weights, sliding": "16 e476f2f1f4406984",
     "unknown, bounded": "16 ead621885c4137f8",
 }
 

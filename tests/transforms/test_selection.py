@@ -9,9 +9,10 @@ import pytest
 
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
-from private_topk.transforms.mechanisms import Joint, LimitDomain, noise_of_counts
+from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian, noise_of_counts
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import CountBudget, Draws, Selection, noise_size
+from private_topk.transforms.top_k import make_selection
 
 COUNTS = np.array([900, 700, 500, 300, 100])
 PLAIN = Selection(Joint(epsilon=9.0), 3, PublicDomain.of("abcde"), None, CountBudget(0.5))
@@ -71,3 +72,11 @@ def test_bounds_and_neighbours_decide_as_they_do_in_the_draw() -> None:
 def test_steps_that_are_none_are_refused(step: object) -> None:
     with pytest.raises(Refusal, match="round_counts must be a whole number of at least 1"):
         CountBudget(1.0, round_to=step)
+
+
+def test_weights_are_no_counts_to_publish() -> None:
+    weighted = WeightedGaussian(epsilon=1.0, delta=1e-6, max_items_per_user=5)
+    selection = make_selection(3, weighted, UnknownDomain())
+    assert (selection.head(), selection.least()) == (None, weighted.tau() + 1)
+    with pytest.raises(Refusal, match="publish_counts does not go with weighted-gaussian, which adds up weights"):
+        make_selection(3, weighted, UnknownDomain(), publish_counts=CountBudget(1.0))

@@ -27,6 +27,7 @@ from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLapl
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from private_topk.transforms.mechanisms.top_stable import TopStable
+from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 
 __all__ = [
     "MECHANISMS",
@@ -54,6 +55,7 @@ __all__ = [
     "RestrictedNormal",
     "RestrictedPnf",
     "TopStable",
+    "WeightedGaussian",
     "make_mechanism",
     "mechanism_by_name",
     "noise_of_counts",

@@ -16,6 +16,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
+from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
@@ -49,6 +50,8 @@ class Mechanism(abc.ABC):
 
     about: ClassVar[About]
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
+    weighs_users: ClassVar[bool] = False
+    """Whether counts are sums of the users' weights, as `weighting` says."""
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
         """Draw a top-k answer.
@@ -84,6 +87,11 @@ class Mechanism(abc.ABC):
     def answer(self) -> Literal["sequence", "set"]:
         """Whether this configuration answers with a sequence in rank order or with a set."""
         return self.about.answer
+
+    @property
+    def weighting(self) -> Weighting | None:
+        """What a user adds to each item that they hold; None for 1."""
+        return None
 
     @abc.abstractmethod
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:

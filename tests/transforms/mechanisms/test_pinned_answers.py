@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, Peeling, PnfPeeling, RandomBits, Restricted
+from private_topk.transforms.mechanisms.weighting import UNIT
 
 PINNED = Path(__file__).with_name("pinned_answers.json")
 RELATIONS = ("add-remove", "swap")
@@ -32,6 +33,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "canonical": [{}, {"gamma": 1}, {"gamma": Fraction(1, 3), "noise": "laplace"}, {"noise": "exponential"}],
     "oneshot": [{"noise": noise} for noise in ("gumbel", "exponential", "laplace", "logistic", "half-logistic")],
     "laplace": [{}, {"max_items_per_user": 2}],
+    "weighted-gaussian": [{}, {"whole_items": 1}],
     "gaussian": [{"max_items_per_user": 2}, {}],
 }
 
@@ -40,7 +42,7 @@ def configurations() -> Iterator[Mechanism]:
     for name, kind in MECHANISMS.items():
         own = kind.__dataclass_fields__
         needed: dict[str, object] = {"delta": 1e-6} if "delta" in own else {}
-        if name in ("laplace-limit-domain", "restricted-normal"):
+        if name in ("laplace-limit-domain", "restricted-normal", "weighted-gaussian"):
             needed["max_items_per_user"] = 2
         for variant in VARIANTS.get(name, [{}]):
             for epsilon in (0.1, 2.0):
@@ -55,6 +57,8 @@ def checksum(mechanism: Mechanism) -> str:
     for counts in VECTORS.values():
         for k in (1, 5) if len(counts) < 10 else (1, 5, 20):
             bits = RandomBits.keyed(b"pinned")
+            if mechanism.weighs_users and counts.max() < 2**40:
+                counts = counts * UNIT
             found.append([mechanism(counts, k, bits).tolist() for _ in range(10)])
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
 

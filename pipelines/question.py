@@ -11,7 +11,7 @@ from private_topk.budget.limits import check_epsilon
 from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.sources.domain import has_columns, read_domain
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -41,7 +41,7 @@ class Question:
 def ask(
     k: int,
     mechanism: Mechanism,
-    domain: PublicDomain | UnknownDomain | Iterable[str | int],
+    domain: Domain | Iterable[str | int],
     *,
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | float | None = None,
@@ -170,17 +170,20 @@ def _period(asked: Asked) -> Period | None:
 
 def check_domain(asked: Asked) -> None:
     """Raise Refusal unless a domain is asked for, of one kind. Looks at no file."""
-    if ("domain" in asked) == asked.get("unknown_domain", False):
-        raise Refusal("", "give {domain}, a public list of items, or {unknown_domain}: one of the two")
+    if ("domain" in asked) + ("domain_range" in asked) + asked.get("unknown_domain", False) != 1:
+        raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
+                      "{unknown_domain}: one of them")  # fmt: skip
     if "domain_column" in asked and "domain" not in asked:
         raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
     if "domain_column" in asked and not has_columns(asked["domain"]):
         raise Refusal("domain_column", f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
 
 
-def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
+def _domain_of(asked: Asked) -> Domain:
     check_domain(asked)
-    if "domain" not in asked:
+    if asked.get("unknown_domain", False):
         return UnknownDomain()
+    if "domain_range" in asked:
+        return RangeDomain.parse(asked["domain_range"])
     column = asked.get("domain_column", asked.get("item_column", "item"))
     return read_domain(asked["domain"], column)

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
@@ -37,9 +38,9 @@ class NoiseSize(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Indices into the counts, and their noisy counts where those are published."""
+    """Ranks in the histogram, and the noisy counts of their items where those are published."""
 
-    chosen: np.ndarray
+    ranks: np.ndarray
     noisy_counts: np.ndarray | None
     noise: NoiseSize | None = None
 
@@ -93,7 +94,7 @@ class Selection:
 
     mechanism: Mechanism
     k: int
-    domain: PublicDomain | UnknownDomain
+    domain: Domain
     max_items_per_user: int | None = None
     publish_counts: CountBudget | None = None
 
@@ -110,7 +111,7 @@ class Selection:
 
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all, as of a public domain."""
-        if isinstance(self.domain, PublicDomain) or not isinstance(self.mechanism, UnknownDomainMechanism):
+        if not isinstance(self.domain, UnknownDomain) or not isinstance(self.mechanism, UnknownDomainMechanism):
             return None
         return self.mechanism.kbar_for(self.k) + 1
 
@@ -128,15 +129,19 @@ class Selection:
         own = self.mechanism.parameter("delta", 0.0)
         return _sum_up(own, self.publish_counts.delta if self.publish_counts else 0.0)
 
-    def draw(self, counts: np.ndarray, digest: bytes, window: str, release: Release) -> Draws:
-        """What is released for these counts: the same for the same release, window, parameters and counts."""
+    def draw(self, histogram: Histogram, digest: bytes, window: str, release: Release) -> Draws:
+        """What is released for these counts: the same for the same release, window, parameters and digest.
+
+        Sets too come in the order of the draw: put them into a public one.
+        """
         bits = RandomBits.keyed(release_seed(release, window, self.parameters(), digest))
-        chosen = self.mechanism(counts, self.k, bits)
+        ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
         budget = self.publish_counts
         if budget is None:
-            return Draws(chosen, None)
-        noisy = publish_counts(counts, chosen, bits, *self._noise_depends_on())
-        return Draws(chosen, budget.rounded(noisy), self.noise(len(chosen)))
+            return Draws(ranks, None)
+        values, places = histogram.picks(ranks).values, np.arange(len(ranks))
+        noisy = publish_counts(values, places, bits, *self._noise_depends_on())
+        return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)))
 
     def noise(self, published: int) -> NoiseSize | None:
         """The noise of so many published counts; None where there are none."""

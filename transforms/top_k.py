@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import apache_beam as beam
 import pyarrow as pa
@@ -12,8 +12,8 @@ from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.draw import HEARTBEAT, ReleaseRanking
+from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.draw import RankHeads
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.keys import Release
@@ -22,7 +22,8 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.parts import PlacedPart
+from private_topk.transforms.naming import RankByValues
+from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
 from private_topk.transforms.selection import count_budget
@@ -48,7 +49,8 @@ class PrivateTopK(beam.PTransform):
     Args:
         k: how many items.
         mechanism: how to draw them, such as `Joint(epsilon=1.0)`: its epsilon and delta are the cost of every window.
-        domain: the public list of items, as a `PublicDomain` or any iterable of labels; or `UnknownDomain()`.
+        domain: the public list of items, as a `PublicDomain` or any iterable of labels; consecutive integers, as a
+            `RangeDomain`; or `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
         release: key and id that make the draw repeatable; by default a new random one.
@@ -77,7 +79,7 @@ class PrivateTopK(beam.PTransform):
         self,
         k: int,
         mechanism: Mechanism,
-        domain: PublicDomain | UnknownDomain | Iterable[str | int],
+        domain: Domain | Iterable[str | int],
         max_items_per_user: int | None = None,
         publish_counts: CountBudget | float | None = None,
         release: Release | None = None,
@@ -130,14 +132,13 @@ class RankBlocks(beam.PTransform):
         period: Period | None,
         shards: int,
         waits_for_timers: bool = False,
-        hints: Mapping[str, str] | None = None,
         reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
-        self._waits_for_timers, self._hints = waits_for_timers, hints
+        self._waits_for_timers = waits_for_timers
         self._windows_are_public = period is not None or reveal_active_windows
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
@@ -164,12 +165,11 @@ class RankBlocks(beam.PTransform):
             | "Bound contributions" >> CountContributions(layout, key, limit, waits, selection.mechanism.weighting)
             | "Count items" >> AddUp(layout, selection.head(), selection.least())
         )
-        heartbeats = names | "Beat" >> beam.Map(lambda _: HEARTBEAT).with_output_types(PlacedPart)
-        rankings = (
-            (totals, *answers, heartbeats)
-            | "Add empty windows" >> beam.Flatten()
-            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period, self._hints)
-        )
+        heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
+        others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
+        ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
+        last = ranked(selection, self._release, self._shards, layout, self._period)
+        rankings = (totals, others) | "Rank" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
 
 
@@ -202,7 +202,7 @@ def check_kinds(**given: object) -> None:
 def make_selection(
     k: int,
     mechanism: Mechanism,
-    domain: PublicDomain | UnknownDomain | Iterable[str | int],
+    domain: Domain | Iterable[str | int],
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | float | None = None,
 ) -> Selection:
@@ -212,9 +212,10 @@ def make_selection(
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
     if isinstance(domain, str | bytes):
-        raise TypeError("domain must be a list of items, a PublicDomain or UnknownDomain(), got a single string")
+        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), "
+                        "got a single string")  # fmt: skip
     publish_counts = count_budget(publish_counts)
-    if not isinstance(domain, PublicDomain | UnknownDomain):
+    if not isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
         domain = PublicDomain.of(domain)
     about = mechanism.about
     if isinstance(domain, UnknownDomain) and about.domain == "public":
@@ -224,7 +225,7 @@ def make_selection(
             "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
             "limit-domain with a delta",
         )
-    size = domain.size if isinstance(domain, PublicDomain) else 0
+    size = 0 if isinstance(domain, UnknownDomain) else domain.size
     k = check_k(k, size, about.domain)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)

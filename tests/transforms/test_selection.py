@@ -10,6 +10,7 @@ import pytest
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian, noise_of_counts
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import CountBudget, Draws, Selection, noise_size
 from private_topk.transforms.top_k import make_selection
@@ -20,7 +21,7 @@ RELEASE = Release(ReleaseKey.fresh(), "one")
 
 
 def draw(selection: Selection, counts: np.ndarray = COUNTS, release: Release = RELEASE) -> Draws:
-    return selection.draw(counts, counts.tobytes(), "all", release)
+    return selection.draw(Histogram.of(counts), counts.tobytes(), "all", release)
 
 
 def rounded_to(step: int) -> Selection:
@@ -31,7 +32,7 @@ def rounded_to(step: int) -> Selection:
 def test_rounding_is_of_the_same_draw_and_within_what_is_said(step: int) -> None:
     plain, rounded = draw(PLAIN), draw(rounded_to(step))
     assert plain.noisy_counts is not None and rounded.noisy_counts is not None
-    assert (plain.chosen == rounded.chosen).all() and (rounded.noisy_counts % step == 0).all()
+    assert (plain.ranks == rounded.ranks).all() and (rounded.noisy_counts % step == 0).all()
     assert np.abs(rounded.noisy_counts - plain.noisy_counts).max() <= step // 2
     assert plain.noise is not None and rounded.noise is not None
     assert rounded.noise.stddev == plain.noise.stddev
@@ -48,8 +49,8 @@ def test_noise_is_that_of_the_counts_that_are_published() -> None:
     seen = {}
     for scale in (0, 1, 100):
         found = draw(hidden, np.arange(5, 0, -1) * scale)
-        assert found.noisy_counts is not None and len(found.noisy_counts) == len(found.chosen)
-        seen[len(found.chosen)] = found.noise and found.noise.stddev
+        assert found.noisy_counts is not None and len(found.noisy_counts) == len(found.ranks)
+        seen[len(found.ranks)] = found.noise and found.noise.stddev
     assert seen[0] is None and seen[3] == noise_of_counts(3, 0.5).stddev()
 
 
@@ -58,7 +59,7 @@ def test_counts_are_off_by_as_much_as_is_said() -> None:
     for number in range(400):
         found = draw(PLAIN, release=replace(RELEASE, id=f"release {number}"))
         assert found.noisy_counts is not None and found.noise is not None
-        off += (np.abs(found.noisy_counts - COUNTS[found.chosen]) <= found.noise.within_95).tolist()
+        off += (np.abs(found.noisy_counts - COUNTS[found.ranks]) <= found.noise.within_95).tolist()
     assert np.mean(off) > 0.93, "1,200 counts in 400 releases: 0.95 less more than 3 standard deviations"
 
 

@@ -28,7 +28,7 @@ from tests.transforms.streams import (
 
 LIMITED = MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1)
 JOINT = Joint(epsilon=0.05)
-WEIGHTED = MECHANISMS["weighted-gaussian"](epsilon=9.0, delta=0.1, max_items_per_user=4, whole_items=2)
+WEIGHTED = MECHANISMS["weighted-gaussian"](epsilon=0.1, delta=0.1, max_items_per_user=4, whole_items=2)
 
 CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
     "one window": (None, {"mechanism": JOINT, "domain": DOMAIN}),
@@ -49,11 +49,11 @@ PINNED = {
     "fixed": "11 e348515280fe1317",
     "day": "3 4153828e374e3614",
     "sliding": "16 5b38a2cd6971000b",
-    "counts": "11 f175a4a4a6e46a64",
+    "counts": "11 a3cc42e6f9c94507",
     "unknown": "11 7928f2f7ed4d6688",
     "unknown, bounded": "16 2438886860e0fbe4",
-    "weights": "x",
-    "weights, sliding": "x",
+    "weights": "1 ba0bb8b98b68b158",
+    "weights, sliding": "16 4b5cb87668bfb787",
 }
 
 

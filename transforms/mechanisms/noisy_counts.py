@@ -88,9 +88,8 @@ def noise_of_counts(
     is (I - c J) / a. So a = max over r <= j of r - c r**2 is enough, and every c in [0, 1/n) is private. The variance
     a + b is least, up to r being whole, at c = (1 - t) / n, t = sqrt((n - l) / (l (n - 1))), with l the lesser of j and
     (n + sqrt(n)) / 2; whole r are searched beside it. Without a bound that is (sqrt(n) + 1) / 2 times s for each count
-    in place of sqrt(n) (Lebeda 2024, found there by releasing the number of users too), and with one never more than
-    sqrt(j). Under "swap" counts move both ways, r - c r**2 becomes r - c (sum of the moves)**2, largest where they
-    cancel, and c = 0 is best.
+    in place of sqrt(n) (Lebeda 2024), and with one never more than sqrt(j). Under "swap" counts move both ways, r - c
+    r**2 becomes r - c (sum of the moves)**2, largest where they cancel, and c = 0 is best.
 
     Where a user moves a count by anything in [0, cap], all of this grows in proportion to cap: N is at most cap, and
     the squared length, convex, is largest at a corner of the cube.

@@ -64,7 +64,7 @@ class WeightedGaussian(Mechanism):
         domain="unknown",
         cost="one pass over the items above tau",
         source="Gopi et al. 2020; Dick, Joseph & Raman 2026",
-        when="the items are not public, k is 50 or more and most users hold few items",
+        when="the items are not public, and k is about 100 or epsilon small: others then return few items",
     )
     weighs_users: ClassVar[bool] = True
 

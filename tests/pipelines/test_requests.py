@@ -69,6 +69,7 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "beta": (False, {**BASE, "mechanism": "fast-joint"}, {"beta": 1e-9}),
     "gamma": (False, {**BASE, "mechanism": "canonical"}, {"gamma": "1/3"}),
     "kbar": (False, HIDDEN, {"kbar": 9}),
+    "whole_items": (False, {**HIDDEN, "mechanism": "weighted-gaussian", "max_items_per_user": 9}, {"whole_items": 3}),
     "neighbours": (False, BASE, {"neighbours": "swap"}),
     "max_items_per_user": (False, BASE, {"max_items_per_user": 2}),
     "publish_counts": (False, {**BASE, "max_items_per_user": 2}, {"publish_counts": 1}),

@@ -167,7 +167,7 @@ class Split:
         """The mechanism and the counts of a window that may spend an epsilon and a delta."""
         ranking, counted = (float(rounded_down(part * epsilon)) for part in self._epsilons)
         ranking_delta, counted_delta = (float(rounded_down(part * delta)) for part in self._deltas)
-        budget = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
+        budget: dict[str, Any] = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
         counts = self._counts and replace(self._counts, epsilon=counted, delta=counted_delta)
         return replace(self._mechanism, **budget), counts
 

@@ -27,9 +27,10 @@ SMALL_COUNTS = [
 """The grid on which the privacy inequality is checked against every neighbour: ties, zeros, gaps, d = 1."""
 
 
-def neighbours(counts: tuple[int, ...], relation: str = "add-remove") -> Iterator[tuple[int, ...]]:
-    """Every count vector that one user's change can make of `counts`."""
-    steps: list[tuple[int, ...]] = [(-1, 0, 1)] if relation == "swap" else [(0, 1), (0, -1)]
+def neighbours(counts: tuple[int, ...], relation: str = "add-remove", cap: int = 1) -> Iterator[tuple[int, ...]]:
+    """Every count vector that one user's change can make of `counts`, each by at most `cap`."""
+    up, down = tuple(range(cap + 1)), tuple(range(0, -cap - 1, -1))
+    steps = [(*down[:0:-1], *up)] if relation == "swap" else [up, down]
     for moves in steps:
         for change in itertools.product(moves, repeat=len(counts)):
             moved = tuple(c + m for c, m in zip(counts, change, strict=True))
@@ -40,7 +41,7 @@ def neighbours(counts: tuple[int, ...], relation: str = "add-remove") -> Iterato
 def permitted_neighbours(mechanism: Mechanism, counts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Neighbours in the mechanism's own sense, with no user holding more than `max_items_per_user`."""
     most = mechanism.parameter("max_items_per_user") or len(counts)
-    for moved in neighbours(counts, mechanism.parameter("neighbours", "add-remove")):
+    for moved in neighbours(counts, mechanism.parameter("neighbours", "add-remove"), mechanism.cap):
         change = np.array(moved) - counts
         if max((change > 0).sum(), (change < 0).sum()) <= most:
             yield moved

@@ -270,6 +270,6 @@ def _ranking(selection: Selection, bounds: WindowBounds, rows: pa.RecordBatch) -
     mechanism = selection.mechanism
     if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
-    noisy = None if selection.publish_counts is None else tuple(rows["noisy"].to_pylist())
+    noisy = None if selection.publish_counts is None else selection.shown(rows["noisy"].to_pylist())
     items = tuple(rows["item"].to_pylist())
     return Ranking(bounds, items, selection.k, mechanism.answer, noisy, selection.noise(len(items)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
@@ -34,7 +36,7 @@ class NoiseSize(NamedTuple):
     """
 
     stddev: float
-    within_95: int
+    within_95: int | float
 
 
 class Draws(NamedTuple):
@@ -90,13 +92,18 @@ def count_budget(given: object) -> CountBudget | None:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is drawn in every window: the whole question, but for the data."""
+    """What is drawn in every window: the whole question, but for the data.
+
+    Args:
+        amounts: what is added up, where it is amounts; `mechanism` has their cap then. None counts users.
+    """
 
     mechanism: Mechanism
     k: int
     domain: Domain
     max_items_per_user: int | None = None
     publish_counts: CountBudget | None = None
+    amounts: Amounts | None = field(default=None, metadata={"asked if given": True})
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -107,7 +114,12 @@ class Selection:
             "max_items_per_user": self.max_items_per_user,
             "publish_counts": self.publish_counts and self.publish_counts.parameters(),
             "domain": self.domain.describe(),
+            **({} if self.amounts is None else {"amounts": self.amounts.describe()}),
         }
+
+    def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
+        """Noisy counts as they are published: amounts where amounts are added up."""
+        return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all, as of a public domain."""
@@ -144,25 +156,32 @@ class Selection:
         return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)))
 
     def noise(self, published: int) -> NoiseSize | None:
-        """The noise of so many published counts; None where there are none."""
+        """The noise of so many published counts; None where there are none. Of amounts in their measure."""
         budget = self.publish_counts
         if budget is None or not published:
             return None
-        *_, limit, neighbours = self._noise_depends_on()
-        return noise_size(published, budget, limit, neighbours)
+        *_, limit, neighbours, cap = self._noise_depends_on()
+        found = noise_size(published, budget, limit, neighbours, cap)
+        if self.amounts is None:
+            return found
+        return NoiseSize(found.stddev * float(self.amounts.value_resolution), self.amounts.shown(int(found.within_95)))
 
     def _noise_depends_on(self) -> tuple[Any, ...]:
         budget = self.publish_counts
         assert budget is not None
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
-        return budget.epsilon, budget.delta or None, self.max_items_per_user, neighbours
+        return budget.epsilon, budget.delta or None, self.max_items_per_user, neighbours, self.mechanism.cap
 
 
 def noise_size(
-    published: int, budget: CountBudget, max_items_per_user: int | None = None, neighbours: Neighbours = "add-remove"
+    published: int,
+    budget: CountBudget,
+    max_items_per_user: int | None = None,
+    neighbours: Neighbours = "add-remove",
+    cap: int = 1,
 ) -> NoiseSize:
-    """The noise of so many published counts, at least 1. Cost: about 5 ms, once."""
-    noise = noise_of_counts(published, budget.epsilon, budget.delta or None, max_items_per_user, neighbours)
+    """The noise of so many published counts, at least 1, in units. Cost: about 5 ms, once."""
+    noise = noise_of_counts(published, budget.epsilon, budget.delta or None, max_items_per_user, neighbours, cap)
     return NoiseSize(noise.stddev(), noise.half_width(_CENTRAL) + budget.round_to // 2)
 
 

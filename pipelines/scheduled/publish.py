@@ -11,7 +11,7 @@ from typing import cast
 
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.question import check_domain, counts_of, mechanism_of
+from private_topk.pipelines.question import amounts_of, check_domain, counts_of, mechanism_of
 from private_topk.pipelines.report import account_of, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.schedule import Schedule
@@ -55,6 +55,7 @@ class ScheduledReport:
             period_of(asked)
             mechanism_of(asked)
             counts_of(asked)
+            amounts_of(asked)
             ReleaseKey.parse(asked["release_key"])
 
     def publish(self, number: int) -> Done | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from private_topk.transforms import (
+        Amounts,
         CountBudget,
         Period,
         PrivateTopK,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Amounts",
     "CountBudget",
     "Period",
     "PrivateTopK",

@@ -109,7 +109,7 @@ def totals_of(counting: Counting, sheet: Sheet, way: Way) -> Totals:
 
 def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout, way: Way) -> Totals:
     domain, limit, key, keep, least, weighting = counting
-    counter = UserShard(layout, key, limit, weighting)
+    counter = UserShard(layout, key, limit, weighting=weighting)
     pairs: dict[int, list[pa.RecordBatch]] = {shard: [counter.no_pairs()] for shard in range(way.shards)}
     for block in blocks:
         for shard, table in _run(contributions._ShardDoFn(domain, key, way.shards, layout), block):

@@ -62,7 +62,10 @@ def counted(
         early: pairs are deduplicated and bounded as they come, as in a stream.
     """
     known, layout = DOMAINS[domain], Layout.of(DOMAINS[domain])
-    fn, counter = contributions._ShardDoFn(known, key, shards, layout), UserShard(layout, key, limit, weighting)
+    fn, counter = (
+        contributions._ShardDoFn(known, key, shards, layout),
+        UserShard(layout, key, limit, weighting=weighting),
+    )
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
     for block in range(blocks):

@@ -42,6 +42,7 @@ class Gaussian(Mechanism):
         source="Balle & Wang 2018, Theorem 8; the order's sensitivity ours",
         when="a delta is acceptable and far fewer items per user than k",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float
@@ -49,11 +50,13 @@ class Gaussian(Mechanism):
     neighbours: Neighbours = "add-remove"
 
     def scale(self, d: int) -> Fraction:
-        """The standard deviation of the noise in counts, for d items."""
-        return gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), self.squared_sensitivity(d))
+        """The standard deviation of the noise in units of the counts, for d items."""
+        return self.cap * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), self.squared_sensitivity(d))
 
     def squared_sensitivity(self, d: int) -> Fraction:
-        """How far one user can move the order's part of d counts, squared; 1 for a single count, whose order is one."""
+        """How far one user can move the order's part of d counts, squared, in units of `cap`; 1 for a single count,
+        whose order is one. The distance is convex in the move, so that moves between 0 and cap reach no further.
+        """
         if d == 1:
             return Fraction(1)
         if self.neighbours == "swap":

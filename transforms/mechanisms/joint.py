@@ -13,7 +13,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 from private_topk.transforms.refusal import Refusal
 
@@ -55,6 +55,7 @@ class Joint(Mechanism):
         source="Gillenwater et al. 2022, Equation 1; skew ours",
         when="the best pure sequence where the gaps between the top counts are large",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float | Fraction
     skew: float | Fraction = parameter(
@@ -76,7 +77,7 @@ class Joint(Mechanism):
     def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
         """The envelope of thresholds does not depend on the bits."""
         skew = Fraction(self.skew)
-        rate = Fraction(self.epsilon) / (sensitivity(self.neighbours) * skew.denominator)
+        rate = Fraction(self.epsilon) / (self.sensitivity * skew.denominator)
         sequences = Sequences(histogram, k, skew, rate)
         envelope = Envelope(sequences)
         if self.noise == "exponential":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
+from functools import cache
 from numbers import Integral, Rational, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -86,8 +88,9 @@ def parameter(default: Any = MISSING, *, help: str, kind: Kind | None = None) ->
     return field(default=default, metadata={"help": help, "kind": kind})
 
 
-def parameters_of(mechanism: type) -> dict[str, Parameter]:
-    """The parameters of a mechanism's class by name, in the order of its fields."""
+@cache  # every draw asks for them
+def parameters_of(mechanism: type) -> Mapping[str, Parameter]:
+    """The parameters of a mechanism's class by name, in the order of its fields. None of them is settled elsewhere."""
     hints = get_type_hints(mechanism)
     return {
         f.name: Parameter(
@@ -99,6 +102,7 @@ def parameters_of(mechanism: type) -> dict[str, Parameter]:
             choices=get_args(hints[f.name]) if get_origin(hints[f.name]) is Literal else (),
         )
         for f in fields(mechanism)
+        if "settled" not in f.metadata
     }
 
 
@@ -164,6 +168,7 @@ _RULES = {
     "delta": _probability,
     "beta": _probability,
     "max_items_per_user": _whole,
+    "cap": _whole,
     "kbar": _whole,
     "epsilon_r": _positive,
     "delta_r": _probability,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import is_dataclass
 from importlib import import_module
+from typing import Any
 
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
@@ -88,7 +89,8 @@ def make_mechanism(name: str, **parameters: object) -> Mechanism:
     if missing:
         others = "".join(f", as {{{field}}} must" for field in missing[1:])
         raise Refusal(missing[0], f"must be given for {name}{others}", own[missing[0]].help)
-    return kind(**{field: own[field].read(value) for field, value in given.items()})
+    read: dict[str, Any] = {field: own[field].read(value) for field, value in given.items()}
+    return kind(**read)
 
 
 def _imported(name: str) -> type[Mechanism]:

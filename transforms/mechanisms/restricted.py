@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -83,6 +83,7 @@ class Restricted(RestrictedMechanism):
         source="Carvalho & Wang, Algorithm 1",
         when="the items are not public and you have a mechanism of your own",
     )
+    amounts_offered: ClassVar[bool] = True
 
     mechanism: Mechanism
     epsilon_r: float
@@ -101,6 +102,7 @@ class Restricted(RestrictedMechanism):
             )
         if inner.answer != "sequence":
             raise Refusal("mechanism", f"must answer with a sequence, whose order the tests follow, got {inner.name}")
+        object.__setattr__(self, "mechanism", replace(self.mechanism, cap=self.cap))
 
     @property
     def neighbours(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from private_topk.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
 from private_topk.budget.limits import check_delta, check_epsilon, check_windows
@@ -17,7 +17,9 @@ from private_topk.budget.units import UNITS
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.parameters import plain
 from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.selection import CountBudget, Selection
+
+if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
+    from private_topk.transforms.selection import CountBudget, Selection
 
 __all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out"]
 

@@ -9,19 +9,20 @@ from fractions import Fraction
 from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_epsilon
 from private_topk.budget.sharing import Privacy, share_out
+from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.sources.domain import has_columns, read_domain
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
-from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.selection import CountBudget, Selection, count_budget
 from private_topk.transforms.top_k import check_kinds, make_selection
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
 
-__all__ = ["Question", "amounts_of", "ask", "check_domain", "counts_of", "mechanism_of", "question_of", "release_of"]
+__all__ = ["Question", "amounts_of", "ask", "check_domain", "check_unknown", "counts_of", "question_of", "release_of"]
 
 
 @dataclass(frozen=True)
@@ -135,22 +136,6 @@ def release_of(asked: Asked) -> Release:
     return Release(key, asked["release_id"] if "release_id" in asked else fresh_id())
 
 
-def mechanism_of(asked: Asked) -> tuple[Mechanism, Fraction | float | None]:
-    """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
-    check_epsilon(asked["epsilon"])
-    own = parameters_of(mechanism_by_name(asked["mechanism"]))
-    delta, bound = asked.get("delta"), asked.get("max_items_per_user")
-    mechanism = make_mechanism(
-        asked["mechanism"],
-        **asked.get("parameters", {}),
-        epsilon=asked["epsilon"],
-        delta=delta if "delta" in own else None,
-        neighbours=asked.get("neighbours"),
-        max_items_per_user=bound if "max_items_per_user" in own else None,
-    )
-    return mechanism, None if "delta" in own else delta
-
-
 def counts_of(asked: Asked) -> CountBudget | None:
     """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
     epsilon, delta = asked.get("publish_counts"), asked.get("publish_counts_delta")
@@ -194,6 +179,12 @@ def check_domain(asked: Asked) -> None:
         raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
     if "domain_column" in asked and not has_columns(asked["domain"]):
         raise Refusal("domain_column", f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
+
+
+def check_unknown(asked: Asked) -> None:
+    """Raise Refusal for a mechanism that needs a public domain where none is asked for. Looks at no file."""
+    if asked.get("unknown_domain"):
+        make_selection(asked["k"], mechanism_of(asked)[0], UnknownDomain(), asked.get("max_items_per_user"))
 
 
 def _domain_of(asked: Asked) -> Domain:

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from private_topk.pipelines.commands.status import guarded
 from private_topk.transforms.near import did_you_mean
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["COMMANDS", "main"]
 
@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "publish a ranking from files",
     "stream": "publish a ranking per window from a stream",
     "report": "publish one period of a scheduled report, or what was missed",
+    "show": "show a published ranking and what it promises, on the terminal or as a page",
     "plan": "compute what each window may spend of a total budget",
     "budget": "open a dataset's budget in a ledger, and see what was spent of it",
     "select": "run a mechanism on a vector of counts, without Beam",
@@ -62,7 +63,7 @@ def _dispatch(words: list[str]) -> None:
 
         print(f"private-topk {__version__}")
     elif name not in COMMANDS:
-        raise Refusal("", f"{name} is no command of private-topk", did_you_mean(name, COMMANDS, _there_are()))
+        raise Refusal("", f"{verbatim(name)} is no command of private-topk", did_you_mean(name, COMMANDS, _there_are()))
     else:
         command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
         command.execute(*command.parser(rest).read(rest))

@@ -41,7 +41,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     from private_topk.budget.planning import plan
-    from private_topk.pipelines.question import counts_of, mechanism_of
+    from private_topk.pipelines.drawing import mechanism_of
+    from private_topk.pipelines.question import counts_of
 
     parser().refuse(others)
     asked, windows = asked_of(arguments), arguments.windows

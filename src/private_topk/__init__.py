@@ -7,10 +7,11 @@ what needs no Beam does not import it.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.rank import rank
+    from private_topk.pipelines.rankings import Rankings
     from private_topk.transforms import (
         Amounts,
         CountBudget,
@@ -22,30 +23,88 @@ if TYPE_CHECKING:
         ReleaseKey,
         UnknownDomain,
     )
+    from private_topk.transforms.mechanisms import (
+        Canonical,
+        CdpPeeling,
+        FastJoint,
+        Gamma,
+        Gaussian,
+        Joint,
+        JointSet,
+        Laplace,
+        LaplaceLimitDomain,
+        LimitDomain,
+        Oneshot,
+        Peeling,
+        PnfPeeling,
+        RestrictedGumbel,
+        RestrictedLaplace,
+        RestrictedNormal,
+        RestrictedPnf,
+        TopStable,
+    )
+
+    __version__: str
 
 __all__ = [
     "Amounts",
+    "Canonical",
+    "CdpPeeling",
     "CountBudget",
+    "FastJoint",
+    "Gamma",
+    "Gaussian",
+    "Joint",
+    "JointSet",
+    "Laplace",
+    "LaplaceLimitDomain",
+    "LimitDomain",
+    "Oneshot",
+    "Peeling",
     "Period",
+    "PnfPeeling",
     "PrivateTopK",
     "PublicDomain",
     "Ranking",
+    "Rankings",
     "Release",
     "ReleaseKey",
+    "RestrictedGumbel",
+    "RestrictedLaplace",
+    "RestrictedNormal",
+    "RestrictedPnf",
+    "TopStable",
     "UnknownDomain",
     "__version__",
+    "rank",
 ]
 
-try:
-    __version__ = version("private-topk")
-except PackageNotFoundError:  # a checkout on the path that was never installed
-    __version__ = "unknown"
+_OF_TRANSFORMS = (
+    "Amounts", "CountBudget", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
+    "UnknownDomain",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
+    if name == "__version__":
+        return _version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.transforms"), name)
+    if name in ("rank", "Rankings"):
+        found = getattr(import_module(f"{__name__}.pipelines.{name.lower()}"), name)
+    else:
+        room = "transforms" if name in _OF_TRANSFORMS else "transforms.mechanisms"
+        found = getattr(import_module(f"{__name__}.{room}"), name)
+    return found
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # takes as long to load as all else of `--help`
+
+    try:
+        return version("private-topk")
+    except PackageNotFoundError:  # a checkout on the path that was never installed
+        return "unknown"
 
 
 def __dir__() -> list[str]:

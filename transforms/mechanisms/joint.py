@@ -15,7 +15,7 @@ from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Joint"]
 
@@ -69,7 +69,7 @@ class Joint(Mechanism):
         meaning = "1/2 is JOINT, 1 only looks at membership"
         object.__setattr__(self, "skew", check_decimal("skew", self.skew, Fraction(1, 2), Fraction(1), meaning))
         if self.noise not in ("gumbel", "exponential"):
-            raise Refusal("noise", f"must be one of gumbel, exponential for joint, got {self.noise!r}")
+            raise Refusal("noise", f"must be one of gumbel, exponential for joint, got {verbatim(repr(self.noise))}")
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return self.sampler(histogram, k)(draw)

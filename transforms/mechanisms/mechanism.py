@@ -17,7 +17,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
 from private_topk.transforms.mechanisms.weighting import Weighting
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
 
@@ -58,6 +58,8 @@ class Mechanism(abc.ABC):
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
     weighs_users: ClassVar[bool] = False
     """Whether counts are sums of the users' weights, as `weighting` says."""
+    is_private: ClassVar[bool] = True
+    """False only for what stands in for a mechanism in tests: no command takes it, and a manifest says so."""
 
     cap: int = field(
         default=1,
@@ -152,7 +154,7 @@ class Mechanism(abc.ABC):
                           "mechanism that says `amounts_offered`")  # fmt: skip
         offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
-            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}"
+            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {verbatim(repr(chosen))}"
             raise Refusal("neighbours", rule)
 
 

@@ -117,7 +117,6 @@ ELSEWHERE = {
     "transforms/heartbeats.py": "transforms/test_guard.py",
     "transforms/naming.py": "transforms/test_guard.py",
     "transforms/parts.py": "transforms/test_guard.py",
-    "transforms/selection.py": "transforms/test_top_k.py",
     "transforms/user_shard.py": "transforms/test_on_the_fly.py",
     "transforms/windows/asked.py": "pipelines/test_question.py",
     "transforms/windows/calendar.py": "transforms/test_window_kinds.py",

@@ -11,19 +11,16 @@ from private_topk.budget.limits import check_epsilon
 from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.sources.domain import has_columns, read_domain
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.selection import CountBudget, Selection
-from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.selection import CountBudget, Selection, count_budget
+from private_topk.transforms.top_k import check_kinds, make_selection
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["Question", "ask", "check_domain", "counts_of", "mechanism_of", "question_of", "release_of"]
-
-
-_KINDS = {"publish_counts": CountBudget, "period": Period, "release": Release}
 
 
 @dataclass(frozen=True)
@@ -44,10 +41,10 @@ class Question:
 def ask(
     k: int,
     mechanism: Mechanism,
-    domain: PublicDomain | UnknownDomain | Iterable[str | int],
+    domain: Domain | Iterable[str | int],
     *,
     max_items_per_user: int | None = None,
-    publish_counts: CountBudget | None = None,
+    publish_counts: CountBudget | float | None = None,
     spare_delta: Fraction | float | None = None,
     period: Period | None = None,
     release: Release | None = None,
@@ -67,7 +64,8 @@ def ask(
     Raises:
         Refusal: a field breaks its rule; nothing has been looked at or charged.
     """
-    _check_kinds(publish_counts=publish_counts, period=period, release=release)
+    check_kinds(period=period, release=release)
+    publish_counts = count_budget(publish_counts)
     if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
         raise Refusal("horizon", f"must be a whole number, got {verbatim(horizon)}")
     if spare_delta is not None and not isinstance(spare_delta, Fraction | float | int):
@@ -87,13 +85,6 @@ def ask(
     )
     selection = make_selection(whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts)
     return Question(selection, period, release or Release.fresh(), shared.privacy)
-
-
-def _check_kinds(**given: object) -> None:
-    for name, value in given.items():
-        kind = _KINDS[name]
-        if value is not None and not isinstance(value, kind):
-            raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}")
 
 
 def question_of(asked: Asked, held: Total | None = None) -> Question:
@@ -176,17 +167,20 @@ def _period(asked: Asked) -> Period | None:
 
 def check_domain(asked: Asked) -> None:
     """Raise Refusal unless a domain is asked for, of one kind. Looks at no file."""
-    if ("domain" in asked) == asked.get("unknown_domain", False):
-        raise Refusal("", "give {domain}, a public list of items, or {unknown_domain}: one of the two")
+    if ("domain" in asked) + ("domain_range" in asked) + asked.get("unknown_domain", False) != 1:
+        raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
+                      "{unknown_domain}: one of them")  # fmt: skip
     if "domain_column" in asked and "domain" not in asked:
         raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
     if "domain_column" in asked and not has_columns(asked["domain"]):
         raise Refusal("domain_column", f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
 
 
-def _domain_of(asked: Asked) -> PublicDomain | UnknownDomain:
+def _domain_of(asked: Asked) -> Domain:
     check_domain(asked)
-    if "domain" not in asked:
+    if asked.get("unknown_domain", False):
         return UnknownDomain()
+    if "domain_range" in asked:
+        return RangeDomain.parse(asked["domain_range"])
     column = asked.get("domain_column", asked.get("item_column", "item"))
     return read_domain(asked["domain"], column)

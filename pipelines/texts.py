@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from private_topk.transforms.mechanisms.parameters import decimal
-from private_topk.transforms.windows.asked import duration, moment, window_length
+from private_topk.transforms.windows.texts import duration, moment, window_length
 
 __all__ = ["duration", "fraction", "moment", "number", "one_of", "printable_text", "whole", "window_length"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import ModuleType
@@ -51,7 +51,6 @@ class Launch:
         deferred: running only writes a template, which somebody else runs later.
         waits_for_timers: the watermark waits for timers that a transform has set.
         follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
-        draw_hints: Beam's resource hints for the one stage that holds all counts of a window.
         listener: the runner for a source that has to be listened to, where that is another one.
         answered: set by whoever sees that every declared window is published: a runner whose jobs do not end by
             themselves then ends this one.
@@ -64,7 +63,6 @@ class Launch:
     deferred: bool = False
     waits_for_timers: bool = True
     follows_slowest_reader: bool = True
-    draw_hints: Mapping[str, str] | None = None
     listener: PipelineRunner | None = None
     answered: threading.Event = field(default_factory=threading.Event, compare=False)
 

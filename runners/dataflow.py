@@ -27,7 +27,6 @@ from private_topk.transforms.refusal import Refusal
 
 __all__ = ["DataflowRunner", "prepare"]
 
-_DRAW_HINTS = {"min_ram": "16GB"}
 _MOST_WORKERS = 20
 _LEAST_SETUPTOOLS = 77
 
@@ -66,7 +65,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
     _check_bucket(google.temp_location, options)
     _settle(options)
     template = bool(google.template_location)
-    return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=template, draw_hints=_DRAW_HINTS)
+    return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=template)
 
 
 def _googles_libraries() -> bool:

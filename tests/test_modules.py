@@ -100,6 +100,7 @@ ELSEWHERE = {
     "transforms/cut.py": "transforms/test_window_kinds.py",
     "transforms/draw.py": "transforms/test_release.py",
     "transforms/heartbeats.py": "transforms/test_guard.py",
+    "transforms/naming.py": "transforms/test_guard.py",
     "transforms/parts.py": "transforms/test_guard.py",
     "transforms/selection.py": "transforms/test_top_k.py",
     "transforms/user_shard.py": "transforms/test_on_the_fly.py",
@@ -108,6 +109,7 @@ ELSEWHERE = {
     "transforms/windows/cuts.py": "transforms/test_window_kinds.py",
     "transforms/windows/instants.py": "transforms/test_windows.py",
     "transforms/windows/period.py": "transforms/test_windows.py",
+    "transforms/windows/texts.py": "transforms/test_windows.py",
 }  # fmt: skip
 """Modules that are tested together with others, and where. `tests/` stands before each place; after `::` stands a word
 by which the tests of machinery that no test names are found there."""

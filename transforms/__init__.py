@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from private_topk.transforms.domain import PublicDomain, UnknownDomain
+    from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
     from private_topk.transforms.keys import Release, ReleaseKey
     from private_topk.transforms.release import Ranking
     from private_topk.transforms.selection import CountBudget
@@ -21,6 +21,7 @@ __all__ = [
     "Period",
     "PrivateTopK",
     "PublicDomain",
+    "RangeDomain",
     "Ranking",
     "Release",
     "ReleaseKey",
@@ -33,6 +34,7 @@ _HOMES = {
     "Period": "windows",
     "PrivateTopK": "top_k",
     "PublicDomain": "domain",
+    "RangeDomain": "domain",
     "Ranking": "release",
     "Release": "keys",
     "ReleaseKey": "keys",

@@ -13,7 +13,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.near import did_you_mean
@@ -21,7 +21,8 @@ from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.asked import duration, moment, period_of, window_length
+from private_topk.transforms.windows.asked import period_of
+from private_topk.transforms.windows.texts import duration, moment, window_length
 
 __all__ = ["RankRows"]
 
@@ -33,7 +34,8 @@ class RankRows(beam.PTransform):
         k: how many items.
         mechanism: its name, such as joint, or your own as module:Class.
         epsilon: its budget.
-        domain: the public list of items; leave it out if the domain is unknown.
+        domain: the public list of items; leave it and `domain_range` out if the domain is unknown.
+        domain_range: START:STOP, if the public items are the integers from START to STOP - 1.
         user, item: the names of the two fields.
         max_items_per_user: keep at most so many items of every user and window.
         release_key, release_id: file:PATH, env:NAME or gcp-secret:..., and a public name, to repeat a release.
@@ -58,29 +60,32 @@ class RankRows(beam.PTransform):
         release_key: str | None = None,
         release_id: str | None = None,
         parameters: dict[str, Any] | None = None,
+        domain_range: str | None = None,
         period: dict[str, Any] | None = None,
         reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
         if release_id is not None and release_key is None:
             raise ValueError("release_id needs release_key: an id repeats a release only under the same key")
+        if domain is not None and domain_range is not None:
+            raise ValueError("give domain or domain_range: one of the two")
+        items = UnknownDomain() if domain is None else domain
         release = Release(ReleaseKey.parse(release_key), release_id or fresh_id()) if release_key else Release.fresh()
-        self._user, self._item = user, item
         self._rank = PrivateTopK(
             k,
             make_mechanism(mechanism, epsilon=epsilon, **(parameters or {})),
-            UnknownDomain() if domain is None else domain,
+            items if domain_range is None else RangeDomain.parse(domain_range),
             max_items_per_user=max_items_per_user,
             release=release,
             period=_period(period or {}),
             reveal_active_windows=reveal_active_windows,
+            user=user,
+            item=item,
         )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        user, item = self._user, self._item
         return (
             rows
-            | "Take user and item" >> beam.Map(lambda row: (getattr(row, user), getattr(row, item)))
             | self._rank
             # Ranking  ->  Row(window, rank, item)
             | "One row a rank" >> beam.FlatMap(_rows).with_output_types(_RankedRow)

@@ -14,6 +14,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.counters import LeftOutRows
+from private_topk.transforms.elements import Shape
 
 __all__ = ["BlockCoder", "MakeBlocks", "late_moment"]
 
@@ -41,50 +42,65 @@ registry.register_coder(pa.RecordBatch, BlockCoder)
 
 @beam.typehints.with_output_types(pa.RecordBatch)
 class MakeBlocks(beam.PTransform):
-    """(user, item) pairs to blocks, a window at a time. Users and items are strings or integers.
+    """Elements that hold a user and an item to blocks, a window at a time. Users and items are strings or integers.
 
-    Pairs with a None are left out and counted; anything else that is no pair of labels raises, without showing it.
+    Elements with a None are left out and counted, and so are texts that are no Unicode; anything else of another shape
+    raises, without showing it: here where Beam knows the elements' type, and else as they flow.
 
     Args:
         with_times: also a column of the elements' event times.
+        shape: where the user and the item are.
     """
 
-    def __init__(self, with_times: bool = False) -> None:
+    def __init__(self, with_times: bool = False, shape: Shape | None = None) -> None:
         super().__init__()
-        self._with_times = with_times
+        self._with_times, self._shape = with_times, shape or Shape()
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)  ->  block of up to 50,000 rows, of one window
-        return pairs | "Gather pairs into blocks" >> beam.ParDo(_GatherDoFn(self._with_times))
+        self._shape.check(pairs.element_type)
+        return pairs | "Gather pairs into blocks" >> beam.ParDo(self.gathering())
+
+    def gathering(self) -> _GatherDoFn:
+        """What is done on the workers."""
+        return _GatherDoFn(self._with_times, self._shape)
 
 
 class _GatherDoFn(beam.DoFn):
-    def __init__(self, with_times: bool) -> None:
-        self._left_out = LeftOutRows("null")
-        self._with_times = with_times
+    def __init__(self, with_times: bool, shape: Shape) -> None:
+        self._left_out, self._unreadable = LeftOutRows("null"), LeftOutRows("unreadable")
+        self._with_times, self._shape = with_times, shape
 
     def start_bundle(self) -> None:
         self._rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
 
     def process(
         self,
-        pair: tuple[Any, Any],
+        element: Any,  # noqa: ANN401
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
         time: Any = beam.DoFn.TimestampParam,  # noqa: ANN401, B008
     ) -> Iterator[pa.RecordBatch]:
-        row = _labels(pair)
+        row = self._shape.labels(element)
         if row is None:
             self._left_out.inc()
             return
         rows = self._rows[window]
         rows.append((*row, time.micros) if self._with_times else row)
         if len(rows) >= _ROWS:
-            yield _block(self._rows.pop(window))
+            yield self._block(self._rows.pop(window))
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window, rows in self._rows.items():
-            yield WindowedValue(_block(rows), late_moment(window), (window,))
+            yield WindowedValue(self._block(rows), late_moment(window), (window,))
         self._rows.clear()
+
+    def _block(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        try:
+            return _columns(rows, self._with_times)
+        except UnicodeEncodeError:  # half of a surrogate pair: Python holds it as text, and nothing else does
+            whole = [row for row in rows if _is_unicode(row[0]) and _is_unicode(row[1])]
+            self._unreadable.inc(len(rows) - len(whole))
+            return _columns(whole, self._with_times)
 
 
 def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
@@ -96,19 +112,15 @@ def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
     )
 
 
-def _labels(pair: tuple[Any, Any]) -> tuple[str, str] | None:
+def _columns(rows: list[tuple[Any, ...]], with_times: bool) -> pa.RecordBatch:
+    kinds = [pa.string(), pa.string(), pa.int64()][: 2 + with_times]
+    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    return make_block(*(pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)))[0]
+
+
+def _is_unicode(text: str) -> bool:
     try:
-        user, item = pair
-    except (TypeError, ValueError):
-        raise TypeError(f"PrivateTopK takes (user, item) pairs, got an element of type {type(pair).__name__}") from None
-    if user is None or item is None:
-        return None
-    for name, value in (("a user", user), ("an item", item)):
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise TypeError(f"PrivateTopK takes users and items that are str or int, got {name} of type "
-                            f"{type(value).__name__}")  # fmt: skip
-    return str(user), str(item)
-
-
-def _block(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    return make_block(*(pa.array(column) for column in zip(*rows, strict=True)))[0]
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -130,7 +130,7 @@ def _distinct_sorted(ranks: Codes, codes: Codes) -> tuple[Codes, Codes]:
     return keys >> width, keys & ((1 << width) - 1)
 
 
-def keep_at_most(ranks: Codes, codes: Codes, users: Words, items: Words, limit: int) -> Codes:
+def keep_at_most(ranks: Codes, codes: Codes, users: Words, items: Words | None, limit: int) -> Codes:
     """The codes of at most `limit` pairs of every user, chosen by a hash of the user and the item.
 
     What is kept depends on that user's rows only and on nothing random, so one user moves at most `limit` counts
@@ -138,12 +138,12 @@ def keep_at_most(ranks: Codes, codes: Codes, users: Words, items: Words, limit: 
 
     Args:
         ranks, codes, users: what `sorted_pairs` returns.
-        items: a stable word of every code, indexed by code.
+        items: a stable word of every code, indexed by code; None for that of the code itself.
     """
     return codes[kept_pairs(ranks, codes, users, items, limit)]
 
 
-def kept_pairs(ranks: Codes, codes: Codes, users: Words, items: Words, limit: int) -> Codes:
+def kept_pairs(ranks: Codes, codes: Codes, users: Words, items: Words | None, limit: int) -> Codes:
     """The positions of the pairs that `keep_at_most` keeps. Keeping may be repeated as pairs arrive: a pair that is
     among a user's `limit` lowest hashes in the end was among them at any time.
     """
@@ -153,7 +153,8 @@ def kept_pairs(ranks: Codes, codes: Codes, users: Words, items: Words, limit: in
         return np.arange(len(codes))
     places = np.flatnonzero(over)  # only users over the limit need sorting
     ranks, codes = ranks[over], codes[over]
-    order = np.lexsort((codes, mix(users[ranks] ^ mix(items[codes])), ranks))
+    words = codes.astype(np.uint64) if items is None else items[codes]
+    order = np.lexsort((codes, mix(users[ranks] ^ mix(words)), ranks))
     starts = np.flatnonzero(np.append(True, ranks[1:] != ranks[:-1]))  # ranks are sorted, and stay so in this order
     place = np.arange(len(ranks)) - np.repeat(starts, np.diff(np.append(starts, len(ranks))))
     return np.concatenate([np.flatnonzero(~over), places[order][place < limit]])

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from private_topk.transforms.columnar import make_table, partition
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
@@ -33,9 +33,7 @@ class ShardByUser(beam.PTransform):
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
     """
 
-    def __init__(
-        self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout | None = None
-    ) -> None:
+    def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout | None = None) -> None:
         super().__init__()
         self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain))
 
@@ -45,31 +43,31 @@ class ShardByUser(beam.PTransform):
 
 
 class _ShardDoFn(beam.DoFn):
-    def __init__(self, domain: PublicDomain | UnknownDomain, key: ReleaseKey, shards: int, layout: Layout) -> None:
+    def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout) -> None:
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
         self._left_out = LeftOutRows("not_in_domain")
 
     def setup(self) -> None:
         self._hash_key = self._key.derive("user hash")
-        self._index = None
         if isinstance(self._domain, PublicDomain):
-            self._index = self._domain.index()
+            self._domain.index()  # made before the first block comes
 
     def process(self, block: pa.RecordBatch) -> Iterator[ShardedPairs]:
-        if self._index is not None:
-            codes = self._index.encode(block["item"])
+        values: np.ndarray | pa.Array
+        if not isinstance(self._domain, UnknownDomain):
+            codes = self._domain.encode(block["item"])
             known = codes >= 0
             if not known.all():
                 self._left_out.inc(int(len(known) - known.sum()))
                 block, codes = block.filter(pa.array(known)), codes[known]
-            values: np.ndarray | pa.Array = codes.astype(self._layout.code_type)
+            values = codes.astype(self._layout.code_type)
         else:
             values = block["item"].cast(pa.string())
         words = hash_labels(block["user"], self._hash_key)
         spans = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
         for shard, rows in partition(shards, self._shards):
-            items = values.take(rows) if self._index is None else values[rows]
+            items = values[rows] if isinstance(values, np.ndarray) else values.take(pa.array(rows))
             yield shard, make_table(user=words[rows], item=items, **{name: span[rows] for name, span in spans.items()})
 
 

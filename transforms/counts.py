@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, joined, make_table
-from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
+from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, Part, PlacedPart
 
 __all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest"]
@@ -72,7 +72,8 @@ def add_up_codes(place: int, tables: Iterable[pa.RecordBatch], layout: Layout) -
     Cost: O(rows + cells) for up to 2**20 cells, above that a sort of the rows.
     """
     windows = layout.group(layout.group_of(place))
-    first, width = place % layout.item_shards << ITEM_SHARD_BITS, min(layout.size, 1 << ITEM_SHARD_BITS)
+    codes = layout.codes(place % layout.item_shards)
+    first, width = codes.start, len(codes)
     cells = (_cells(part, windows.start, first, width) for part in tables)
     if len(windows) * width <= _MOST_CELLS:
         totals = np.zeros(len(windows) * width, np.int64)
@@ -83,7 +84,7 @@ def add_up_codes(place: int, tables: Iterable[pa.RecordBatch], layout: Layout) -
     else:
         present, totals = _sums(*(np.concatenate(column) for column in zip(*cells, strict=True)))
     column = {"window": (present // width + windows.start).astype(np.uint32)} if layout.windows > 1 else {}
-    return make_table(**column, item=(present % width + first).astype(np.uint32), count=totals)
+    return make_table(**column, item=(present % width + first).astype(layout.item_type), count=totals)
 
 
 def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> tuple[Codes, Codes]:

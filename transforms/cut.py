@@ -24,9 +24,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, make_table, partition
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.windows import Period, WindowBounds
+from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
 
-__all__ = ["CutIntoWindows", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment"]
+__all__ = ["CutIntoWindows", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment", "window_named"]
 
 
 _TICK = 1000
@@ -161,6 +161,18 @@ def bounds_of_cell(period: Period, cell: Any) -> WindowBounds:  # noqa: ANN401 -
     if number == len(period) or period.closing[number] != closing:
         raise RuntimeError("a window that was not declared reached the release stage: nothing is released for it")
     return period.window(number)
+
+
+def window_named(period: Period | None, number: int, window: Any, several: bool) -> WindowBounds:  # noqa: ANN401
+    """The declared window of a number where tables hold several, or that of Beam's window."""
+    if several:
+        assert period is not None
+        return period.window(number)
+    if isinstance(window, IntervalWindow):
+        if period is not None:
+            return bounds_of_cell(period, window)
+        return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
+    return WindowBounds() if period is None else period.window(0)
 
 
 def _grid(period: Period) -> tuple[int, int]:

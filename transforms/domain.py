@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -14,9 +15,12 @@ import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, as_labels
 from private_topk.transforms.hashing import hash_labels
+from private_topk.transforms.integers import as_integers
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["DomainIndex", "PublicDomain", "UnknownDomain"]
+__all__ = ["Domain", "DomainIndex", "PublicDomain", "RangeDomain", "UnknownDomain"]
+
+_LARGEST_RANGE = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,65 @@ class PublicDomain:
                     raise Refusal("domain", "changed since the launch: keep the file unchanged until the job has ended")
         return index
 
+    def encode(self, items: pa.Array) -> Codes:
+        """The code of every item, -1 for those outside the domain."""
+        return self.index().encode(items)
+
+    def labels(self, codes: Codes) -> pa.Array:
+        """The items of codes."""
+        return self.index().labels.take(pa.array(codes))
+
     def describe(self) -> dict[str, object]:
         return {"kind": "public", "size": self.size, "sha256": self.digest}
+
+
+@dataclass(frozen=True)
+class RangeDomain:
+    """The consecutive integers start, ..., stop - 1, which are public knowledge: ids, postal codes, IPv4 addresses.
+
+    No worker holds a list of them, so it may be large. An item belongs to it if it is written as Python writes an
+    integer: 5, but neither 05 nor +5.
+
+    Raises:
+        Refusal: start and stop are no integers of at most 18 digits, or hold no item or more than 2**40.
+    """
+
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        for end in (self.start, self.stop):
+            if isinstance(end, bool) or not isinstance(end, int) or abs(end) >= 10**18:
+                raise Refusal("domain_range", "must be given by two integers of at most 18 digits")
+        if not 0 < self.size <= _LARGEST_RANGE:
+            raise Refusal("domain_range", f"must hold 1 to 2**40 items, got {self.start}:{self.stop}",
+                          "give the first integer and the one after the last, such as 0:4294967296")  # fmt: skip
+
+    @classmethod
+    def parse(cls, text: str) -> RangeDomain:
+        """The range START:STOP. Raises Refusal for any other text."""
+        found = isinstance(text, str) and re.fullmatch(r"\s*(-?[0-9]{1,18})\s*:\s*(-?[0-9]{1,18})\s*", text)
+        if not found:
+            raise Refusal("domain_range", f"must be a text START:STOP, got {verbatim(str(text))}",
+                          "give the first integer and the one after the last, such as 0:4294967296")  # fmt: skip
+        return cls(*map(int, found.groups()))
+
+    @property
+    def size(self) -> int:
+        """How many items there are."""
+        return self.stop - self.start
+
+    def encode(self, items: pa.Array) -> Codes:
+        """The code of every item, -1 for those outside the domain."""
+        values, integer = as_integers(items)
+        return np.where(integer & (values >= self.start) & (values < self.stop), values - self.start, -1)
+
+    def labels(self, codes: Codes) -> pa.Array:
+        """The items of codes."""
+        return pa.array(codes + self.start).cast(pa.large_string())
+
+    def describe(self) -> dict[str, object]:
+        return {"kind": "range", "start": self.start, "stop": self.stop}
 
 
 @dataclass(frozen=True)
@@ -69,6 +130,9 @@ class _Embedded:
 
     def __call__(self) -> pa.Array:
         return self.labels
+
+
+Domain = PublicDomain | RangeDomain | UnknownDomain
 
 
 class DomainIndex:
@@ -131,9 +195,16 @@ def digest_of(labels: pa.Array) -> str:
 
 def _column(items: Iterable[str | int]) -> pa.Array:
     try:
-        values = list(items)
+        if isinstance(items, Mapping) or isinstance(items, type):
+            raise TypeError
+        # Arrays and columns of tables give Python's own values so.
+        listed = next((getattr(items, name) for name in ("tolist", "to_pylist") if hasattr(items, name)), None)
+        values = list(items if listed is None else listed())
     except TypeError:
-        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {type(items).__name__}") from None
+        got = "None" if items is None else type(items).__name__
+        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}") from None
+    if isinstance(items, Set):  # in no order of its own, and in another one in every process
+        values.sort(key=str)
     kinds = {type(value) for value in values}
     if not kinds <= {str, int}:
         names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))

@@ -1,42 +1,35 @@
-"""The final stage: all counts of a window, a mechanism, a ranking. Raw before it, public after it."""
+"""Unknown domain: the largest counts of a window, a mechanism, a ranking. Raw before it, public after it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.transforms.window import IntervalWindow
-from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from private_topk.transforms.columnar import joined, make_table
 from private_topk.transforms.counts import largest
-from private_topk.transforms.cut import bounds_of_cell
-from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.guard import check_whole
+from private_topk.transforms.cut import window_named
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.guard import check_pane, check_whole
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
-from private_topk.transforms.parts import MANIFEST, Part, PlacedPart
-from private_topk.transforms.release import Draws, Ranking, Selection
-from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.naming import rank_by_values
+from private_topk.transforms.parts import HEARTBEAT, MANIFEST, PlacedPart, by_group
+from private_topk.transforms.release import Ranking, Selection
+from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["HEARTBEAT", "ReleaseRanking", "rank"]
-
-_HEARTBEAT = -2
-HEARTBEAT: PlacedPart = (_HEARTBEAT, Part(np.empty(0, np.int64), make_table(item=np.empty(0, np.int64))))
-"""The element that makes a window of the declared period reach the draw even if everything else of it is lost."""
+__all__ = ["RankHeads", "rank"]
 
 _EMPTY = make_table(item=pa.array([], pa.string()), count=np.empty(0, np.int64))
 
-Labelled = tuple[list[str], "list[int] | None"]
-"""The released items, and their noisy counts where those are published."""
 
-
-class ReleaseRanking(beam.PTransform):
-    """(place, totals) and manifests to one `Ranking` per window.
+class RankHeads(beam.PTransform):
+    """Unknown domain: (place, largest totals), manifests and heartbeats to one `Ranking` per window.
 
     Privacy: one draw of `selection.mechanism` per window, a function of the release and the counts, so a repeated
     bundle repeats its answer. Panes other than the only one of their window are refused.
@@ -44,7 +37,6 @@ class ReleaseRanking(beam.PTransform):
     Args:
         shards: how many user shards there are. Unless the counts of each are here, once, a LostPartError ends the job.
         layout: how many windows the tables hold. More than one: those of the period, in Beam's global window.
-        hints: Beam's resource hints for the one stage that holds all counts of a window.
     """
 
     def __init__(
@@ -54,34 +46,20 @@ class ReleaseRanking(beam.PTransform):
         shards: int,
         layout: Layout,
         period: Period | None = None,
-        hints: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._layout, self._hints = layout, dict(hints or {})
+        self._layout = layout
         self._fn = _ReleaseDoFn(selection, release, shards, layout, period)
 
-    def expand(self, totals: beam.PCollection) -> beam.PCollection:
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         return (
-            totals
-            | "Bring windows together" >> beam.FlatMap(_by_group, self._layout).with_output_types(
-                tuple[int, PlacedPart])
+            inputs
+            | "Add empty windows" >> beam.Flatten()
+            | "Bring windows together" >> beam.FlatMap(by_group, self._layout).with_output_types(tuple[int, PlacedPart])
             | "Await the whole window" >> beam.GroupByKey()
             # (group of windows, [(place, Part)])  ->  Ranking
-            | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking).with_resource_hints(**self._hints)
-        )  # fmt: skip
-
-
-def _by_group(placed: PlacedPart, layout: Layout) -> Iterator[tuple[int, PlacedPart]]:
-    """Totals to the group of windows that they are of; to every group what the manifests say of it."""
-    place, part = placed
-    if place >= 0:
-        yield layout.group_of(place), placed
-    elif place == MANIFEST and layout.groups > 1:
-        groups = part.table["place"].to_numpy() // layout.item_shards
-        for group in range(layout.groups):
-            yield group, (place, Part(part.sources, part.table.filter(pa.array(groups == group))))
-    else:
-        yield from ((group, placed) for group in range(layout.groups))
+            | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking)
+        )
 
 
 class _ReleaseDoFn(beam.DoFn):
@@ -97,25 +75,14 @@ class _ReleaseDoFn(beam.DoFn):
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401 - Beam's convention
         pane: Any = beam.DoFn.PaneInfoParam,  # noqa: ANN401
     ) -> Iterator[Ranking]:
-        if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
-            raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
-                               "an allowed lateness of 0")  # fmt: skip
-        parts = [(place, part) for place, part in element[1] if place != _HEARTBEAT]
+        check_pane(pane)
+        parts = [(place, part) for place, part in element[1] if place != HEARTBEAT]
         check_whole(parts, self._shards)
         tables = [part.table for place, part in parts if place != MANIFEST]
-        if self._layout.windows == 1:
-            yield rank(self._selection, self._release, self._bounds(window), tables)
-            return
-        assert self._period is not None
-        for number, some in _by_window(tables, self._layout.group(element[0])):
-            yield rank(self._selection, self._release, self._period.window(number), some)
-
-    def _bounds(self, window: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window
-        if isinstance(window, IntervalWindow):
-            if self._period is not None:
-                return bounds_of_cell(self._period, window)
-            return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
-        return WindowBounds() if self._period is None else self._period.window(0)
+        several = self._layout.windows > 1
+        for number, some in _by_window(tables, self._layout.group(element[0])) if several else [(0, tables)]:
+            bounds = window_named(self._period, number, window, self._layout.windows > 1)
+            yield rank(self._selection, self._release, bounds, some)
 
 
 def _by_window(tables: list[pa.RecordBatch], windows: range) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
@@ -136,34 +103,21 @@ def _by_window(tables: list[pa.RecordBatch], windows: range) -> Iterator[tuple[i
 
 def rank(selection: Selection, release: Release, bounds: WindowBounds, tables: list[pa.RecordBatch]) -> Ranking:
     """The ranking of one window from its totals {item: code or string, count: int64}, in whatever order they come."""
-    public = isinstance(selection.domain, PublicDomain)
-    items, counts = (_ranked_codes if public else _ranked_labels)(selection, release, bounds.label(), tables)
-    noisy = None if counts is None else tuple(counts)
-    return Ranking(bounds, tuple(items), selection.k, selection.mechanism.answer, noisy)
-
-
-def _ranked_codes(selection: Selection, release: Release, window: str, tables: list[pa.RecordBatch]) -> Labelled:
-    domain = selection.domain
-    assert isinstance(domain, PublicDomain)
-    counts = np.zeros(domain.size, np.int64)
-    for part in tables:
-        counts[part["item"].to_numpy()] = part["count"].to_numpy()
-    digest = hashlib.sha256(counts.astype("<i8", copy=False).data)
-    chosen, noisy = selection.draw(counts, digest.digest(), window, release)
-    labels = domain.index().labels.take(pa.array(chosen)).to_pylist()
-    return labels, None if noisy is None else noisy.tolist()
-
-
-def _ranked_labels(selection: Selection, release: Release, window: str, tables: list[pa.RecordBatch]) -> Labelled:
+    if not isinstance(selection.domain, UnknownDomain):
+        return rank_by_values(selection, release, bounds, tables)
     table = joined(largest(pa.Table.from_batches([_EMPTY, *tables]), selection.head()).to_batches() or [_EMPTY])
     counts, labels = table["count"].to_numpy(), table["item"].to_pylist()
     digest = hashlib.sha256(counts.astype("<i8").tobytes())
     for label in labels:
         digest.update(len(label.encode()).to_bytes(8, "little") + label.encode())
-    draws: Draws = selection.draw(counts, digest.digest(), window, release)
-    chosen, noisy = draws
+    # The table is in rank order, so ranks are its rows. No item at all is as good as one that nobody holds.
+    histogram = Histogram.of(counts if len(counts) else np.zeros(1, np.int64))
+    chosen, noisy = selection.draw(histogram, digest.digest(), bounds.label(), release)
     if selection.mechanism.answer == "set":
         # The labels came in order of their counts, so a set must be put into a public order before it is written.
         order = sorted(range(len(chosen)), key=lambda place: labels[chosen[place]].encode())
         chosen, noisy = chosen[order], None if noisy is None else noisy[order]
-    return [labels[i] for i in chosen], None if noisy is None else noisy.tolist()
+    items = tuple(labels[row] for row in chosen)
+    return Ranking(
+        bounds, items, selection.k, selection.mechanism.answer, None if noisy is None else tuple(noisy.tolist())
+    )

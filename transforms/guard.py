@@ -8,13 +8,17 @@ agree, part by part, when the draw is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.utils.windowed_value import PaneInfoTiming
 
-from private_topk.transforms.columnar import Codes
+from private_topk.transforms.columnar import Codes, joined, make_table
 from private_topk.transforms.parts import MANIFEST, PlacedPart
 
-__all__ = ["LostPartError", "check_whole"]
+__all__ = ["LostPartError", "check_named", "check_pane", "check_whole", "lost"]
 
 
 class LostPartError(RuntimeError):
@@ -39,14 +43,57 @@ def check_whole(parts: Sequence[PlacedPart], shards: int) -> None:
     manifests = [part for place, part in parts if place == MANIFEST]
     heard = _joined([part.sources for part in manifests])
     if not np.array_equal(np.sort(heard), np.arange(shards)):
-        raise _lost(f"of {shards} user shards {len(np.unique(heard))} were heard, {len(heard)} times in all")
+        raise lost(f"of {shards} user shards {len(np.unique(heard))} were heard, {len(heard)} times in all")
     sent = _pairs([(p.table["source"].to_numpy(), p.table["place"].to_numpy()) for p in manifests])
     came = _pairs([(p.sources, np.full(len(p.sources), place)) for place, p in parts if place != MANIFEST])
     if not np.array_equal(sent, came):
-        raise _lost("every user shard was heard, but what they sent is not what came")
+        raise lost("every user shard was heard, but what they sent is not what came")
 
 
-def _lost(what: str) -> LostPartError:
+def check_named(outlines: Sequence[pa.RecordBatch], names: Sequence[pa.RecordBatch], windows: range) -> pa.RecordBatch:
+    """The outlines of some windows with all names filled in, by window and position.
+
+    Raises LostPartError unless there is one outline for all of them, with the positions 0, 1, ... of every window, and
+    a code and an item for each of these, once.
+
+    Args:
+        outlines: {window, position, code, item, noisy}, where code and item are null if another stage names them.
+        names: {window, position, code, item}.
+
+    Cost: a sort of the positions.
+    """
+    if len(outlines) != 1:
+        raise lost(f"of what was drawn {len(outlines)} outlines came")
+    outline = outlines[0]
+    open_ones = pc.is_null(outline["code"])
+    known = outline.filter(pc.invert(open_ones))
+    columns = ["window", "position", "code", "item"]
+    found = joined([known.select(columns), *(table.select(columns) for table in names)])
+    outline, found = (_in_order(table) for table in (outline, found))
+    window, position = (outline[name].to_numpy() for name in ("window", "position"))
+    expected = np.arange(len(window)) - np.searchsorted(window, window)
+    if not found.select(["window", "position"]).equals(outline.select(["window", "position"])) or np.any(
+        position != expected
+    ):
+        raise lost("not every item that was drawn was named once")
+    if not np.array_equal(np.unique(window), np.arange(windows.start, windows.stop)):
+        raise lost("not every window was drawn")
+    return make_table(**{name: found[name] for name in columns}, noisy=outline["noisy"])
+
+
+def _in_order(table: pa.RecordBatch) -> pa.RecordBatch:
+    order = np.lexsort((table["position"].to_numpy(), table["window"].to_numpy()))
+    return table.take(pa.array(order))
+
+
+def check_pane(pane: Any) -> None:  # noqa: ANN401 - Beam's pane
+    """Raise RuntimeError unless it is the only firing of its window."""
+    if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
+        raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
+                           "an allowed lateness of 0")  # fmt: skip
+
+
+def lost(what: str) -> LostPartError:
     return LostPartError(
         f"counts were lost or doubled on the way to the final stage ({what}), which is a fault of the runner or of its "
         "settings: nothing is published for their window. Run it again under the same release key and id"

@@ -110,7 +110,7 @@ def release_seed(release: Release, window: str, parameters: Mapping[str, object]
         parameters: mechanism, k, domain and every other parameter; must be JSON.
         data: SHA-256 digest of the counts, so that other counts meet fresh noise.
     """
-    message = json.dumps(["private-topk release 2", release.id, window, parameters, data.hex()], sort_keys=True)
+    message = json.dumps(["private-topk release 3", release.id, window, parameters, data.hex()], sort_keys=True)
     return hmac.digest(release.key.derive("release"), message.encode(), hashlib.sha256)
 
 

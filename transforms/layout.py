@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.windows import Period
 
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
 
 ITEM_SHARD_BITS = 20
-"""Public domain: an item shard is a range of 2**20 codes, 8 MiB of counts."""
+"""Public domain: an item shard is a range of 2**20 codes, 8 MiB of counts; of more where there would be over 64."""
+
+_MOST_ITEM_SHARDS = 64
 
 UNKNOWN_ITEM_SHARDS = 16
 """Unknown domain: an item shard is a residue of the item's hash."""
@@ -40,16 +42,35 @@ class Layout:
     overlap: bool = False
 
     @classmethod
-    def of(cls, domain: PublicDomain | UnknownDomain, period: Period | None = None) -> Layout:
+    def of(cls, domain: Domain, period: Period | None = None) -> Layout:
         """The layout of a bounded input with a declared period; without one, that of a single window."""
-        size = domain.size if isinstance(domain, PublicDomain) else 0
+        size = 0 if isinstance(domain, UnknownDomain) else domain.size
         if period is None:
             return cls(size)
         return cls(size, len(period), period.overlaps)
 
     @property
     def item_shards(self) -> int:
-        return -(-self.size >> ITEM_SHARD_BITS) if self.size else UNKNOWN_ITEM_SHARDS
+        return -(-self.size >> self.item_bits) if self.size else UNKNOWN_ITEM_SHARDS
+
+    @property
+    def item_bits(self) -> int:
+        """Public domain: an item shard is a range of 2**item_bits codes."""
+        return max(ITEM_SHARD_BITS, (-(-self.size // _MOST_ITEM_SHARDS) - 1).bit_length())
+
+    def codes(self, item_shard: int) -> range:
+        """All codes of an item shard."""
+        return range(item_shard << self.item_bits, min(item_shard + 1 << self.item_bits, self.size))
+
+    @property
+    def first_codes(self) -> Codes:
+        """Of every item shard, int64."""
+        return np.arange(self.item_shards) << self.item_bits
+
+    @property
+    def widths(self) -> Codes:
+        """How many codes every item shard has, int64."""
+        return np.minimum(self.size - self.first_codes, 1 << self.item_bits)
 
     @property
     def together(self) -> int:
@@ -69,6 +90,11 @@ class Layout:
 
     def group_of(self, place: int) -> int:
         return place // self.item_shards
+
+    @property
+    def item_type(self) -> np.dtype:
+        """Of the codes that are counted: always the same for a domain, and as wide as any window's are."""
+        return np.dtype(np.uint32 if self.size <= 1 << 32 else np.uint64)
 
     @property
     def code_type(self) -> np.dtype:

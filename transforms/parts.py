@@ -1,7 +1,7 @@
 """What flows between counting and drawing: counts that name the user shards they come from.
 
-An element is (place, part). A place is where counts of the same items meet: an item shard. One more place, `MANIFEST`,
-takes from every user shard the list of places that it has sent counts to.
+An element is (place, part). A place is where counts of the same items meet: an item shard of a group of windows. One
+more place, `MANIFEST`, takes from every user shard the list of places that it has sent counts to.
 """
 
 from __future__ import annotations
@@ -15,12 +15,30 @@ import pyarrow as pa
 from apache_beam.coders import BytesCoder, TupleCoder, registry
 
 from private_topk.transforms.blocks import BlockCoder
-from private_topk.transforms.columnar import Codes
+from private_topk.transforms.columnar import Codes, make_table
+from private_topk.transforms.layout import Layout
 
-__all__ = ["MANIFEST", "Part", "PartCoder", "PlacedPart", "manifest_of", "with_manifest"]
+__all__ = [
+    "HEARTBEAT",
+    "MANIFEST",
+    "OUTLINE",
+    "Part",
+    "PartCoder",
+    "PlacedPart",
+    "by_group",
+    "heartbeat",
+    "manifest_of",
+    "with_manifest",
+]
 
 MANIFEST = -1
 """The place where the lists of the user shards meet. Places of counts are 0 and above."""
+
+HEARTBEAT = -2
+"""The place of what makes a window reach the draw even if everything else of it is lost."""
+
+OUTLINE = -3
+"""The place of what was drawn, but for the names."""
 
 
 class Part(NamedTuple):
@@ -70,3 +88,20 @@ def manifest_of(sources: Codes, places: list[int]) -> PlacedPart:
     """The list of places that a user shard has sent counts to; one of several shards if none of them has sent any."""
     columns = {"source": np.repeat(sources, len(places)), "place": np.array(places, np.int64)}
     return MANIFEST, Part(sources, pa.RecordBatch.from_pydict(columns))
+
+
+def heartbeat() -> PlacedPart:
+    return HEARTBEAT, Part(np.empty(0, np.int64), make_table(item=np.empty(0, np.int64)))
+
+
+def by_group(placed: PlacedPart, layout: Layout) -> Iterator[tuple[int, PlacedPart]]:
+    """What is of a place to the group of windows that it is of; to every group what the manifests say of it."""
+    place, part = placed
+    if place >= 0:
+        yield layout.group_of(place), placed
+    elif place == MANIFEST and layout.groups > 1:
+        groups = part.table["place"].to_numpy() // layout.item_shards
+        for group in range(layout.groups):
+            yield group, (place, Part(part.sources, part.table.filter(pa.array(groups == group))))
+    else:
+        yield from ((group, placed) for group in range(layout.groups))

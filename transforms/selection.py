@@ -5,23 +5,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.refusal import Refusal
 
-__all__ = ["CountBudget", "Draws", "Selection"]
+__all__ = ["CountBudget", "Draws", "Selection", "count_budget"]
 
 
 class Draws(NamedTuple):
-    """Indices into the counts, and their noisy counts where those are published."""
+    """Ranks in the histogram, and the noisy counts of their items where those are published."""
 
-    chosen: np.ndarray
+    ranks: np.ndarray
     noisy_counts: np.ndarray | None
 
 
@@ -45,13 +48,25 @@ class CountBudget:
         object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
 
 
+def count_budget(given: object) -> CountBudget | None:
+    """The budget of published counts; a number is its epsilon. Raises Refusal for anything else."""
+    if given is None or isinstance(given, CountBudget):
+        return given
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise Refusal("publish_counts", f"must be an epsilon such as 0.5, or a CountBudget, got {type(given).__name__}")
+    try:
+        return CountBudget(cast(float, given))
+    except Refusal as refusal:
+        raise Refusal("publish_counts", refusal.rule) from None
+
+
 @dataclass(frozen=True)
 class Selection:
     """What is drawn in every window: the whole question, but for the data."""
 
     mechanism: Mechanism
     k: int
-    domain: PublicDomain | UnknownDomain
+    domain: Domain
     max_items_per_user: int | None = None
     publish_counts: CountBudget | None = None
 
@@ -68,7 +83,7 @@ class Selection:
 
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all of a public domain."""
-        if isinstance(self.domain, PublicDomain):
+        if not isinstance(self.domain, UnknownDomain):
             return None
         assert isinstance(self.mechanism, UnknownDomainMechanism)
         return self.mechanism.kbar_for(self.k) + 1
@@ -82,23 +97,26 @@ class Selection:
         own = self.mechanism.parameter("delta", 0.0)
         return _sum_up(own, self.publish_counts.delta if self.publish_counts else 0.0)
 
-    def draw(self, counts: np.ndarray, digest: bytes, window: str, release: Release) -> Draws:
-        """What is released for these counts: the same for the same release, window, parameters and counts."""
+    def draw(self, histogram: Histogram, digest: bytes, window: str, release: Release) -> Draws:
+        """What is released for these counts: the same for the same release, window, parameters and digest.
+
+        Sets too come in the order of the draw: put them into a public one.
+        """
         bits = RandomBits.keyed(release_seed(release, window, self.parameters(), digest))
-        chosen = self.mechanism(counts, self.k, bits)
+        ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
         budget = self.publish_counts
         if budget is None:
-            return Draws(chosen, None)
+            return Draws(ranks, None)
         noisy = publish_counts(
-            counts,
-            chosen,
+            histogram.picks(ranks).values,
+            np.arange(len(ranks)),
             bits,
             budget.epsilon,
             budget.delta or None,
             self.max_items_per_user,
             self.mechanism.parameter("neighbours", "add-remove"),
         )
-        return Draws(chosen, noisy)
+        return Draws(ranks, noisy)
 
 
 def _sum_up(*shares: float | Fraction) -> float:

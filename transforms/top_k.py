@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import apache_beam as beam
 import pyarrow as pa
@@ -12,8 +12,9 @@ from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.draw import HEARTBEAT, ReleaseRanking
+from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.draw import RankHeads
+from private_topk.transforms.elements import Shape
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
@@ -21,27 +22,37 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.parts import PlacedPart
+from private_topk.transforms.naming import RankByValues
+from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
+from private_topk.transforms.selection import count_budget
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, microseconds
 
-__all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
+__all__ = ["PrivateTopK", "RankBlocks", "check_kinds", "make_selection"]
 
 DEFAULT_SHARDS = 64
+_KINDS: dict[str, tuple[type, str]] = {
+    "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
+    "release": (Release, "an id repeats a release only under the same key: Release(ReleaseKey.parse('file:PATH'), ID)"),
+}
 
 
 @beam.typehints.with_output_types(Ranking)
 class PrivateTopK(beam.PTransform):
     """(user, item) pairs to the differentially private top k items: one `Ranking` per window.
 
+    Elements are tuples or lists of two, or rows and dicts with the fields `user` and `item`. A None leaves an element
+    out; anything else is refused, where the transform is applied if Beam knows the elements' type by then.
+
     Args:
         k: how many items.
         mechanism: how to draw them, such as `Joint(epsilon=1.0)`: its epsilon and delta are the cost of every window.
-        domain: the public list of items, as a `PublicDomain` or any iterable of labels; or `UnknownDomain()`.
+        domain: the public list of items, as a `PublicDomain` or any iterable of labels; consecutive integers, as a
+            `RangeDomain`; or `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
-        publish_counts: a budget of its own for noisy counts of the released items.
+        publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
         release: key and id that make the draw repeatable; by default a new random one.
         period: the declared windows of event time: every one is published, empty or not. Input that is windowed
             already needs it.
@@ -49,6 +60,7 @@ class PrivateTopK(beam.PTransform):
             published where somebody was active in it and not where nobody was. That tells of a user who is alone in
             one, and no epsilon covers it.
         shards: how many user shards; any power of two gives the same ranking.
+        user, item: the names of the two fields, where elements are rows or dicts with other names.
         waits_for_timers: the runner's watermark waits for timers, as Flink's, Dataflow's and Prism's does and that of
             Beam's in-process streaming runner does not. An unbounded input is then deduplicated as it arrives, in the
             memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking is the same.
@@ -67,20 +79,26 @@ class PrivateTopK(beam.PTransform):
         self,
         k: int,
         mechanism: Mechanism,
-        domain: PublicDomain | UnknownDomain | Iterable[str | int],
+        domain: Domain | Iterable[str | int],
         max_items_per_user: int | None = None,
-        publish_counts: CountBudget | None = None,
+        publish_counts: CountBudget | float | None = None,
         release: Release | None = None,
         period: Period | None = None,
         shards: int = DEFAULT_SHARDS,
         waits_for_timers: bool = False,
         reveal_active_windows: bool = False,
+        user: str | None = None,
+        item: str | None = None,
     ) -> None:
         super().__init__()
+        check_kinds(release=release, period=period)
+        for name, flag in (("waits_for_timers", waits_for_timers), ("reveal_active_windows", reveal_active_windows)):
+            if not isinstance(flag, bool):
+                raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
         selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
-        self._period = period
+        self._period, self._shape = period, Shape(user, item)
         self._rank = RankBlocks(
             selection,
             release or Release.fresh(),
@@ -93,8 +111,8 @@ class PrivateTopK(beam.PTransform):
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)
         if self._period is None:
-            return pairs | MakeBlocks() | self._rank
-        blocks = pairs | MakeBlocks(with_times=True)
+            return pairs | MakeBlocks(shape=self._shape) | self._rank
+        blocks = pairs | MakeBlocks(with_times=True, shape=self._shape)
         return blocks | "Cut into the declared windows" >> CutIntoWindows(self._period) | self._rank
 
 
@@ -114,14 +132,13 @@ class RankBlocks(beam.PTransform):
         period: Period | None,
         shards: int,
         waits_for_timers: bool = False,
-        hints: Mapping[str, str] | None = None,
         reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
-        self._waits_for_timers, self._hints = waits_for_timers, hints
+        self._waits_for_timers = waits_for_timers
         self._windows_are_public = period is not None or reveal_active_windows
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
@@ -148,12 +165,11 @@ class RankBlocks(beam.PTransform):
             | "Bound contributions" >> CountContributions(layout, key, limit, waits)
             | "Count items" >> AddUp(layout, selection.head())
         )
-        heartbeats = names | "Beat" >> beam.Map(lambda _: HEARTBEAT).with_output_types(PlacedPart)
-        rankings = (
-            (totals, *answers, heartbeats)
-            | "Add empty windows" >> beam.Flatten()
-            | "Rank" >> ReleaseRanking(selection, self._release, self._shards, layout, self._period, self._hints)
-        )
+        heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
+        others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
+        ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
+        last = ranked(selection, self._release, self._shards, layout, self._period)
+        rankings = (totals, others) | "Rank" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
 
 
@@ -175,19 +191,31 @@ def _stamped(ranking: Ranking, period: Period, numbers: dict[int, int]) -> windo
     return window.TimestampedValue(ranking, last_moment(period, numbers[microseconds(ranking.window.start)]))
 
 
+def check_kinds(**given: object) -> None:
+    """Raise Refusal unless each is what its name says, or None."""
+    for name, value in given.items():
+        kind, remedy = _KINDS[name]
+        if value is not None and not isinstance(value, kind):
+            raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
+
+
 def make_selection(
     k: int,
     mechanism: Mechanism,
-    domain: PublicDomain | UnknownDomain | Iterable[str | int],
+    domain: Domain | Iterable[str | int],
     max_items_per_user: int | None = None,
-    publish_counts: CountBudget | None = None,
+    publish_counts: CountBudget | float | None = None,
 ) -> Selection:
     """A checked `Selection`. Raises Refusal or TypeError naming the argument, the rule and the remedy."""
+    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
+        raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
     if isinstance(domain, str | bytes):
-        raise TypeError("domain must be a list of items, a PublicDomain or UnknownDomain(), got a single string")
-    if not isinstance(domain, PublicDomain | UnknownDomain):
+        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), "
+                        "got a single string")  # fmt: skip
+    publish_counts = count_budget(publish_counts)
+    if not isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
         domain = PublicDomain.of(domain)
     about = mechanism.about
     if isinstance(domain, UnknownDomain) and about.domain == "public":
@@ -197,7 +225,7 @@ def make_selection(
             "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
             "limit-domain with a delta",
         )
-    size = domain.size if isinstance(domain, PublicDomain) else 0
+    size = 0 if isinstance(domain, UnknownDomain) else domain.size
     k = check_k(k, size, about.domain)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)

@@ -16,13 +16,12 @@ from private_topk.transforms.columnar import (
     joined,
     kept_pairs,
     make_table,
-    mix,
     partition,
     sorted_pairs,
 )
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import ITEM_SHARD_BITS, UNKNOWN_ITEM_SHARDS, Layout
+from private_topk.transforms.layout import UNKNOWN_ITEM_SHARDS, Layout
 
 __all__ = ["UserShard"]
 
@@ -128,20 +127,19 @@ class UserShard:
         if self._layout.windows > 1:
             fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(found.window(codes), prepend=-1) != 0)
             users, ranks = users[ranks[fresh]], np.cumsum(fresh) - 1
-        words = mix(np.arange(self._layout.size, dtype=np.uint64)) if found.words is None else found.words
-        kept = kept_pairs(ranks, found.item(codes), users, words, self._limit)
+        kept = kept_pairs(ranks, found.item(codes), users, found.words, self._limit)
         return ranks[kept], codes[kept], users
 
     def _by_place(self, found: _Pairs, codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
         windows, items = found.window(codes), found.item(codes)
         if found.labels is None or found.words is None:
-            shards = items >> ITEM_SHARD_BITS
+            shards = items >> self._layout.item_bits
         else:
             shards = (found.words[items] % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64)
         places = self._layout.places(windows, shards)
         for place, rows in partition(places, self._layout.groups * self._layout.item_shards):
             some = items[rows]
-            labels = some.astype(np.uint32) if found.labels is None else found.labels.take(pa.array(some))
+            labels = some.astype(self._layout.item_type) if found.labels is None else found.labels.take(pa.array(some))
             column = {"window": windows[rows].astype(np.uint32)} if self._layout.windows > 1 else {}
             yield place, make_table(**column, item=labels, count=counts[rows])
 

@@ -36,7 +36,7 @@ _READ: dict[str, Callable[[str], object]] = {
 
 def add_question(parser: Parser, words: Sequence[str]) -> None:
     """What is asked of the rows, wherever they come from."""
-    add_domain(parser.add_argument_group("domain (one of the two)"))
+    add_domain(parser.add_argument_group("domain (one of them)"))
     add_mechanism(parser.add_argument_group("privacy"), words, "privacy budget of each window; smaller is more private")
     add_counts(parser.add_argument_group("noisy counts (optional)"))
     _add_budget(parser.add_argument_group("budget across windows and runs (docs/budget.md)"))
@@ -58,6 +58,12 @@ def add_domain(group: Group) -> None:
     add(group, "domain", "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet or "
         "Avro file")  # fmt: skip
     add(group, "domain_column", "NAME", "the column of the domain file (default: the item column)")
+    add(
+        group,
+        "domain_range",
+        "START:STOP",
+        "the public items are the integers START to STOP - 1, such as 0:4294967296; no worker holds a list of them",
+    )
     add_switch(group, "unknown_domain", "no list: which items exist is private too; needs an unknown-domain mechanism "
                "and a delta")  # fmt: skip
 

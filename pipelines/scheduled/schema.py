@@ -140,6 +140,7 @@ FIELDS: dict[str, Rule] = {
     "source.snapshot": Rule(printable_text, "snapshot"),
     "domain.file": Rule(printable_text, "domain", path=True),
     "domain.column": Rule(printable_text, "domain_column"),
+    "domain.range": Rule(printable_text, "domain_range"),
     "domain.unknown": Rule(_true, "unknown_domain"),
     "window.every": Rule(window_length, "window", required=True),
     "window.first": Rule(moment, "period_from", required=True),

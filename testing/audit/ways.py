@@ -15,7 +15,7 @@ import pyarrow as pa
 from private_topk.testing.audit.scenes import USER, Row, Sheet, rows_of
 from private_topk.transforms import contributions, counts, cut, draw
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, PublicDomain
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
@@ -39,7 +39,7 @@ class Counting(NamedTuple):
         keep: as for `AddUp`.
     """
 
-    domain: PublicDomain | UnknownDomain
+    domain: Domain
     limit: int | None
     key: ReleaseKey
     keep: int | None
@@ -129,7 +129,7 @@ def _run(fn: beam.DoFn, block: pa.RecordBatch) -> Iterator[Any]:
     yield from fn.process(block)
 
 
-def _blocks(domain: PublicDomain | UnknownDomain, sheet: Sheet, way: Way) -> list[pa.RecordBatch]:
+def _blocks(domain: Domain, sheet: Sheet, way: Way) -> list[pa.RecordBatch]:
     others, mine = rows_of(sheet)
     if mine and isinstance(domain, PublicDomain):
         mine.append((USER, "of no domain"))

@@ -57,6 +57,7 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),
     "domain": (False, BASE, {"domain": "turned.txt"}),
     "domain_column": (False, {**BASE, "domain": "items.csv"}, {"domain_column": "other"}),
+    "domain_range": (False, {**BASE, "domain": None, "domain_range": "0:9"}, {"domain_range": "0:10"}),
     "unknown_domain": (False, {**HIDDEN, "domain": "items.txt", "unknown_domain": None}, HIDDEN),
     "mechanism": (False, BASE, {"mechanism": "peeling"}),
     "k": (False, BASE, {"k": 3}),

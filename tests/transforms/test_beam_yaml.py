@@ -31,6 +31,17 @@ def test_unknown_domain_takes_other_parameters() -> None:
         RankRows(k=1, mechanism="joint", epsilon=1.0)
 
 
+def test_a_domain_of_consecutive_integers() -> None:
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        rows = pipeline | beam.Create([beam.Row(user=n, item=7) for n in range(3)])
+        ranked = rows | RankRows(k=1, mechanism="joint", epsilon=1000.0, domain_range="5:4294967296")
+        assert_that(ranked | beam.Map(tuple), equal_to([("all", 1, "7")]))
+    with pytest.raises(ValueError, match="give domain or domain_range: one of the two"):
+        RankRows(k=1, mechanism="joint", epsilon=1.0, domain=["a"], domain_range="0:9")
+    with pytest.raises(ValueError, match="domain_range must be a text START:STOP, got 330"):
+        RankRows(k=1, mechanism="joint", epsilon=1.0, domain_range=330)  # type: ignore[arg-type]
+
+
 def at(day: int) -> float:
     return datetime(2026, 1, day, tzinfo=timezone.utc).timestamp()
 

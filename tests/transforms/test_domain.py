@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms.domain import DomainIndex, PublicDomain, UnknownDomain
+from private_topk.transforms.domain import DomainIndex, PublicDomain, RangeDomain, UnknownDomain
 
 
 def column(items: list[str | None]) -> pa.Array:
@@ -92,3 +92,29 @@ class TestPublicDomain:
 class _Changed:
     def __call__(self) -> pa.Array:
         return pa.array(["other", "list"])
+
+
+class TestRangeDomain:
+    def test_codes_and_labels(self) -> None:
+        domain = RangeDomain.parse(" -3 : 4294967296")
+        assert domain == RangeDomain(-3, 1 << 32) and domain.size == (1 << 32) + 3
+        asked = ["-3", "-4", "0", "00", "4294967295", "4294967296", "x", "", "5"]
+        codes = domain.encode(pa.array(asked))
+        assert codes.tolist() == [0, -1, 3, -1, (1 << 32) + 2, -1, -1, -1, 8]
+        known = codes >= 0
+        assert domain.labels(codes[known]).to_pylist() == [
+            label for label, code in zip(asked, codes, strict=True) if code >= 0
+        ]
+        assert domain.describe() == {"kind": "range", "start": -3, "stop": 1 << 32}
+
+    @pytest.mark.parametrize("text", ["", "5", "0:", ":9", "a:b", "0:9:1", "0-9", "1e3:2e3", "0:" + "9" * 19])
+    def test_other_texts_are_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="domain_range must be a text START:STOP, got"):
+            RangeDomain.parse(text)
+
+    @pytest.mark.parametrize(("start", "stop"), [(0, 0), (9, 5), (0, (1 << 40) + 1)])
+    def test_empty_and_too_large(self, start: int, stop: int) -> None:
+        with pytest.raises(ValueError, match="domain_range must hold 1 to 2[*][*]40 items"):
+            RangeDomain(start, stop)
+        with pytest.raises(ValueError, match="two integers of at most 18 digits"):
+            RangeDomain(0, True)

@@ -9,19 +9,24 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows
 
-from private_topk.transforms import PrivateTopK, top_k
+from private_topk.transforms import PrivateTopK, naming, top_k
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.counts import AddUp, add_up
-from private_topk.transforms.guard import LostPartError, check_whole
+from private_topk.transforms.guard import LostPartError, check_named, check_whole
 from private_topk.transforms.heartbeats import AnswerForEmpty, WakeShards
 from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
-from private_topk.transforms.parts import MANIFEST, PartCoder, PlacedPart, with_manifest
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.naming import _NameDoFn
+from private_topk.transforms.parts import MANIFEST, OUTLINE, Part, PartCoder, PlacedPart, with_manifest
+from private_topk.transforms.tallies import tabulate
+from private_topk.transforms.top_k import make_selection
 from tests.transforms.streams import (
     DOMAIN,
     RELEASE,
@@ -101,6 +106,48 @@ def test_parts_travel_as_they_are() -> None:
     assert beam.coders.registry.get_coder(PlacedPart).is_deterministic() is False
 
 
+OUTLINED = make_table(window=[3, 3, 4], position=[0, 1, 0], code=pa.array([None, 7, None], pa.int64()),
+                      item=pa.array([None, "g", None]), noisy=[0, 0, 0])  # fmt: skip
+NAMES = [
+    make_table(window=[3], position=[0], code=[5], item=["e"]),
+    make_table(window=[4], position=[0], code=[1], item=["a"]),
+]
+
+
+def test_every_way_to_lose_a_name_or_an_outline() -> None:
+    """Each of the parts zero, one or two times: only with each of them once a ranking may come out."""
+    for times in itertools.product((0, 1, 2), repeat=3):
+        outlines, *names = ([part] * often for part, often in zip((OUTLINED, *NAMES), times, strict=True))
+        try:
+            whole = check_named(outlines, [*names[0], *names[1]], range(3, 5))
+        except LostPartError:
+            assert set(times) != {1}
+        else:
+            assert set(times) == {1} and whole["item"].to_pylist() == ["e", "g", "a"]
+    for windows in (range(3, 6), range(2, 5)):
+        with pytest.raises(LostPartError, match="not every window was drawn"):
+            check_named([OUTLINED], NAMES, windows)
+
+
+class TestCountsThatAreToBeNamed:
+    TOTALS = make_table(item=np.array([1, 3]), count=np.array([2, 1]))
+    ASKED = make_table(window=[0], position=[0], value=[2], number=[0],
+                       digest=pa.array([tabulate(TOTALS)["digest"][0].as_py()], pa.binary()))  # fmt: skip
+
+    def named(self, *tables: pa.RecordBatch) -> list[PlacedPart]:
+        selection = make_selection(1, Joint(epsilon=1.0), DOMAIN)
+        name = _NameDoFn(selection, Layout.of(selection.domain))
+        return list(name.process((0, [Part(np.empty(0, np.int64), table) for table in tables])))
+
+    def test_are_those_drawn_from_and_come_once(self) -> None:
+        assert len(self.named(self.TOTALS, self.ASKED)) == 1 and self.named(self.TOTALS) == []
+        for tables in ((self.ASKED,), (self.TOTALS, self.TOTALS, self.ASKED), (self.TOTALS, self.ASKED, self.ASKED)):
+            with pytest.raises(LostPartError, match="came more or less than once"):
+                self.named(*tables)
+        with pytest.raises(LostPartError, match="are not those that were drawn from"):
+            self.named(make_table(item=np.array([1, 3]), count=np.array([1, 2])), self.ASKED)
+
+
 class Sabotage(beam.DoFn):
     """A runner that does to certain elements what it should not."""
 
@@ -131,6 +178,63 @@ def any_manifest(element: PlacedPart) -> bool:
 
 def anything(element: PlacedPart) -> bool:
     return True
+
+
+def asked_for(element: PlacedPart) -> bool:
+    return element[0] >= 0 and "number" in element[1].table.schema.names
+
+
+def outlined(element: PlacedPart) -> bool:
+    return element[0] == OUTLINE
+
+
+class SabotagedDraw(naming._DrawDoFn):
+    """A runner that does what it should not to what the draw hands on."""
+
+    picks: Callable[[PlacedPart], bool] = staticmethod(anything)
+    does = "drops"
+
+    def process(
+        self,
+        element: Any,  # noqa: ANN401
+        window: Any = beam.DoFn.WindowParam,  # noqa: ANN401
+        pane: Any = beam.DoFn.PaneInfoParam,  # noqa: ANN401
+    ) -> Iterator[Any]:
+        for handed in super().process(element, window, pane):
+            if not self.picks(handed):
+                yield handed
+            elif self.does == "doubles":
+                yield from (handed, handed)
+
+
+class SabotagedNames(naming._NameDoFn):
+    def process(self, element: Any) -> Iterator[Any]:  # noqa: ANN401
+        for handed in super().process(element):
+            if SabotagedDraw.does == "doubles":
+                yield from (handed, handed)
+
+
+LATE_PICKS = {"what is asked": asked_for, "outline": outlined, "everything": anything}
+
+
+@pytest.mark.parametrize("does", ["drops", "doubles"])
+@pytest.mark.parametrize("picked", [*LATE_PICKS, "names"])
+@pytest.mark.parametrize("road", ["stream", "files"])
+def test_no_ranking_comes_out_of_a_draw_whose_parts_are_lost(
+    picked: str, does: str, road: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SabotagedDraw, "does", does)
+    if picked == "names":
+        monkeypatch.setattr(naming, "_NameDoFn", SabotagedNames)
+    else:
+        monkeypatch.setattr(SabotagedDraw, "picks", staticmethod(LATE_PICKS[picked]))
+        monkeypatch.setattr(naming, "_DrawDoFn", SabotagedDraw)
+    with pytest.raises(Exception, match="counts were lost or doubled on the way to the final stage"):
+        if road == "files":
+            batch(ROWS, period_of("whole"))
+        else:
+            stream(events_of(ROWS, 72, 600), period_of("fixed"), "direct")
+    assert {r.window.label() for r in Collect.found["batch" if road == "files" else "stream"]} <= WITHOUT_ROWS
 
 
 PICKS = {"counts": first_counts, "manifest": manifest}

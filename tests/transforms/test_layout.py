@@ -12,11 +12,11 @@ import pytest
 from private_topk.transforms import user_shard as user_shard_module
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.counts import add_up
-from private_topk.transforms.draw import _by_group, _by_window
+from private_topk.transforms.draw import _by_window
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
-from private_topk.transforms.parts import MANIFEST, PlacedPart, with_manifest
+from private_topk.transforms.parts import MANIFEST, PlacedPart, by_group, with_manifest
 from private_topk.transforms.user_shard import UserShard
 
 KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
@@ -72,7 +72,7 @@ def added_up(layout: Layout, parts: Iterable[PlacedPart], keep: int | None = Non
 def brought_together(layout: Layout, totals: Iterable[PlacedPart]) -> dict[int, list[PlacedPart]]:
     groups: dict[int, list[PlacedPart]] = {}
     for total in totals:
-        for group, part in _by_group(total, layout):
+        for group, part in by_group(total, layout):
             groups.setdefault(group, []).append(part)
     return groups
 

@@ -41,14 +41,14 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 PINNED = {
-    "one window": "1 d3a42f8b629d8b22",
-    "whole": "1 55ed204d1527cd00",
-    "fixed": "11 7c9994d828ed3e70",
-    "day": "3 de9fe7c70f754406",
-    "sliding": "16 9d384eb7057e1547",
-    "counts": "11 53802d1ca670fc04",
-    "unknown": "11 5912e3ba9ceef48d",
-    "unknown, bounded": "16 ead621885c4137f8",
+    "one window": "1 9e1361718b51b790",
+    "whole": "1 235fcdbe745cf2b0",
+    "fixed": "11 e348515280fe1317",
+    "day": "3 4153828e374e3614",
+    "sliding": "16 5b38a2cd6971000b",
+    "counts": "11 f175a4a4a6e46a64",
+    "unknown": "11 7928f2f7ed4d6688",
+    "unknown, bounded": "16 2438886860e0fbe4",
 }
 
 

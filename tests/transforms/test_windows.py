@@ -6,7 +6,15 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows import (
+    CalendarWindows,
+    Period,
+    SlidingWindows,
+    WindowBounds,
+    from_microseconds,
+    microseconds,
+)
 
 UTC = timezone.utc
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -84,3 +92,50 @@ def test_microseconds_are_exact_both_ways() -> None:
 def test_bad_periods(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Period(*arguments)
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+WRITTEN = [
+    (("2026-01-01", "2026-01-11"), {}, Period(START, day(10))),
+    (("2026-01-01", "2026-01-11", "4d"), {}, Period(START, day(10), timedelta(days=4))),
+    (("2026-01-01T00:00Z", day(8), timedelta(days=4)), {"every": "1d", "slack": "2h"},
+     Period(START, day(8), SlidingWindows(timedelta(days=4), timedelta(days=1)), timedelta(hours=2))),
+    (("2026-03-28", "2026-04-01", "day"), {"time_zone": "Europe/Berlin"},
+     Period(datetime(2026, 3, 28, tzinfo=BERLIN), datetime(2026, 4, 1, tzinfo=BERLIN),
+            CalendarWindows("day", "Europe/Berlin"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("texts", "others", "period"), WRITTEN)
+def test_a_period_as_it_is_written(texts: tuple, others: dict, period: Period) -> None:
+    assert Period.of(*texts, **others) == period
+
+
+@pytest.mark.parametrize(
+    ("texts", "others", "field"),
+    [
+        (("monday", "2026-01-11"), {}, "period_from"),
+        (("2026-01-01", "later"), {}, "period_to"),
+        (("2026-01-01", "2026-01-11", "weekly"), {}, "window"),
+        (("2026-01-01", "2026-01-11", "7"), {}, "window"),
+        (("2026-01-01", "2026-01-11", 7), {}, "window"),
+        (("2026-01-01", "2026-01-11", "7d"), {"every": "often"}, "every"),
+        (("2026-01-01", "2026-01-11"), {"every": "1d"}, "every"),
+        (("2026-01-01", "2026-01-11", "month"), {"every": "1d"}, "every"),
+        (("2026-01-01", "2026-01-11"), {"time_zone": "Berlin"}, "time_zone"),
+        (("2026-01-01", "2026-01-11"), {"slack": "soon"}, "slack"),
+        ((20260101, "2026-01-11"), {}, ""),
+        (("2026-01-11", "2026-01-01"), {}, ""),
+    ],
+)
+def test_what_is_no_period_is_told_by_its_field(texts: tuple, others: dict, field: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        Period.of(*texts, **others)
+    assert caught.value.field == field
+
+
+def test_texts_in_place_of_moments_are_told_where_they_belong() -> None:
+    with pytest.raises(Refusal, match=r"^period start must be a datetime, got str: Period.of takes texts, such as"):
+        Period("2026-01-01", "2026-01-11", "7d")  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match=r"must be a timedelta or a way of cutting, got str: Period.of takes texts such"):
+        Period(START, day(10), "7d")  # type: ignore[arg-type]

@@ -147,7 +147,8 @@ def cut_of(way: Cut | timedelta | None) -> Cut:
     if isinstance(way, timedelta):
         return FixedWindows(way)
     if way is not None and not isinstance(way, Cut):
-        raise Refusal("window", f"must be a timedelta or a way of cutting, got {type(way).__name__}")
+        raise Refusal("window", f"must be a timedelta or a way of cutting, got {type(way).__name__}",
+                      "Period.of takes texts such as 7d and month")  # fmt: skip
     return Whole() if way is None else way
 
 

@@ -6,19 +6,26 @@ is published, empty or not, and rows outside the period are left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows.cuts import Cut, Run, cut_of, whole_milliseconds
+from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.windows.calendar import CalendarWindows
+from private_topk.transforms.windows.calendar import time_zone as zone_named
+from private_topk.transforms.windows.cuts import Cut, Run, SlidingWindows, cut_of, whole_milliseconds
 from private_topk.transforms.windows.instants import MICROSECOND, Instants, WindowBounds, from_microseconds
+from private_topk.transforms.windows.texts import duration, moment, window_length
 
 __all__ = ["Period"]
 
 _MOST = 100_000
+_EXAMPLE = "Period.of('2026-01-05', '2026-02-02', '7d')"
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,8 @@ class Period:
     def __post_init__(self) -> None:
         for name in ("start", "end"):
             if not isinstance(getattr(self, name), datetime):
-                raise Refusal("", f"period {name} must be a datetime, got {type(getattr(self, name)).__name__}")
+                rule = f"period {name} must be a datetime, got {type(getattr(self, name)).__name__}"
+                raise Refusal("", rule, f"Period.of takes texts, such as {_EXAMPLE}")
             if getattr(self, name).tzinfo is None:
                 raise Refusal("", f"period {name} must have a time zone: add one, such as +00:00")
             # In UTC, since a zone with summer time adds days of 23 and 25 hours.
@@ -60,6 +68,34 @@ class Period:
         least = self._cut.at_least(self.start, self.end)
         if least > _MOST:
             raise Refusal("", f"period must have at most {_MOST:,} windows, got {least:,}: choose a longer window")
+
+    @classmethod
+    def of(
+        cls,
+        start: str | datetime,
+        end: str | datetime,
+        window: str | timedelta | Cut | None = None,
+        *,
+        every: str | timedelta | None = None,
+        time_zone: str = "UTC",
+        slack: str | timedelta = timedelta(0),
+    ) -> Period:
+        """A period as it is written, as on the command line: `Period.of("2026-01-05", "2026-02-02", "7d")`.
+
+        Args:
+            start, end: moments in ISO 8601, of the time zone where they name none.
+            window: how long the windows are, such as 7d or 12h; or day, week or month, of the time zone's calendar;
+                None for one window.
+            every: how often a window starts, where they slide.
+            time_zone: a name such as Europe/Berlin.
+
+        Raises:
+            Refusal: a text is none of these, or the period breaks a rule.
+        """
+        zone = zone_named(time_zone)
+        cut = _cut(_read("window", window, window_length), _read("every", every, duration), time_zone)
+        first, last = _read("period_from", start, moment), _read("period_to", end, moment)
+        return cls(_in_zone(first, zone), _in_zone(last, zone), cut, _read("slack", slack, duration))
 
     @property
     def _cut(self) -> Cut:
@@ -122,3 +158,26 @@ class Period:
         """The number of the first window of every event time, -1 for none; there is one at most unless they slide."""
         first, after = self.spans(times)
         return np.where(after > first, first, -1)
+
+
+def _read(field: str, value: Any, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - a text, or what it would mean
+    try:
+        return read(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise Refusal(field, verbatim(error)) from None
+
+
+def _cut(window: timedelta | str | Cut | None, every: timedelta | None, zone: str) -> Cut | timedelta | None:
+    if isinstance(window, str):
+        if every is not None:
+            raise Refusal("every", f"goes with a {{window}} of a length such as 7d, not with {window}")
+        return CalendarWindows(window, zone)
+    if every is None:
+        return window
+    if not isinstance(window, timedelta):
+        raise Refusal("every", "needs {window}: how long the windows are that start every so often")
+    return SlidingWindows(window, every)
+
+
+def _in_zone(at: Any, zone: ZoneInfo) -> Any:  # noqa: ANN401 - what is no moment is refused later
+    return at.replace(tzinfo=zone) if isinstance(at, datetime) and at.tzinfo is None else at

@@ -1,0 +1,200 @@
+"""Which elements are rows of a user and an item: those are read, all others refused, where Beam knows them at once."""
+
+from __future__ import annotations
+
+import collections
+import random
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import Timestamp
+
+from private_topk.transforms.blocks import MakeBlocks
+from private_topk.transforms.elements import Shape
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.top_k import PrivateTopK
+from tests.transforms.pipelines import outcome
+
+
+class Play(NamedTuple):
+    user: str
+    item: int
+
+
+class Turned(NamedTuple):
+    item: str
+    user: str
+
+
+class Heard(NamedTuple):
+    listener: str
+    track: str
+
+
+@dataclass(frozen=True)
+class Bought:
+    user: str
+    item: str
+    price: float
+
+
+class Pair(tuple):
+    """A class of one's own, without names."""
+
+
+def read_back(elements: list[Any], shape: Shape | None = None, untyped: bool = False) -> list[tuple[str, str]]:
+    """What the blocks hold, in any order."""
+
+    def build(p: beam.Pipeline) -> beam.PCollection:
+        rows = p | beam.Create(elements)
+        rows = rows | beam.Map(lambda row: row).with_output_types(Any) if untyped else rows
+        return (
+            rows
+            | MakeBlocks(shape=shape)
+            | beam.FlatMap(lambda block: zip(block["user"].to_pylist(), block["item"].to_pylist(), strict=True))
+        )
+
+    return sorted((user, item) for _, (user, item) in outcome(build))
+
+
+ROWS = {
+    "tuples": [("ana", 5), ("bo", 7)],
+    "lists": [["ana", 5], ["bo", "7"]],
+    "dicts": [{"user": "ana", "item": 5, "price": 1.5}, {"item": "7", "user": "bo", "price": None}],
+    "rows of Beam": [beam.Row(user="ana", item=5), beam.Row(user="bo", item=7)],
+    "named tuples": [Play("ana", 5), Play("bo", 7)],
+    "names before places": [Turned("5", "ana"), Turned("7", "bo")],
+    "dataclasses": [Bought("ana", "5", 1.5), Bought("bo", "7", 2.5)],
+    "other mappings": [collections.OrderedDict(user="ana", item=5), collections.OrderedDict(user="bo", item=7)],
+    "numbers of numpy": [(np.str_("ana"), np.int64(5)), (np.str_("bo"), np.uint8(7))],
+    "mixed": [("ana", 5), {"user": "bo", "item": 7}],
+}
+PAIRS = [("ana", "5"), ("bo", "7")]
+
+
+@pytest.mark.parametrize("untyped", [False, True])
+@pytest.mark.parametrize("kind", ROWS)
+def test_pairs_and_rows_are_read_by_place_and_by_name(kind: str, untyped: bool) -> None:
+    assert read_back(ROWS[kind], untyped=untyped) == PAIRS
+
+
+@pytest.mark.parametrize("rows", [
+    [Heard("ana", "5"), Heard("bo", "7")],
+    [{"listener": "ana", "track": 5}, {"listener": "bo", "track": 7}],
+    [beam.Row(listener="ana", track=5), beam.Row(listener="bo", track=7)],
+])  # fmt: skip
+def test_fields_of_other_names_are_named(rows: list[Any]) -> None:
+    assert read_back(rows, Shape("listener", "track")) == PAIRS
+
+
+def test_a_none_leaves_a_row_out() -> None:
+    assert (
+        read_back([("ana", 5), (None, 5), ["ana", None], {"user": "bo", "item": 7}, {"user": None, "item": 1}]) == PAIRS
+    )
+
+
+@pytest.mark.parametrize("with_times", [False, True])
+def test_texts_that_are_no_unicode_are_left_out_each_by_itself(with_times: bool) -> None:
+    """One user's row ends nobody's job. Called by hand: Beam encodes a sample of what flows, and ends at such a text
+    if it meets one there.
+    """
+    gather = MakeBlocks(with_times).gathering()
+    broken = [(chr(0xD800), "x"), ("x", "a" + chr(0xDFFF))]
+    for rows, whole in (([("ana", 5), *broken, ("bo", 7)], ["ana", "bo"]), (broken, [])):
+        gather.start_bundle()
+        for row in rows:
+            assert not list(gather.process(row, GlobalWindow(), Timestamp(0)))
+        [block] = gather.finish_bundle()
+        assert block.value["user"].to_pylist() == whole
+
+
+SECRET = "secret"
+REFUSED = {
+    "texts of two letters": ["ab", "cd"],
+    "bytes": [b"ab"],
+    "numbers": [7],
+    "dicts without the names": [{SECRET: 1, "b": 2}],
+    "dicts by number": [{1: SECRET, 2: SECRET}],
+    "sets": [{"a", SECRET}],
+    "frozen sets": [frozenset([SECRET, "b"])],
+    "one value": [(SECRET,)],
+    "three values": [(SECRET, "b", "c")],
+    "a list of three": [[SECRET, "b", "c"]],
+    "other fields": [Heard(SECRET, "b")],
+    "other fields of rows": [beam.Row(listener=SECRET, track="b")],
+    "users that are floats": [(1.5, SECRET)],
+    "items that are bytes": [(SECRET, b"x")],
+    "users that are truths": [(True, SECRET)],
+    "items that are lists": [(SECRET, ["x"])],
+    "items that are tuples": [(SECRET, ("x", "y"))],
+    "rows whose item is a float": [beam.Row(user=SECRET, item=1.5)],
+    "dates": [(SECRET, np.datetime64("2026-01-05"))],
+}
+UNTIL_IT_FLOWS = {"dicts without the names", "a list of three", "dates", "dicts by number"}
+"""Beam's types say nothing of a list's length or of a dict's keys."""
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_every_other_shape_is_refused_without_being_shown(kind: str) -> None:
+    with pytest.raises(Exception, match="PrivateTopK takes .* got an? .* type ") as caught:
+        read_back([("u", "v"), *REFUSED[kind]], untyped=True)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", sorted(REFUSED.keys() - UNTIL_IT_FLOWS))
+def test_what_beam_knows_is_refused_before_anything_runs(kind: str) -> None:
+    rows = beam.Pipeline(FnApiRunner()) | beam.Create(REFUSED[kind])
+    with pytest.raises(Refusal, match="PrivateTopK takes .* got an? .* type ") as caught:
+        rows | PrivateTopK(1, Joint(epsilon=1.0), ["a"])
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("rows", [[("ana", "5")], [["ana", "5"]], ["ab"], [Play("ana", 5)]])
+def test_pairs_have_no_names(rows: list[Any]) -> None:
+    for untyped in (False, True):
+        with pytest.raises(Exception, match="takes rows or dicts with the fields listener and track, got an element"):
+            read_back(rows, Shape("listener", "track"), untyped)
+
+
+def test_the_methods_of_a_tuple_are_no_fields() -> None:
+    with pytest.raises(Refusal, match="without them: name the two fields, such as PrivateTopK"):
+        Shape("count", "index").labels(Play("ana", 5))
+
+
+def test_a_class_without_names_is_taken_by_its_places() -> None:
+    assert Shape().labels(Pair(("ana", 5))) == ("ana", "5")
+    with pytest.raises(Refusal, match="got an element of type Pair of 3"):
+        Shape().labels(Pair((1, 2, 3)))
+
+
+def test_random_objects_are_pairs_or_refused_with_a_sentence() -> None:
+    """10,000 nests of everything that JSON, rows and tuples hold: none is guessed at."""
+    draw = random.Random(7)
+
+    def nest(depth: int) -> Any:  # noqa: ANN401
+        kind = draw.randrange(5 if depth == 0 else 10)
+        if kind < 5:
+            return [None, "ab", 5, 1.5, True][kind]
+        parts = [nest(depth - 1) for _ in range(draw.randrange(4))]
+        names = [draw.choice(["user", "item", "other"]) for _ in parts]
+        return [tuple(parts), parts, dict(zip(names, parts, strict=True)), str(parts), len(parts)][kind - 5]
+
+    label = (str, int)
+    for _ in range(10_000):
+        element = nest(2)
+        pair = [element.get("user", ...), element.get("item", ...)] if isinstance(element, dict) else element
+        whole = isinstance(pair, tuple | list) and len(pair) == 2 and ... not in pair
+        fine = whole and (None in pair or all(isinstance(v, label) and not isinstance(v, bool) for v in pair))
+        try:
+            found = Shape().labels(element)
+        except Refusal as refusal:
+            assert not fine and str(refusal).startswith("PrivateTopK takes ")
+        else:
+            assert fine and (found is None) == (None in pair)
+            assert found is None or list(found) == [str(value) for value in pair]

@@ -1,0 +1,161 @@
+"""What an element of a PCollection says of its user and item: pairs, and rows with names. Everything else is refused.
+
+A guess would publish noise: a dict of two keys unpacks to its keys, and a text of two letters to its letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from numbers import Integral
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.typehints import typehints
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.windowed_value import WindowedValue
+
+from private_topk.transforms.refusal import Refusal, literal, verbatim
+
+__all__ = ["Labels", "Shape"]
+
+Labels = tuple[str, str]
+"""A user and an item."""
+
+_WHATS = ("a user", "an item")
+_ABSENT = object()
+_WRAPPED = (TimestampedValue, WindowedValue, beam.pvalue.TaggedOutput)
+"""Beam says so of a function that gives an element its time: what is inside it does not say."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a user and an item are taken from an element.
+
+    Args:
+        user, item: names of fields. With them, elements are rows or dicts that have both. Without, tuples and lists of
+            two are (user, item), and rows and dicts have the fields `user` and `item`.
+    """
+
+    user: str | None = None
+    item: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("user", self.user), ("item", self.item)):
+            if value is not None and (not isinstance(value, str) or not value):
+                raise Refusal(name, f"must be the name of a field, got {verbatim(repr(value))}")
+        if self._names[0] == self._names[1]:
+            rule = "must be another field than {item}"
+            raise Refusal("user", rule, "the one says who a row is of, the other what is ranked")
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return self.user or "user", self.item or "item"
+
+    @property
+    def _pairs(self) -> bool:
+        return self.user is None and self.item is None
+
+    def labels(self, element: Any) -> Labels | None:  # noqa: ANN401 - whatever flows
+        """The user and the item as texts; None where one of them is None.
+
+        Raises:
+            Refusal: the element is of another shape. It is not shown, and neither are its keys.
+        """
+        kind = type(element)
+        if self._pairs and (kind is tuple or (isinstance(element, tuple | list) and not hasattr(kind, "_fields"))):
+            if len(element) != 2:
+                raise self._refusal(f"{kind.__name__} of {len(element)}")
+            user, item = element
+        else:
+            user, item = (_field(element, name) for name in self._names)
+            if user is _ABSENT or item is _ABSENT:
+                raise self._refusal(f"{kind.__name__} without them" if _is_named(element) else kind.__name__)
+        if user is None or item is None:
+            return None
+        return _label(user, "a user"), _label(item, "an item")
+
+    def check(self, kind: Any) -> None:  # noqa: ANN401 - a type, or one of Beam's constraints
+        """Raise Refusal where no element of a type is of this shape. What Beam does not know passes, and is looked at
+        as it flows.
+        """
+        kind = convert_to_beam_type(kind)
+        if isinstance(kind, RowTypeConstraint):
+            self._check_fields(dict(kind._fields))  # noqa: SLF001 - Beam gives them no other way
+        elif isinstance(kind, typehints.TupleConstraint | typehints.ListConstraint):
+            self._check_pair(kind)
+        elif isinstance(kind, typehints.SequenceTypeConstraint):
+            if not isinstance(kind, typehints.TupleSequenceConstraint | typehints.ABCSequenceTypeConstraint):
+                raise self._refusal(str(kind))
+        elif isinstance(kind, type) and kind is not object and not issubclass(kind, _WRAPPED):
+            self._check_class(kind)
+
+    def _check_pair(self, kind: typehints.TupleConstraint | typehints.ListConstraint) -> None:
+        of_two = (kind.inner_type,) * 2 if isinstance(kind, typehints.ListConstraint) else kind.tuple_types
+        if len(of_two) != 2 or not self._pairs:
+            raise self._refusal(str(kind))
+        for label, what in zip(of_two, _WHATS, strict=True):
+            _check_label(label, what)
+
+    def _check_class(self, kind: type) -> None:
+        if hasattr(kind, "_fields"):
+            self._check_fields({name: getattr(kind, "__annotations__", {}).get(name) for name in kind._fields})
+        elif is_dataclass(kind):
+            self._check_fields({its.name: None for its in fields(kind)})
+        elif issubclass(kind, tuple | list):
+            if not self._pairs:
+                raise self._refusal(kind.__name__)
+        elif not issubclass(kind, Mapping | beam.Row):
+            raise self._refusal(kind.__name__)
+
+    def _check_fields(self, found: Mapping[str, Any]) -> None:
+        for name, what in zip(self._names, _WHATS, strict=True):
+            if name not in found:
+                raise self._refusal(f"row of {', '.join(found)}")
+            _check_label(found[name], what)
+
+    def _refusal(self, shown: str) -> Refusal:
+        user, item = self._names
+        rows = f"rows or dicts with the fields {user} and {item}"
+        wanted = f"(user, item) pairs, or {rows}" if self._pairs else rows
+        remedy = "name the two fields, such as PrivateTopK(..., user='listener', item='track'), or map each to a pair"
+        return Refusal("", f"PrivateTopK takes {verbatim(wanted)}, got an element of type {verbatim(shown)}",
+                       literal(remedy))  # fmt: skip
+
+
+def _is_named(element: object) -> bool:
+    return isinstance(element, Mapping | beam.Row) or hasattr(element, "_fields") or is_dataclass(element)
+
+
+def _field(element: Any, name: str) -> Any:  # noqa: ANN401
+    if isinstance(element, Mapping):
+        return element.get(name, _ABSENT)
+    if isinstance(element, beam.Row):
+        return element.__dict__.get(name, _ABSENT)
+    # Names of methods are no fields: every tuple has `count` and `index`.
+    known: Any = getattr(element, "_fields", None) or getattr(element, "__dataclass_fields__", ())
+    return getattr(element, name) if name in known else _ABSENT
+
+
+def _label(value: Any, what: str) -> str:  # noqa: ANN401
+    if type(value) is str:
+        return value
+    if isinstance(value, str):  # such as numpy's, whatever it prints as
+        return str.__str__(value)
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise _no_label(type(value).__name__, what)
+    return str(int(value))
+
+
+def _check_label(kind: Any, what: str) -> None:  # noqa: ANN401
+    """Raise Refusal where no value of a type is a label."""
+    plain = isinstance(kind, type) and issubclass(kind, float | bytes | bool | tuple | list | set | dict)
+    kinds = (typehints.TupleConstraint, typehints.DictConstraint, typehints.SequenceTypeConstraint)
+    if plain or isinstance(kind, kinds):
+        raise _no_label(kind.__name__ if plain else str(kind), what)
+
+
+def _no_label(kind: str, what: str) -> Refusal:
+    return Refusal("", f"PrivateTopK takes users and items that are str or int, got {what} of type {verbatim(kind)}")

@@ -39,5 +39,5 @@ def _tell(place: str) -> None:
         return
     _TOLD.add(place)
     with suppress(OSError, ValueError):  # a terminal that is gone
-        print(f"{place} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and the "
-              "credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip
+        print(f"{place} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
+              "the credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip

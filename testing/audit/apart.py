@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from private_topk.testing.audit.bounds import Tally, epsilon_at_least
 from private_topk.testing.audit.cases import Case
@@ -53,7 +53,8 @@ def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> Depende
 def _small(selection: Selection) -> Selection:
     """Few items, so that no answer is rare."""
     domain = PublicDomain.of(LABELS[:_SIZE]) if isinstance(selection.domain, PublicDomain) else selection.domain
-    mechanism = replace(selection.mechanism, epsilon=_EPSILON)
+    changes: dict[str, Any] = {"epsilon": _EPSILON}
+    mechanism = replace(selection.mechanism, **changes)
     return replace(selection, k=2, domain=domain, mechanism=mechanism, publish_counts=_COUNTS)
 
 

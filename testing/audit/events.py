@@ -77,10 +77,10 @@ def _of_one(answer: Answer) -> Iterator[tuple[str, Hashable]]:
             yield f"the {name} noisy count", ordered[round(share * (len(ordered) - 1))]
         yield "the first noisy count", noisy[0]
         of_items = dict(zip(answer.items, noisy, strict=True))
-        some = [of_items.get(item) for item in _LOOKED_AT]
+        one, other = (of_items.get(item) for item in _LOOKED_AT)
         yield from ((f"the noisy count of item {item}", of_items.get(item)) for item in _LOOKED_AT)
-        if None not in some:
-            yield "the difference of two noisy counts", some[1] - some[0]
+        if one is not None and other is not None:
+            yield "the difference of two noisy counts", other - one
         yield "answer and first noisy count", (answer.items, noisy[0])
         yield "answer and parities", (answer.items, tuple(count % 4 for count in noisy))
         yield "everything", (answer.items, noisy)

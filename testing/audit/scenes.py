@@ -10,8 +10,8 @@ __all__ = ["LABELS", "USER", "Row", "Scene", "Sheet", "hidden_scenes", "open_sce
 Row = tuple[str, str]
 Items = tuple[int, ...]
 
-LABELS = ("A", "a", "a ", "a\u0301", "b", "b\u200b", "null", "ss", "\u00df", "\u00e9", "\u0438\u0306", "\u0439", "\u65e5",
-          "\u65e5\u672c", "\u672c", "\uff21", "\U0001f600")  # fmt: skip
+LABELS = ("A", "a", "a ", "a\u0301", "b", "b\u200b", "null", "ss", "\u00df", "\u00e9", "\u0438\u0306", "\u0439",
+          "\u65e5", "\u65e5\u672c", "\u672c", "\uff21", "\U0001f600")  # fmt: skip
 """Items that are easily taken for each other, in the order of their bytes."""
 
 _OFTEN = 9

@@ -3,8 +3,8 @@
     python -m tests.pipelines.kills 50 --seed 1
 
 Each is started in a child of this process, ended after a random while by SIGKILL, SIGTERM or SIGINT, and begun again,
-now and then by two at once. It prints how each ended, and fails where a word that was said is not true, a ranking is not
-whole, something was published uncharged, the second attempt ends in other bytes, or the budget is spent twice.
+now and then by two at once. It prints how each ended, and fails where a word that was said is not true, a ranking is
+not whole, something was published uncharged, the second attempt ends in other bytes, or the budget is spent twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from tests.pipelines.support import command, write
 
 __all__ = ["Ended", "kill_one", "prepare"]
 
-ROWS = [{"user": f"secret user {n}", "item": f"i{n % 7}", "time": f"2026-01-{5 + n % 14:02}T12:00:00Z"} for n in range(90)]
+ROWS = [
+    {"user": f"secret user {n}", "item": f"i{n % 7}", "time": f"2026-01-{5 + n % 14:02}T12:00:00Z"} for n in range(90)
+]
 RUN = ["run", "--quiet", "--input=rows.csv", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1",
        "--window=7d", "--from=2026-01-05", "--to=2026-01-19", "--release-key=file:key", "--release-id=week",
        "--output=out/r.jsonl", "--ledger=sqlite:///b.db", "--dataset=d"]  # fmt: skip

@@ -61,7 +61,7 @@ def test_nothing_is_looked_at_or_charged_before_the_input_is_said_to_be_complete
 
 
 def test_only_a_file_says_that_the_input_is_complete(folder: Path) -> None:
-    """A folder that a writer makes first says nothing, nor a link that leads nowhere; nor a store that cannot be asked."""
+    """A folder that a writer makes first says nothing, nor a link to nowhere, nor a store that cannot be asked."""
     (folder / "plays" / "2026-01-05.csv").write_text(HEADER + ROWS)
     (folder / "plays" / "folder").mkdir()
     (folder / "plays" / "link").symlink_to("gone")

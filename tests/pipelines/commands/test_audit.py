@@ -12,6 +12,7 @@ from private_topk.pipelines import auditing
 from tests.pipelines.support import command
 from tests.testing.audit.planted import DEFECTS
 
+
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the audit's cases only the one that sees it is run here, which saves time and nothing else."""

@@ -1,6 +1,6 @@
 """A watched folder under hostile timing, in a time of its own: what is read live is read again, or the report fails.
 
-    python -m tests.pipelines.streaming.test_hostile_folder 2000      # so many schedules; the test runs a few
+python -m tests.pipelines.streaming.test_hostile_folder 2000      # so many schedules; the test runs a few
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ def main() -> None:
         for replaces in (False, True):
             place = Path(tempfile.mkdtemp())
             with pytest.MonkeyPatch.context() as patch:
-                found[f"{'names used again' if replaces else 'names used once'}: {attempt(place, seed, replaces, patch)[:60]}"] += 1
+                kind = "names used again" if replaces else "names used once"
+                found[f"{kind}: {attempt(place, seed, replaces, patch)[:60]}"] += 1
             shutil.rmtree(place)
     for told, times in sorted(found.items()):
         print(f"{times:6} {told}")

@@ -1,6 +1,6 @@
-"""Messages as Pub/Sub and Beam's own Kafka reader hand them over: in any order and bundles, behind an honest clock or not.
+"""Messages as Pub/Sub and Beam's own Kafka reader hand them over: in any order and bundles, whatever their clock does.
 
-Both give single messages whose element time is that of publication or of the broker's log, and a watermark of their own.
+Both give single messages whose element time is that of publication or of the broker's log, and a clock of their own.
 """
 
 from __future__ import annotations

@@ -112,8 +112,12 @@ class Defect(NamedTuple):
 
     def case(self, mechanism: str) -> Case | None:
         """The case of a mechanism that sees this defect; None where the defect does not touch the mechanism."""
-        found = [case for case in cases_of([mechanism]) if case.neighbours == "add-remove"
-                 and case.releases == self.releases and bool(case.selection.publish_counts) == self.counted]  # fmt: skip
+        asked = ("add-remove", self.releases, self.counted)
+        found = [
+            case
+            for case in cases_of([mechanism])
+            if (case.neighbours, case.releases, bool(case.selection.publish_counts)) == asked
+        ]
         unknown = found[0].selection.mechanism.about.domain == "unknown"
         return found[0] if unknown or self.plant not in (head_one_short, a_digest_without_labels) else None
 
@@ -162,7 +166,9 @@ def main() -> None:
     for name in asked.defect or DEFECTS:
         for mechanism in asked.mechanism or MECHANISMS:
             started = time.process_time()
-            found = [finds(DEFECTS[name], mechanism, asked.draws, f"seed {n}", 1e-3 / bounds) for n in range(asked.seeds)]
+            found = [
+                finds(DEFECTS[name], mechanism, asked.draws, f"seed {n}", 1e-3 / bounds) for n in range(asked.seeds)
+            ]
             told = "-" if None in found else f"{sum(map(bool, found))} of {len(found)}"
             print(f"{name:<24} {mechanism:<22} {told:>9} {time.process_time() - started:6.0f} s", flush=True)
             if DEFECTS[name].check == "counts":

@@ -121,6 +121,8 @@ def test_ties_that_floats_leave_open_cost_no_more_than_one_pass(monkeypatch: pyt
 
     monkeypatch.setattr(_Descents, "_exponential", counted)
     monkeypatch.setattr(module, "_ERROR", 2.0**-4)  # everything is left open
-    ranks = noisy_ranks(Histogram(np.array([5]), np.array([d])), Fraction(1), "laplace", d, RandomBits.keyed(b"t").draw())
+    ranks = noisy_ranks(
+        Histogram(np.array([5]), np.array([d])), Fraction(1), "laplace", d, RandomBits.keyed(b"t").draw()
+    )
     assert sorted(ranks.tolist()) == list(range(d))
     assert d - 1 <= asked["exponentials"] <= 3 * d, asked

@@ -53,7 +53,7 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(question.period)
     waits = launch.waits_for_timers and not report.source.bounded
     shards = report.user_shards()
-    rank = RankBlocks(question.selection, question.release, question.period, shards, waits)
+    rank = RankBlocks(question.selection, question.release, question.period, shards, waits, cores=launch.cores)
     rankings = blocks | "Rank" >> rank
     facts = describe_release(question.selection, question.release, launch.name)
     facts["privacy"] = question.privacy.describe(facts["privacy"])

@@ -51,6 +51,7 @@ class Launch:
         deferred: running only writes a template, which somebody else runs later.
         waits_for_timers: the watermark waits for timers that a transform has set.
         follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
+        cores: how many of its machine's cores a worker may fill by itself.
         listener: the runner for a source that has to be listened to, where that is another one.
         answered: set by whoever sees that every declared window is published: a runner whose jobs do not end by
             themselves then ends this one.
@@ -63,6 +64,7 @@ class Launch:
     deferred: bool = False
     waits_for_timers: bool = True
     follows_slowest_reader: bool = True
+    cores: int = 1
     listener: PipelineRunner | None = None
     answered: threading.Event = field(default_factory=threading.Event, compare=False)
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+from argparse import ArgumentParser
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
@@ -19,12 +21,14 @@ __all__ = ["prepare"]
 def prepare(arguments: Sequence[str]) -> Launch:
     """One worker inside this process, unless Beam's --direct_num_workers asks for more.
 
-    The sources decode ahead in a thread of their own, which fills two cores; more of Beam's own workers pass all data
-    through gRPC, which costs more than it gains below a few dozen cores.
+    It decodes ahead and handles as many blocks and user shards at a time as there are cores, or --cores; more of Beam's
+    own workers pass all data through gRPC, which costs more than it gains below a few dozen cores.
     """
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
-    direct = options.view_as(DirectOptions)
+    direct, cores = options.view_as(DirectOptions), options.view_as(CoresOptions).cores
+    if cores is not None and cores < 1:
+        raise ValueError(f"--cores must be at least 1, got {cores}")
     if direct.direct_num_workers < 0:
         raise ValueError(
             f"--direct_num_workers must be at least 1, or 0 for all cores, got {direct.direct_num_workers}"
@@ -32,4 +36,19 @@ def prepare(arguments: Sequence[str]) -> Launch:
     if direct.direct_num_workers != 1 and not any(word.startswith("--direct_running_mode") for word in arguments):
         direct.direct_running_mode = "multi_threading"
     # The only local runner that receives from Pub/Sub listens.
-    return Launch("direct", FnApiRunner(), options, listener=BundleBasedDirectRunner())
+    listener = BundleBasedDirectRunner()
+    found = _cores_here() if direct.direct_num_workers == 1 else 1
+    return Launch("direct", FnApiRunner(), options, cores=cores or found, listener=listener)
+
+
+class CoresOptions(PipelineOptions):
+    """What Beam has no option for."""
+
+    @classmethod
+    def _add_argparse_args(cls, parser: ArgumentParser) -> None:
+        parser.add_argument("--cores", type=int, help="cores that a worker may fill; default: all that it may use")
+
+
+def _cores_here() -> int:
+    """The cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

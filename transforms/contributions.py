@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import apache_beam as beam
 import numpy as np
@@ -16,6 +16,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.side_by_side import SideBySideDoFn
 from private_topk.transforms.user_shard import UserShard
 
 __all__ = ["CountContributions", "ShardByUser", "ShardedPairs"]
@@ -31,34 +32,41 @@ class ShardByUser(beam.PTransform):
 
     Args:
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
+        cores: how many blocks are split at a time. More than one: of blocks in the global window.
     """
 
-    def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout | None = None) -> None:
+    def __init__(
+        self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout | None = None, cores: int = 1
+    ) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain))
+        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), cores)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         # block  ->  (user shard, {user: uint64, item: code or string, and the columns that tell the windows})
         return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(ShardedPairs)
 
 
-class _ShardDoFn(beam.DoFn):
-    def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout) -> None:
+class _ShardDoFn(SideBySideDoFn):
+    def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout, cores: int = 1) -> None:
+        super().__init__(cores)
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
         self._left_out = LeftOutRows("not_in_domain")
 
     def setup(self) -> None:
+        super().setup()
         self._hash_key = self._key.derive("user hash")
         if isinstance(self._domain, PublicDomain):
             self._domain.index()  # made before the first block comes
 
-    def process(self, block: pa.RecordBatch) -> Iterator[ShardedPairs]:
+    def work(self, block: pa.RecordBatch) -> tuple[int, list[ShardedPairs]]:
+        """How many rows drop out, and the others by user shard."""
         values: np.ndarray | pa.Array
+        unknown = 0
         if not isinstance(self._domain, UnknownDomain):
             codes = self._domain.encode(block["item"])
             known = codes >= 0
             if not known.all():
-                self._left_out.inc(int(len(known) - known.sum()))
+                unknown = int(len(known) - known.sum())
                 block, codes = block.filter(pa.array(known)), codes[known]
             values = codes.astype(self._layout.code_type)
         else:
@@ -66,9 +74,17 @@ class _ShardDoFn(beam.DoFn):
         words = hash_labels(block["user"], self._hash_key)
         spans = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
+        found = []
         for shard, rows in partition(shards, self._shards):
             items = values[rows] if isinstance(values, np.ndarray) else values.take(pa.array(rows))
-            yield shard, make_table(user=words[rows], item=items, **{name: span[rows] for name, span in spans.items()})
+            columns = {name: span[rows] for name, span in spans.items()}
+            found.append((shard, make_table(user=words[rows], item=items, **columns)))
+        return unknown, found
+
+    def hand_on(self, result: tuple[int, list[ShardedPairs]]) -> list[ShardedPairs]:
+        if result[0]:
+            self._left_out.inc(result[0])
+        return result[1]
 
 
 class CountContributions(beam.PTransform):
@@ -81,25 +97,34 @@ class CountContributions(beam.PTransform):
 
     Args:
         waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
+        cores: how many user shards of a bounded input are counted at a time. More than one: in the global window.
     """
 
-    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False) -> None:
+    def __init__(
+        self, layout: Layout, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False, cores: int = 1
+    ) -> None:
         super().__init__()
         self._counter, self._waits_for_timers = UserShard(layout, key, limit), waits_for_timers
+        self._cores = cores
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window
         if pairs.is_bounded or not self._waits_for_timers:
             shards = pairs | "Gather each user's pairs" >> beam.GroupByKey()
-            count = beam.ParDo(_CountDoFn(self._counter))
+            count = beam.ParDo(_CountDoFn(self._counter, self._cores))
         else:
             shards, count = pairs, beam.ParDo(CountOnTheFlyDoFn(self._counter))
         return shards | "Bound and count" >> count.with_output_types(PlacedPart)
 
 
-class _CountDoFn(beam.DoFn):
-    def __init__(self, counter: UserShard) -> None:
+class _CountDoFn(SideBySideDoFn):
+    def __init__(self, counter: UserShard, cores: int = 1) -> None:
+        super().__init__(cores)
         self._counter = counter
 
-    def process(self, shard: tuple[int, Iterable[pa.RecordBatch]]) -> Iterator[PlacedPart]:
-        yield from with_manifest(shard[0], self._counter.counts(shard[1]))
+    def work(self, shard: tuple[int, Iterable[pa.RecordBatch]]) -> Iterable[PlacedPart]:
+        counted = with_manifest(shard[0], self._counter.counts(shard[1]))
+        return counted if self._cores == 1 else list(counted)
+
+    def hand_on(self, result: Iterable[PlacedPart]) -> Iterable[PlacedPart]:
+        return result

@@ -123,6 +123,7 @@ class RankBlocks(beam.PTransform):
 
     Args:
         period, shards, waits_for_timers, reveal_active_windows: as for `PrivateTopK`.
+        cores: how many blocks, and user shards of a bounded input, each worker handles at a time.
     """
 
     def __init__(
@@ -133,12 +134,13 @@ class RankBlocks(beam.PTransform):
         shards: int,
         waits_for_timers: bool = False,
         reveal_active_windows: bool = False,
+        cores: int = 1,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
-        self._waits_for_timers = waits_for_timers
+        self._waits_for_timers, self._cores = waits_for_timers, cores
         self._windows_are_public = period is not None or reveal_active_windows
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
@@ -150,7 +152,8 @@ class RankBlocks(beam.PTransform):
         selection, key = self._selection, self._release.key
         numbered = self._period if blocks.is_bounded else None
         layout = Layout.of(selection.domain, numbered)
-        pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout)
+        cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
+        pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout, cores)
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
         limit, waits = selection.max_items_per_user, self._waits_for_timers
         answers = []
@@ -162,7 +165,7 @@ class RankBlocks(beam.PTransform):
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         totals = (
             pairs
-            | "Bound contributions" >> CountContributions(layout, key, limit, waits)
+            | "Bound contributions" >> CountContributions(layout, key, limit, waits, cores)
             | "Count items" >> AddUp(layout, selection.head())
         )
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -33,6 +34,7 @@ def test_a_word_that_beam_does_not_know() -> None:
         ("--direct_num_workers=x", "Beam's options cannot be read: argument --direct_num_workers: invalid int value"),
         ("--direct_num_workers=-3", "--direct_num_workers must be at least 1, or 0 for all cores, got -3"),
         ("--direct_running_mode=x", "argument --direct_running_mode: invalid choice: 'x'"),
+        ("--cores=0", "--cores must be at least 1, got 0"),
     ],
 )
 def test_beam_s_options_are_refused_in_one_sentence(word: str, said: str, capsys: pytest.CaptureFixture) -> None:
@@ -40,6 +42,14 @@ def test_beam_s_options_are_refused_in_one_sentence(word: str, said: str, capsys
         launch_of("direct", [word])
     assert said in str(caught.value) and "\n" not in str(caught.value)
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_direct_runner_fills_the_cores_that_it_may_use() -> None:
+    may_use = len(os.sched_getaffinity(0))
+    assert launch_of("direct", []).cores == may_use
+    assert launch_of("direct", ["--cores=3"]).cores == launch_of("direct", ["--cores", "3"]).cores == 3
+    # Beam's own workers are side by side already.
+    assert launch_of("direct", ["--direct_num_workers=2"]).cores == 1
 
 
 @pytest.fixture

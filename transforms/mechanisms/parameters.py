@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
+from functools import cache
 from numbers import Integral, Rational, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -86,7 +88,8 @@ def parameter(default: Any = MISSING, *, help: str, kind: Kind | None = None) ->
     return field(default=default, metadata={"help": help, "kind": kind})
 
 
-def parameters_of(mechanism: type) -> dict[str, Parameter]:
+@cache  # every draw asks for them
+def parameters_of(mechanism: type) -> Mapping[str, Parameter]:
     """The parameters of a mechanism's class by name, in the order of its fields."""
     hints = get_type_hints(mechanism)
     return {

@@ -5,7 +5,8 @@
 
 Two task managers of 1.5 GiB with two slots each and a pool of Python workers, on loopback. Wall time is of the command,
 start included; CPU and memory are of all processes: command, job server, cluster and workers. A process that ends
-between two looks, half a second apart, is seen up to the last one.
+between two looks, half a second apart, is seen up to the last one. With --results every case that is done is kept as a
+line, and the same command goes on where it was ended.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import polars as pl
 
 from benchmarks.plays import ITEMS, items, write_plays
 from benchmarks.processes import Meter
+from benchmarks.results import Results
 from private_topk.runners.flink_cluster import Cluster
 
 START, END = "2026-01-05", "2026-02-02"
@@ -41,6 +43,7 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=600, help="seconds until a case is given up")
     parser.add_argument("--port", type=int, default=28381)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "private-topk-bench")
+    parser.add_argument("--results", type=Path, help="where finished cases are kept, and gone on from")
     parser.add_argument("--plain", metavar="PATTERN", help=argparse.SUPPRESS)
     arguments, beam_arguments = parser.parse_known_args()
     if arguments.plain:
@@ -59,6 +62,7 @@ def main() -> None:
 def compare(arguments: argparse.Namespace, cluster: Cluster, pool: str) -> None:
     numbers = [[int(word) for word in each.split(",")] for each in
                (arguments.rows, arguments.windows, arguments.parallelism)]  # fmt: skip
+    results = Results(arguments.results)
     print("        rows  windows  par. case       wall s    cpu s  largest MiB  all MiB")
     arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "domain.txt").write_text("\n".join(items()) + "\n")
@@ -67,10 +71,12 @@ def compare(arguments: argparse.Namespace, cluster: Cluster, pool: str) -> None:
         place = ["--flink_master", cluster.address, "--environment_type", "EXTERNAL", "--environment_config", pool]
         place += ["--parallelism", str(parallelism)]
         for case in arguments.cases.split(","):
-            if case == "direct" and parallelism != numbers[2][0]:
+            facts = {"rows": rows, "windows": windows, "parallelism": parallelism, "case": case}
+            if (case == "direct" and parallelism != numbers[2][0]) or results.count(**facts):
                 continue
             servers = [] if case == "direct" else [process.pid for process in cluster.processes.values()]
             said = measure(command(case, arguments.folder, rows, windows, place), servers, arguments.patience)
+            results.add(**facts, said=said)
             print(f"{rows:>12,}{windows:>9,}{parallelism:>6} {case:<8}{said}", flush=True)
 
 

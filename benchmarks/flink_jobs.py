@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -34,7 +35,7 @@ class Report:
     """Rows in 24 windows of an hour, in the order of time, and what must be published of them.
 
     Args:
-        folder: where everything is written.
+        folder: where everything is written; what an earlier process has left there of the same rows is taken over.
     """
 
     def __init__(self, folder: Path, rows: int = 7_000) -> None:
@@ -49,10 +50,12 @@ class Report:
         ]
         (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(60)))
         (folder / "key").write_text("a key of the benchmarks, which is no secret\n")
-        (folder / "rows.jsonl").write_text("".join(row + "\n" for row in self.rows))
+        text, expected = "".join(row + "\n" for row in self.rows), folder / "expected.jsonl"
+        known = expected.exists() and (folder / "rows.jsonl").read_text() == text
+        (folder / "rows.jsonl").write_text(text)
         (folder / "in").mkdir(exist_ok=True)
-        (folder / "in" / "rows.jsonl").write_text("".join(row + "\n" for row in [*self.rows, _end()]))
-        self.expected = self._batch()
+        (folder / "in" / "rows.jsonl").write_text(f"{text}{_end()}\n")
+        self.expected = expected.read_bytes() if known else self._batch(expected)
 
     def question(self) -> list[str]:
         return [
@@ -71,10 +74,9 @@ class Report:
         place = ["--input", source or f"{self.folder}/in/*.jsonl", "--clock", "event", "--output", str(output)]
         return ["stream", *place, "--output-format", "jsonl", *self.question(), *more]
 
-    def _batch(self) -> bytes:
-        output = self.folder / "expected.jsonl"
+    def _batch(self, output: Path) -> bytes:
         command = [sys.executable, "-m", "private_topk", *self.batch_words(output)]
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL, start_new_session=True)
         return output.read_bytes()
 
     def send(self, address: str, topic: str, rows: range, seconds: float = 0) -> None:
@@ -103,23 +105,33 @@ def _end() -> str:
 
 
 _COPIES = multiprocessing.get_context("forkserver")
-_COPIES.set_forkserver_preload(["private_topk.pipelines.commands.launching"])
+_COPIES.set_forkserver_preload(["benchmarks.apart", "private_topk.pipelines.commands.launching"])
 
 
-def start(words: list[str], log: Path) -> ForkServerProcess:
-    """`private-topk` with some arguments in a process of its own, a copy of one that has everything loaded."""
-    process = _COPIES.Process(target=_run, args=(words, str(log)))
+def start(words: list[str], log: Path, unfinished_bundles: bool = False) -> ForkServerProcess:
+    """`private-topk` with some arguments in a process of its own, a copy of one that has everything loaded.
+
+    SIGUSR1 makes it write to its log where its threads are.
+
+    Args:
+        unfinished_bundles: do what the command refuses: let Flink lose what a bundle puts out during a checkpoint.
+    """
+    process = _COPIES.Process(target=_run, args=(words, str(log), unfinished_bundles))
     process.start()
     return process
 
 
-def _run(words: list[str], log: str) -> None:
+def _run(words: list[str], log: str, unfinished_bundles: bool) -> None:
     from private_topk.pipelines.commands import main
     from private_topk.pipelines.commands.status import leave
+    from private_topk.runners import flink_options
 
+    if unfinished_bundles:
+        flink_options.DEFAULTS["finish_bundle_before_checkpointing"] = False  # type: ignore[index]
     os.setsid()
     for stream in (1, 2):
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    faulthandler.register(signal.SIGUSR1)
     leave(main(words))
 
 
@@ -143,7 +155,7 @@ def served(cluster: Cluster, folder: Path) -> Iterator[str]:
              str(port), "--artifact-port", "0", "--expansion-port", "0"]  # fmt: skip
     with open(folder / "job-server.out", "wb") as output:
         command = ["java", "-Xmx512m", "-jar", job_server(FLINK_VERSION).jar, *words]
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     try:
         await_(lambda: reachable(f"localhost:{port}", 1), 300, "the job server does not start")
         yield f"localhost:{port}"

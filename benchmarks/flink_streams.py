@@ -1,140 +1,175 @@
 """The same stream again and again on Flink while the machine is busy: each must publish what the batch publishes.
 
-    python -m benchmarks.flink_streams --times 100 --parallelism 1,2,4 --cluster mini,standalone
-    python -m benchmarks.flink_streams --times 10 --cluster mini --unfinished-bundles
+    python -m benchmarks.flink_streams --times 100 --results streams.jsonl
+    python -m benchmarks.flink_streams --times 10 --cluster mini --unfinished-bundles --results unfinished.jsonl
+    python -m benchmarks.flink_streams --times 6 --cluster loopback --results loopback.jsonl
+    python -m benchmarks.flink_streams --times 6 --again --results again.jsonl
 
-24 windows of a time-ordered file in a watched folder, a checkpoint every half second, and a process that keeps a core
-busy beside it. Every kind of cluster and every parallelism has a chain of streams, one after another by one job server;
-the chains run side by side.
+24 windows of a time-ordered file in a watched folder, a checkpoint every half second, and processes that keep cores
+busy beside it. Every stream is a `private-topk stream` of its own, with a mini cluster of its own or on one standalone
+cluster; the kinds take turns. One that has not ended by itself in time counts as hung, and is ended.
+
+With --results every stream that is done is kept as a line, and the same command goes on where it was ended.
+
+The cluster `loopback` is the standalone one with workers in the command's own process. With --again every window stands
+at its place already, so that a stream can end by its clocks only.
 
 With --unfinished-bundles Flink is told not to finish bundles before a checkpoint, which the command refuses. Then it
-loses counts, and what is to be seen is that the guard speaks: no window is published that is not the batch's.
+loses counts, and what is to be seen is that this is told: no window is published that is not the batch's, and no run in
+which one is missing ends well.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import logging
-import multiprocessing
 import shutil
 import tempfile
 import time
-from multiprocessing import Queue
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
 
-from benchmarks.flink_jobs import Report, Versions, busy, looked_at
+from benchmarks.flink_jobs import Report, Versions, busy, end, served, start
+from benchmarks.results import Results
 from private_topk.runners.flink_cluster import Cluster
-from private_topk.runners.network import reachable
-from private_topk.transforms.guard import LostPartError
+
+TOLD = ("counts were lost or doubled", "windows are published in", "nothing is published")
+
+
+@dataclass
+class Stream:
+    """One command that runs."""
+
+    kind: tuple[str, int]
+    process: ForkServerProcess
+    versions: Versions
+    log: Path
+    began: float
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=100)
+    parser.add_argument("--times", type=int, default=100, help="streams in all, with those in --results")
     parser.add_argument("--parallelism", default="1,2,4")
     parser.add_argument("--cluster", default="mini,standalone")
     parser.add_argument("--interval", type=int, default=500, help="milliseconds between checkpoints")
     parser.add_argument("--load", type=int, default=1, help="cores kept busy meanwhile")
-    parser.add_argument("--unfinished-bundles", action="store_true", help="show that the guard speaks")
-    parser.add_argument("--together", type=int, default=3, help="how many chains run side by side")
+    parser.add_argument("--rows", type=int, default=2_400)
+    parser.add_argument("--unfinished-bundles", action="store_true", help="show that a loss is told")
+    parser.add_argument("--again", action="store_true", help="let every window be published before")
+    parser.add_argument("--together", type=int, default=2, help="how many streams run side by side")
+    parser.add_argument("--patience", type=float, default=900, help="seconds until a stream counts as hung")
     parser.add_argument("--port", type=int, default=28181)
+    parser.add_argument("--results", type=Path, help="where finished streams are kept, and counted from")
+    parser.add_argument("--folder", type=Path, help="keep what unequal streams have left here")
     arguments, extra = parser.parse_known_args()
-    folder = Path(tempfile.mkdtemp(prefix="flink-streams-"))
-    report = Report(folder / "report", rows=2_400)
-    kinds = arguments.cluster.split(",")
-    turns = list(itertools.product(kinds, arguments.parallelism.split(",")))
-    cluster = Cluster(folder / "cluster", arguments.port, slots=4) if "standalone" in kinds else None
-    said: Queue[tuple[str, str]] = multiprocessing.get_context("spawn").Queue()
-    try:
-        place = start(cluster) if cluster else []
-        with busy(arguments.load):
-            chains = []
-            for number, (kind, parallelism) in enumerate(turns):
-                times = len(range(number, arguments.times, len(turns)))
-                words = ["--parallelism", parallelism, *(place if kind == "standalone" else []), *extra]
-                words += ["--checkpointing_interval", str(arguments.interval), "--streaming"]
-                words += ["--number_of_execution_retries", "0"] if arguments.unfinished_bundles else []
-                name = f"{kind}, parallelism {parallelism}"
-                chain = multiprocessing.get_context("spawn").Process(
-                    target=run_chain,
-                    args=(report, folder / f"chain-{number}", name, words, times, arguments.unfinished_bundles, said),
-                )
-                chains.append((chain, times))
-            good, guarded, done = collect(chains, arguments.together, said)
-    finally:
-        if cluster:
-            cluster.stop()
-    spoke = f", {guarded} stopped by the guard" if arguments.unfinished_bundles else ""
-    print(f"{good} of {done} equal{spoke}", flush=True)
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="flink-streams-"))
+    results = Results(arguments.results)
+    with ExitStack() as servers:
+        places: dict[str, list[str]] = {}
+        if {"standalone", "loopback"} & set(arguments.cluster.split(",")):
+            cluster = Cluster(folder / "cluster", arguments.port, slots=4)
+            servers.callback(cluster.stop)
+            cluster.start(2)
+            pool = cluster.start_worker_pool(arguments.port + 2)
+            server = servers.enter_context(served(cluster, folder))
+            at = ["--flink_master", cluster.address, "--job_endpoint", server, "--environment_type"]
+            places = {"standalone": [*at, "EXTERNAL", "--environment_config", pool], "loopback": [*at, "LOOPBACK"]}
+        servers.enter_context(busy(arguments.load))
+        Streams(folder, arguments, [*extra, *_extra(arguments)], places, results).run()
+    print(results.table("cluster", "parallelism", "verdict"), flush=True)
 
 
-def collect(chains: list[tuple[Any, int]], together: int, said: Queue[tuple[str, str]]) -> tuple[int, int, int]:
-    """Run so many chains at a time; how many streams were right, were stopped by the guard, and how many there were."""
-    good = guarded = done = 0
-    waiting, running = list(chains), []  # type: tuple[list[Any], list[Process]]
-    while waiting or running:
-        while waiting and len(running) < together:
-            process = waiting.pop(0)[0]
-            process.start()
-            running.append(process)
-        running = [process for process in running if process.is_alive()]
-        while not said.empty():
-            name, verdict = said.get()
-            done, good = done + 1, good + verdict.startswith("equal")
-            guarded += verdict.startswith("the guard spoke, nothing")
-            print(f"{done}: {name}: {verdict}", flush=True)
-        time.sleep(0.5)
-    return good, guarded, done
+def _extra(arguments: argparse.Namespace) -> list[str]:
+    retries = ["--number_of_execution_retries", "0"] if arguments.unfinished_bundles else []
+    return ["--runner", "flink", "--checkpointing_interval", str(arguments.interval), *retries]
 
 
-def start(cluster: Cluster) -> list[str]:
-    """Start it; the options that hand a job to it."""
-    cluster.start(2)
-    pool = cluster.start_worker_pool(cluster.port + 2)
-    return ["--flink_master", cluster.address, "--environment_type", "EXTERNAL", "--environment_config", pool]
+class Streams:
+    """Keeps some streams running until there were enough."""
 
+    def __init__(
+        self,
+        folder: Path,
+        arguments: argparse.Namespace,
+        words: list[str],
+        places: dict[str, list[str]],
+        results: Results,
+    ) -> None:
+        self._folder, self._arguments, self._words, self._places = folder, arguments, words, places
+        self._results, self._running = results, list[Stream]()
+        self._report = Report(folder / "report", rows=arguments.rows)
+        numbers = map(int, arguments.parallelism.split(","))
+        self._kinds = [(kind, number) for number, kind in itertools.product(numbers, arguments.cluster.split(","))]
+        self._number, self._published = 0, folder / "published"
 
-def run_chain(
-    report: Report,
-    folder: Path,
-    name: str,
-    words: list[str],
-    times: int,
-    unfinished: bool,
-    said: Queue[tuple[str, str]],
-) -> None:
-    """Streams one after another, handed over by one job server."""
-    from private_topk.pipelines.commands.arguments import asked_of
-    from private_topk.pipelines.commands.stream import parser
-    from private_topk.pipelines.fields import Asked
-    from private_topk.pipelines.report import report_of
-    from private_topk.pipelines.run import run
-    from private_topk.runners import prepare
-
-    logging.disable(logging.WARNING)
-    launch = prepare("flink", words)
-    if unfinished:
-        launch.runner.job_options = {**launch.runner.job_options, "finish_bundle_before_checkpointing": False}
-    for number in range(times):
-        output, began = folder / f"out-{number}", time.monotonic()
-        arguments, _ = parser().read(report.stream_words(output)[1:])
-        asked: Asked = asked_of(arguments)
+    def run(self) -> None:
         try:
-            with looked_at(Versions(output)) as versions:
-                run(report_of(asked, watch=True), launch)
-            verdict = versions.verdict(report.expected)
-        except Exception as error:
-            verdict = f"{type(error).__name__}: {str(error)[:300]} {str(error.__cause__)[:300]}"
-            if isinstance(error.__cause__, LostPartError):
-                right = all(path.read_bytes() in report.expected for path in output.glob("*.jsonl"))
-                verdict = f"the guard spoke, {'nothing' if right else 'SOMETHING'} wrong is published"
-        said.put((name, f"{verdict}, {time.monotonic() - began:.0f} s"))
-        while "--flink_master" not in words and reachable(launch.runner.rest, 1):
-            time.sleep(0.2)  # the mini cluster of the next one takes the same port
-        shutil.rmtree(output, ignore_errors=True)
-    time.sleep(1)  # for the queue's own thread
+            self._run()
+        finally:
+            for stream in self._running:
+                end(stream.process)
+
+    def _run(self) -> None:
+        while (left := self._arguments.times - len(self._results.lines)) > 0:
+            while len(self._running) < min(left, self._arguments.together):
+                self._running.append(self._begin())
+            time.sleep(0.5)
+            for stream in self._running:
+                stream.versions.look()
+                if not stream.process.is_alive() or time.monotonic() - stream.began > self._arguments.patience:
+                    self._finish(stream)
+            self._running = [stream for stream in self._running if stream.process.is_alive()]
+
+    def _begin(self) -> Stream:
+        """Start a stream of the kind that there are fewest of."""
+        kind = min(self._kinds, key=self._seen)
+        self._number += 1
+        folder = self._folder / f"{kind[0]}-{kind[1]}-{time.strftime('%H%M%S')}-{self._number}"
+        folder.mkdir(parents=True)
+        place = self._places.get(kind[0], [])
+        if self._arguments.again:
+            self._publish(folder / "out")
+        words = self._report.stream_words(
+            folder / "out", "--parallelism", str(kind[1]), "--job_name", folder.name, *place, *self._words
+        )
+        process = start(words, folder / "log", self._arguments.unfinished_bundles)
+        return Stream(kind, process, Versions(folder / "out"), folder / "log", time.monotonic())
+
+    def _publish(self, folder: Path) -> None:
+        """What a stream publishes, before it begins."""
+        if not self._published.exists():
+            done = start(self._report.stream_words(self._published, "--runner", "direct"), self._folder / "direct.log")
+            done.join()
+        shutil.copytree(self._published, folder)
+
+    def _seen(self, kind: tuple[str, int]) -> int:
+        done = self._results.count(cluster=kind[0], parallelism=kind[1])
+        return done + sum(stream.kind == kind for stream in self._running)
+
+    def _finish(self, stream: Stream) -> None:
+        hung = stream.process.is_alive()
+        end(stream.process)
+        verdict = "hung" if hung else self._verdict(stream)
+        took = round(time.monotonic() - stream.began)
+        self._results.add(cluster=stream.kind[0], parallelism=stream.kind[1], verdict=verdict, seconds=took)
+        print(f"{len(self._results.lines)}: {stream.kind[0]}, parallelism {stream.kind[1]}: {verdict}, {took} s",
+              flush=True)  # fmt: skip
+        if verdict == "equal":
+            shutil.rmtree(stream.log.parent)
+        else:
+            print(f"see {stream.log.parent}", flush=True)
+
+    def _verdict(self, stream: Stream) -> str:
+        said, status = stream.log.read_text(), stream.process.exitcode
+        if status == 0:
+            return stream.versions.verdict(self._report.expected)
+        right = all(path.read_bytes() in self._report.expected for path in stream.versions.folder.glob("*.jsonl"))
+        if not right:
+            return "SOMETHING WRONG IS PUBLISHED"
+        return "told, nothing wrong is published" if any(each in said for each in TOLD) else f"status {status}"
 
 
 if __name__ == "__main__":

@@ -149,6 +149,10 @@ class Budget:
 
     Args:
         total: with `release_delta`, the part of delta that is kept for the releases' own deltas.
+        unit: a key of `UNITS`.
+
+    Raises:
+        Refusal: the dataset's name, the unit or the neighbours break their rule.
     """
 
     dataset: str
@@ -156,6 +160,15 @@ class Budget:
     total: Total
     neighbours: str = "add-remove"
     created: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dataset, str) or not self.dataset.isprintable() or not 0 < len(self.dataset) <= 200:
+            raise Refusal("dataset", "must be 1 to 200 printable characters")
+        for field, value, known in (
+            ("privacy_unit", self.unit, tuple(UNITS)), ("neighbours", self.neighbours, get_args(Neighbours)),
+        ):  # fmt: skip
+            if value not in known:
+                raise Refusal(field, f"must be one of {', '.join(known)}, got {verbatim(value)}")
 
     @classmethod
     def of(
@@ -177,12 +190,6 @@ class Budget:
         check_delta(delta)
         if release_delta is not None and not 0 <= release_delta <= delta:
             raise Refusal("release_delta", f"must be from 0 to {{delta}}, got {float(release_delta):g}")
-        if not dataset.isprintable() or not 0 < len(dataset) <= 200:
-            raise Refusal("dataset", "must be 1 to 200 printable characters")
-        if unit not in UNITS:
-            raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
-        if neighbours not in get_args(Neighbours):
-            raise Refusal("neighbours", f"must be one of {', '.join(get_args(Neighbours))}, got {verbatim(neighbours)}")
         kept = Fraction(delta) / 2 if release_delta is None else Fraction(release_delta)
         return cls(dataset, unit, Total(Fraction(epsilon), Fraction(delta), kept), neighbours)
 

@@ -19,6 +19,7 @@ from math import comb
 
 from flint import arb
 
+from private_topk.budget.limits import at_least_0
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
@@ -48,6 +49,9 @@ class Total:
             Fraction("0.1"), as the command line does.
         release_delta: the part of delta that goes to the deltas of the single releases; the rest pays for composing
             them better than by adding up. By default what suits the mechanism and the accounting.
+
+    Raises:
+        Refusal: a number is negative, or no finite number.
     """
 
     epsilon: Fraction
@@ -57,8 +61,8 @@ class Total:
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta", "release_delta"):
             value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, Fraction(value))
+            if value is not None or name != "release_delta":
+                object.__setattr__(self, name, at_least_0(name, value))
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,9 @@ class Cost:
       the rho of that. So is every pure release (delta 0), and every one of which nothing but (epsilon, delta) is known.
     - rest < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its (epsilon,
       delta) leave out a tail of probability delta, which is no part of that proof.
+
+    Raises:
+        Refusal: a number is negative, or no finite number: it would give a budget back.
     """
 
     epsilon: Fraction
@@ -79,6 +86,10 @@ class Cost:
     rho: Fraction
     rest: Fraction = Fraction(0)
     bounded_range: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta", "rho", "rest"):
+            object.__setattr__(self, name, at_least_0(name, getattr(self, name)))
 
     @classmethod
     def of(cls, mechanism: Mechanism, k: int) -> Cost:
@@ -95,6 +106,7 @@ class Cost:
         But for a probability of delta it is an epsilon-DP one (Bun & Steinke 2016, Lemma 8.8), and these are what
         `rho_of_pure` proves of them.
         """
+        epsilon = at_least_0("epsilon", epsilon)
         return cls(epsilon, delta, rho_of_pure(epsilon) if epsilon else Fraction(0), delta)
 
     @property

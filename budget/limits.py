@@ -6,12 +6,23 @@ import math
 from fractions import Fraction
 
 from private_topk.transforms.mechanisms.parameters import plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["check_delta", "check_epsilon", "check_windows"]
+__all__ = ["at_least_0", "check_delta", "check_epsilon", "check_windows"]
 
 _LEAST, _MOST = Fraction(1, 10**100), 10**6
 _MOST_WINDOWS = 10**15
+
+
+def at_least_0(name: str, value: Fraction | float) -> Fraction:
+    """A number as the fraction that it is. Raises Refusal for a negative one, or none."""
+    try:
+        number = Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Refusal(name, f"must be a finite number, got {verbatim(repr(value))}") from None
+    if number < 0:
+        raise Refusal(name, f"must be at least 0, got {plain(number)}")
+    return number
 
 
 def check_epsilon(epsilon: Fraction | float, field: str = "epsilon") -> None:

@@ -100,9 +100,9 @@ def budget_in(row: Any, ledger: str) -> Budget:  # noqa: ANN401 - a database row
         total = Total(*(_fraction(text) for text in (row.epsilon, row.delta, row.release_delta)))
         if not (0 < total.epsilon and (total.release_delta or 0) <= total.delta < 1):
             raise ValueError
+        return Budget(str(row.dataset), str(row.unit), total, str(row.neighbours), str(row.created))
     except _BROKEN:
         raise _damaged(ledger, f"the {row.unit} budget of dataset {row.dataset}") from None
-    return Budget(str(row.dataset), str(row.unit), total, str(row.neighbours), str(row.created))
 
 
 def entry_in(row: Any, ledger: str) -> Entry:  # noqa: ANN401 - a database row

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from private_topk.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
 from private_topk.budget.limits import check_delta, check_epsilon, check_windows
@@ -17,7 +17,9 @@ from private_topk.budget.units import UNITS
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.parameters import plain
 from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.selection import CountBudget, Selection
+
+if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
+    from private_topk.transforms.selection import CountBudget, Selection
 
 __all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out"]
 
@@ -167,8 +169,8 @@ class Split:
         """The mechanism and the counts of a window that may spend an epsilon and a delta."""
         ranking, counted = (float(rounded_down(part * epsilon)) for part in self._epsilons)
         ranking_delta, counted_delta = (float(rounded_down(part * delta)) for part in self._deltas)
-        budget = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
-        counts = None if self._counts is None else CountBudget(counted, counted_delta)
+        budget: dict[str, Any] = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
+        counts = self._counts and replace(self._counts, epsilon=counted, delta=counted_delta)
         return replace(self._mechanism, **budget), counts
 
     def price(self, epsilon: Fraction, delta: Fraction) -> Cost:

@@ -14,12 +14,16 @@ from contextlib import contextmanager
 from private_topk.pipelines.notes import NOTES
 from private_topk.pipelines.report import Report
 from private_topk.runners import Launch
+from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.windows import Period, from_microseconds
 
 __all__ = ["Announcer", "followed"]
 
 _ONE_BY_ONE = 5
 """So many windows that are found together are told each by itself; more of them in one line."""
+
+_LAST_LOOKS = 10.0
+"""In seconds: how long a job that has ended is given until what it published can be read back."""
 
 Say = Callable[[str], None]
 
@@ -50,6 +54,11 @@ class Announcer:
     def has_told_all(self) -> bool:
         """Whether this run has published every window: what an earlier one has left does not count."""
         return all(self._told.get(label, -1.0) > self._left_before.get(label, -1.0) for label in self._closing)
+
+    @property
+    def told(self) -> int:
+        """How many windows were told."""
+        return len(self._told)
 
     def look(self, seen: Mapping[str, float]) -> None:
         """Say what is new.
@@ -88,12 +97,17 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
 
     Args:
         say: takes one line; None says nothing.
+
+    Raises:
+        LostPartError: the job has ended well, and a window is not seen in a place that is no files. (Files are looked
+            at in `outcome`.) Where nobody can read the place and no worker here notes anything, nothing is known.
     """
     period, sink = report.question.period, report.sink
     if period is None or report.source.bounded or launch.deferred:
         yield
         return
-    seen = sink.following(period, report.question.release) or NOTES.taken
+    following = sink.following(period, report.question.release)
+    seen = following or NOTES.taken
     announcer = Announcer(period, sink.place, getattr(report.source, "clock", "log") != "event", say or _silent)
     NOTES.taken()
     launch.answered.clear()  # a launch may be used again
@@ -117,6 +131,14 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
         done.set()
         follower.join()
         look()
+    if sink.files(period) is None and (following or announcer.told):
+        deadline = time.monotonic() + _LAST_LOOKS
+        while not announcer.has_told_all and time.monotonic() < deadline:
+            time.sleep(0.1)
+            look()
+        if not announcer.has_told_all:
+            raise LostPartError(f"the job ended as if it were whole, and of {len(period):,} windows {announcer.told:,} "
+                                f"were seen to be published to {sink.place}")  # fmt: skip
 
 
 def _silent(line: str) -> None:

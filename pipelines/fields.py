@@ -28,6 +28,9 @@ class Asked(TypedDict, total=False):
     item_column: str
     time_column: str
     time_unit: str
+    value_column: str
+    max_value: Fraction | float
+    value_resolution: Fraction | float
     csv_quoted_newlines: bool
     payload: str
     payload_schema: str

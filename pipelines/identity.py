@@ -8,17 +8,20 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
 from private_topk.transforms.keys import ReleaseKey
 
-__all__ = ["UNASKED", "identity_of", "named", "unasked"]
+__all__ = ["IF_GIVEN", "UNASKED", "identity_of", "named", "unasked"]
 
 UNASKED = "unasked"
 """The mark's name in a field's metadata, for rooms that cannot import this one."""
+
+IF_GIVEN = "asked if given"
+"""The mark of a field that came later: without it, None, a value is named as it was before there was the field."""
 
 
 def unasked(reason: str) -> Mapping[str, str]:
@@ -37,7 +40,7 @@ def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types 
         return value
     if is_dataclass(value) and not isinstance(value, type):
         asked = {field.name: identity_of(getattr(value, field.name))
-                 for field in fields(value) if UNASKED not in field.metadata}  # fmt: skip
+                 for field in fields(value) if _is_asked(field, value)}  # fmt: skip
         return {"kind": type(value).__name__, **asked}
     if isinstance(value, Mapping):
         return {str(name): identity_of(member) for name, member in sorted(value.items())}
@@ -50,6 +53,12 @@ def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types 
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
     raise TypeError(f"a {type(value).__name__} has no identity: make it a dataclass, or mark its field as unasked")
+
+
+def _is_asked(field: Field[Any], value: Any) -> bool:  # noqa: ANN401 - the dataclass that has the field
+    if IF_GIVEN in field.metadata and getattr(value, field.name) is None:
+        return False
+    return UNASKED not in field.metadata
 
 
 def named(value: object, key: ReleaseKey) -> str:

@@ -79,4 +79,4 @@ def _explained() -> Iterator[None]:
         raise refused(error) from None
     except SystemExit:
         reason = said.getvalue().strip().rpartition("\n")[2].partition("error: ")[2]
-        raise Refusal("", f"Beam's options cannot be read: {reason}") from None
+        raise Refusal("", f"Beam's options cannot be read: {verbatim(reason)}") from None

@@ -9,18 +9,20 @@ from fractions import Fraction
 from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_epsilon
 from private_topk.budget.sharing import Privacy, share_out
+from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.sources.domain import has_columns, read_domain
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
-from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.selection import CountBudget, Selection, count_budget
 from private_topk.transforms.top_k import check_kinds, make_selection
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
 
-__all__ = ["Question", "ask", "check_domain", "counts_of", "mechanism_of", "question_of", "release_of"]
+__all__ = ["Question", "amounts_of", "ask", "check_domain", "check_unknown", "counts_of", "question_of", "release_of"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ def ask(
     privacy_unit: str = "user-window",
     horizon: int | None = None,
     held: Total | None = None,
+    amounts: Amounts | None = None,
 ) -> Question:
     """A question, checked, with the budget shared out over its windows.
 
@@ -60,6 +63,7 @@ def ask(
         release: its key and id; by default new ones, for a release that nobody repeats.
         horizon: with the unit `user`, how many windows there will be in all; by default those of the period.
         held: the total in a ledger, where that parts the budget.
+        amounts: what is added up, where it is amounts and not users.
 
     Raises:
         Refusal: a field breaks its rule; nothing has been looked at or charged.
@@ -71,7 +75,7 @@ def ask(
     if spare_delta is not None and not isinstance(spare_delta, Fraction | float | int):
         raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
-    whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
+    whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts)
     shared = share_out(
         mechanism,
         whole.k,
@@ -83,7 +87,7 @@ def ask(
         held=held,
         overlap=period.overlap if period else 1,
     )
-    selection = make_selection(whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts)
+    selection = make_selection(whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts)
     return Question(selection, period, release or Release.fresh(), shared.privacy)
 
 
@@ -103,7 +107,21 @@ def question_of(asked: Asked, held: Total | None = None) -> Question:
         privacy_unit=asked.get("privacy_unit", "user-window"),
         horizon=asked.get("horizon"),
         held=held,
+        amounts=amounts_of(asked),
     )
+
+
+def amounts_of(asked: Asked) -> Amounts | None:
+    """What is added up, or None where users are counted. Raises Refusal."""
+    if "value_column" not in asked:
+        for name in ("max_value", "value_resolution"):
+            if name in asked:
+                raise Refusal(name, "needs {value_column}: the column of the amounts")
+        return None
+    if "max_value" not in asked:
+        raise Refusal("value_column", "needs {max_value}: the most that one user adds to an item",
+                      "choose it without a look at the data: docs/amounts.md says how")  # fmt: skip
+    return Amounts.of(asked["max_value"], asked.get("value_resolution"))
 
 
 def release_of(asked: Asked) -> Release:
@@ -116,22 +134,6 @@ def release_of(asked: Asked) -> Release:
     if not key.elsewhere:
         key.secret()
     return Release(key, asked["release_id"] if "release_id" in asked else fresh_id())
-
-
-def mechanism_of(asked: Asked) -> tuple[Mechanism, Fraction | float | None]:
-    """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
-    check_epsilon(asked["epsilon"])
-    own = parameters_of(mechanism_by_name(asked["mechanism"]))
-    delta, bound = asked.get("delta"), asked.get("max_items_per_user")
-    mechanism = make_mechanism(
-        asked["mechanism"],
-        **asked.get("parameters", {}),
-        epsilon=asked["epsilon"],
-        delta=delta if "delta" in own else None,
-        neighbours=asked.get("neighbours"),
-        max_items_per_user=bound if "max_items_per_user" in own else None,
-    )
-    return mechanism, None if "delta" in own else delta
 
 
 def counts_of(asked: Asked) -> CountBudget | None:
@@ -174,6 +176,12 @@ def check_domain(asked: Asked) -> None:
         raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
     if "domain_column" in asked and not has_columns(asked["domain"]):
         raise Refusal("domain_column", f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
+
+
+def check_unknown(asked: Asked) -> None:
+    """Raise Refusal for a mechanism that needs a public domain where none is asked for. Looks at no file."""
+    if asked.get("unknown_domain"):
+        make_selection(asked["k"], mechanism_of(asked)[0], UnknownDomain(), asked.get("max_items_per_user"))
 
 
 def _domain_of(asked: Asked) -> Domain:

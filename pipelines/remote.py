@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from private_topk.pipelines.report import Report
 from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["check_remote"]
 
@@ -20,8 +20,8 @@ def check_remote(report: Report) -> None:
     }
     for field, paths in places.items():
         for path in paths:
-            raise Refusal(field, f"{path} is a file of this machine, which the workers do not see", "copy it to a "
-                          "bucket and give gs://BUCKET/...")  # fmt: skip
+            rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
+            raise Refusal(field, rule, "copy it to a bucket and give gs://BUCKET/...")
 
 
 def _check_key(key: ReleaseKey) -> None:
@@ -30,5 +30,6 @@ def _check_key(key: ReleaseKey) -> None:
                       "fresh key would travel inside the job, where whoever may see the job could read it and undo the "
                       "noise")  # fmt: skip
     if not key.source.startswith("gcp-secret:"):
-        raise Refusal("release_key", f"{key.source} is a place of this machine, which the workers do not see", "keep "
-                      "the key in Secret Manager and give gcp-secret:projects/P/secrets/S/versions/V")  # fmt: skip
+        rule = f"{verbatim(key.source)} is a place of this machine, which the workers do not see"
+        remedy = "keep the key in Secret Manager and give gcp-secret:projects/P/secrets/S/versions/V"
+        raise Refusal("release_key", rule, remedy)

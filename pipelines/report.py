@@ -17,13 +17,13 @@ from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Report", "account_of", "report_of", "sink_for", "source_for"]
+__all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "source_for"]
 
 _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
 _MOST_STATES = 1 << 18
 _COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time", "time_unit": "time_unit",
-            "csv_quoted_newlines": "quoted_line_ends"}  # fmt: skip
+            "value_column": "value", "csv_quoted_newlines": "quoted_line_ends"}  # fmt: skip
 _OF_SOURCES = ("clock", "poll", "kafka_reader", "kafka_readers", "kafka_start", "expansion_service", "snapshot")
 
 
@@ -45,8 +45,7 @@ class Report:
     complete_when: str | None = None
 
     def __post_init__(self) -> None:
-        if self.shards is not None and self.shards not in {1 << n for n in range(_MOST_SHARDS.bit_length())}:
-            raise Refusal("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {self.shards}")
+        check_shards(self.shards)
 
     def check_complete(self) -> None:
         """Raise Refusal where the file is not there that says that the input is.
@@ -80,6 +79,12 @@ class Report:
         if self.source.bounded or self.question.period is None:
             return wanted
         return min(wanted, 1 << max(_MOST_STATES // len(self.question.period), 1).bit_length() - 1)
+
+
+def check_shards(shards: int | None) -> None:
+    """Raise Refusal for a number of user shards that hashes cannot be parted into. None is chosen later."""
+    if shards is not None and shards not in {1 << n for n in range(_MOST_SHARDS.bit_length())}:
+        raise Refusal("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {shards}")
 
 
 def report_of(asked: Asked, *, watch: bool = False) -> Report:

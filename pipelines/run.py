@@ -15,7 +15,7 @@ from private_topk.pipelines.announce import followed
 from private_topk.pipelines.errors import interruption_in, loss_in, refusal_in
 from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.notes import NoteWindows
-from private_topk.pipelines.outcome import what_is_out
+from private_topk.pipelines.outcome import check_all_is_out, what_is_out
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
@@ -119,6 +119,10 @@ def run(
         ):
             job = pipeline.run()
             job.wait_until_finish()
+            if not launch.deferred:
+                check_all_is_out(report, again)
+    except Unfinished:
+        raise
     except (Exception, KeyboardInterrupt) as error:
         stop = interruption_in(error)
         if stop is not None:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked
-from private_topk.pipelines.question import mechanism_of
 from private_topk.transforms.keys import Release, ReleaseKey, release_seed
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.mechanism import check_counts

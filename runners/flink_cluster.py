@@ -17,11 +17,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
+from typing import Any
 
 from private_topk.runners.flink import RESTARTS
 from private_topk.runners.flink_distribution import distribution
+from private_topk.runners.flink_rest import Rest
 from private_topk.runners.network import reachable
 
 __all__ = ["Cluster", "down", "main", "up"]
@@ -38,6 +38,8 @@ class Cluster:
         high_availability: a job manager that is lost may be started anew and takes its jobs up again. What it must know
             for that is kept in the folder and by a ZooKeeper, at `port` + 3, which comes with Flink.
         state: where the ids of the processes are kept up to date, for who outlives this one.
+
+    `worker_pool` is the address of its pool of Python workers, once that is started.
     """
 
     def __init__(
@@ -51,6 +53,8 @@ class Cluster:
     ) -> None:
         self.folder, self.port, self._state = folder.resolve(), port, state
         self.processes: dict[str, subprocess.Popen] = {}
+        self.worker_pool = ""
+        self.rest = Rest(f"localhost:{port}")
         self._home = distribution()
         self._settings = {
             "rest.address": "localhost",
@@ -87,7 +91,12 @@ class Cluster:
         return f"localhost:{self.port}"
 
     def start(self, task_managers: int = 1) -> None:
-        """Start all processes and wait until every task manager has joined. Raises RuntimeError if they do not."""
+        """Start all processes and wait until every task manager has joined.
+
+        Raises RuntimeError if they do not, or if the port is taken: another cluster would then be taken for this one.
+        """
+        if reachable(self.address, 1):
+            raise RuntimeError(f"port {self.port} is taken: give another port")
         if self._zookeeper:
             self._start_zookeeper(self._zookeeper)
         self.start_job_manager()
@@ -107,16 +116,13 @@ class Cluster:
         """Start a pool of Python workers; its address."""
         command = [sys.executable, "-m", "private_topk.runners.worker_pool", "--port", str(port)]
         self._start("worker-pool", command)
-        self._await(lambda: reachable(f"localhost:{port}"))
-        return f"localhost:{port}"
+        self.worker_pool = f"localhost:{port}"
+        self._await(lambda: reachable(self.worker_pool))
+        return self.worker_pool
 
-    def overview(self) -> dict:
+    def overview(self) -> dict[str, Any]:
         """What the job manager says of task managers, slots and jobs; nothing while it is not up."""
-        try:
-            with urlopen(f"http://{self.address}/overview", timeout=5) as answer:
-                return json.load(answer)
-        except (URLError, OSError, ValueError):
-            return {}
+        return self.rest.overview()
 
     def stop(self) -> None:
         """End every process of the cluster that still runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http.client import HTTPException
 from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -35,7 +36,7 @@ class Rest:
         try:
             with urlopen(request, timeout=_PATIENCE) as answer:
                 return json.load(answer)
-        except (URLError, OSError, ValueError):
+        except (URLError, HTTPException, OSError, ValueError):  # also of one that is lost in the middle of an answer
             return None
 
     def overview(self) -> dict[str, Any]:

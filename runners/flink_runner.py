@@ -7,8 +7,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,19 @@ from apache_beam.options.pipeline_options import (
     PipelineOptions,
     StandardOptions,
 )
-from apache_beam.portability import python_urns
-from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, FlinkRunner
 from apache_beam.runners.portability.job_server import StopOnExitJobServer
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
-from apache_beam.transforms.environments import ExternalEnvironment
 
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.flink_watch import Watch
-from private_topk.runners.worker_pool import ThreadWorkers, serve
+from private_topk.runners.loopback import LoopbackRunner
 
 __all__ = ["FlinkJobRunner", "write_settings"]
 
 
-class FlinkJobRunner(FlinkRunner):
+class FlinkJobRunner(LoopbackRunner, FlinkRunner):
     """Hands a job over to Flink.
 
     Args:
@@ -66,21 +62,6 @@ class FlinkJobRunner(FlinkRunner):
 
     def create_job_service_handle(self, job_service: Any, options: PipelineOptions) -> JobServiceHandle:  # noqa: ANN401
         return _Handle(job_service, options, self.job_options)
-
-    @staticmethod
-    def start_and_replace_loopback_environments(pipeline: Any, options: PipelineOptions) -> list[Callable[[], object]]:  # noqa: ANN401
-        """Let workers run in this process: heard on this machine only, each by the task manager that started it.
-
-        Beam's own listen on every interface, and know workers by a number that every task manager counts from 1.
-        """
-        stops: list[Callable[[], object]] = []
-        for environment in pipeline.components.environments.values():
-            if environment.urn == python_urns.EMBEDDED_PYTHON_LOOPBACK:
-                server, port = serve(ThreadWorkers(), "127.0.0.1:0")
-                here = ExternalEnvironment(f"127.0.0.1:{port}").to_runner_api(PipelineContext())
-                environment.urn, environment.payload = here.urn, here.payload
-                stops.append(partial(server.stop, 1))
-        return stops
 
     def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401
         names = options.view_as(GoogleCloudOptions)

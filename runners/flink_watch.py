@@ -24,6 +24,9 @@ _END_OF_TIME = 9_223_371_950_454_775
 _SAVEPOINTS = ("state.savepoints.dir", "execution.checkpointing.savepoint-dir", "state.checkpoints.dir",
                "execution.checkpointing.dir")  # fmt: skip
 
+_FORGOTTEN = 10
+"""So many times in a row nobody knows of the order to end a job: it is forgotten."""
+
 
 class Watch(threading.Thread):
     """A thread that looks at one job every second until the job has ended.
@@ -47,49 +50,78 @@ class Watch(threading.Thread):
         super().__init__(name="flink-watch", daemon=True)
         self._rest, self._name, self._streaming, self._answered = rest, name, streaming, answered
         self._say, self._patience = say, patience
-        self._restarts = 0
+        self._restarts = self._failures = 0
+        self._awaits_cause = False
         self._starved: float | None = None
         self._stopping = ""
-        self._told = False
+        self._gone: float | None = None
+        self._unanswered = 0
+        self._told: set[str] = set()
 
     def run(self) -> None:
         state = ""
         while state not in ("FINISHED", "FAILED", "CANCELED"):
             time.sleep(1)
-            job = next((job for job in self._rest.jobs() if job["name"] == self._name), None)
-            if job is not None:
-                state = job["state"]
-                self._look(job["jid"], state, job["tasks"])
+            try:
+                job = next((job for job in self._rest.jobs() if job["name"] == self._name), None)
+                if job is not None:
+                    state, self._gone = job["state"], None
+                    self._look(job["jid"], state, job["tasks"])
+                elif state:
+                    self._look_for_the_job_manager()
+            except Exception as error:  # an answer in another form must not end the watch: then the job would not end
+                self._say_once(f"Flink: the job manager said what is not understood ({type(error).__name__})")
 
     def _look(self, job: str, state: str, tasks: dict[str, int]) -> None:
-        # Flink's own count of restarts leaves out those by which the adaptive scheduler changes the parallelism.
-        failures = self._rest.failures(job)
-        restarts = max(self._rest.metric(job, "numRestarts"), len(failures))
-        if restarts > self._restarts:
-            self._restarts = restarts
-            cause = failures[0] if failures else "unknown cause"
-            self._say(f"Flink: the job restarted, {restarts} in all ({cause})")
+        self._look_at_restarts(job)
         self._look_at_slots(state, tasks)
         if self._stopping:
             self._look_at_the_end(job)
         elif self._streaming and state == "RUNNING" and tasks["running"] == tasks["total"]:
             self._end_when_over(job)
 
+    def _look_at_restarts(self, job: str) -> None:
+        """Flink counts as a restart also a change of the slots that a job runs in, which is no failure."""
+        failures = self._rest.failures(job)
+        restarts = max(self._rest.metric(job, "numRestarts"), len(failures))
+        if restarts <= self._restarts:
+            return
+        failed = len(failures) > self._failures
+        if not failed and not self._awaits_cause:
+            self._awaits_cause = True  # its failure may be told a moment after the restart
+            return
+        cause = failures[0] if failed else "no failure is told: its slots may have changed"
+        self._restarts, self._failures, self._awaits_cause = restarts, len(failures), False
+        self._say(f"Flink: the job restarted, {restarts} in all ({cause})")
+
+    def _look_for_the_job_manager(self) -> None:
+        """A job that was there is not to be found."""
+        now = time.monotonic()
+        self._gone = self._gone or now
+        if now - self._gone > self._patience:
+            self._gone = now + 60 - self._patience  # again in a minute
+            self._say("Flink: the job manager does not know the job any more, as one does not that was started anew "
+                      "without high availability" if self._rest.overview() else
+                      "Flink: the job manager does not answer")  # fmt: skip
+
     def _look_at_slots(self, state: str, tasks: dict[str, int]) -> None:
         """A job waits for slots if none of its tasks runs: where some do, those behind them come when they are done."""
         busy = tasks["running"] + tasks["initializing"] + tasks["deploying"] + tasks["canceling"]
         starved = not busy and state in ("CREATED", "RUNNING", "RESTARTING")
         cluster = self._rest.overview() if starved else {}
-        if not cluster or cluster["slots-available"]:
+        # Some may be free and yet too few: then tasks stay scheduled, which they else are for a moment.
+        if not cluster or (cluster["slots-available"] and not tasks.get("scheduled")):
             self._starved = None
             return
         now = time.monotonic()
         self._starved = self._starved or now
         if now - self._starved > self._patience:
             self._starved = now + 60 - self._patience  # again in a minute
-            slots, managers = cluster["slots-total"], cluster["taskmanagers"]
-            self._say(f"Flink: the job waits for slots: all {slots} of the {managers} task managers are taken. Start "
-                      f"task managers, or cancel the job and give --parallelism {max(slots, 1)}")  # fmt: skip
+            slots, free, managers = cluster["slots-total"], cluster["slots-available"], cluster["taskmanagers"]
+            taken = f"only {free} of the {slots} of {managers} task managers are free" if free else (
+                    f"all {slots} of the {managers} task managers are taken")  # fmt: skip
+            self._say(f"Flink: the job waits for slots: {taken}. Start task managers, or cancel the job and give "
+                      f"--parallelism {max(free or slots, 1)}")  # fmt: skip
 
     def _end_when_over(self, job: str) -> None:
         if not (self._answered.is_set() or self._has_come_to_the_end(job)):
@@ -100,20 +132,30 @@ class Watch(threading.Thread):
             # and what a source would do next must not keep the job from ending.
             order = self._rest.post(f"jobs/{job}/stop", {"drain": False, "targetDirectory": place})
             self._stopping = (order or {}).get("request-id", "")
-        elif not self._told:
-            self._told = True
-            self._say("Flink: the horizon is over, and the cluster has no state.savepoints.dir, which ending a job "
-                      "needs: cancel it")  # fmt: skip
+        else:
+            self._say_once("Flink: the horizon is over, and the cluster has no state.savepoints.dir, which ending a "
+                           "job needs: cancel it")  # fmt: skip
 
     def _has_come_to_the_end(self, job: str) -> bool:
         clocks = self._rest.watermarks(job)
         return clocks is not None and min(clocks) >= _END_OF_TIME
 
     def _look_at_the_end(self, job: str) -> None:
-        """Take away the last checkpoint, of which nobody has any use; where it failed, the end is tried again."""
+        """Take away the last checkpoint, of which nobody has any use.
+
+        Where it failed the end is tried again, and so where nobody knows of it any more, as a job manager does not that
+        has taken the place of another.
+        """
         found = self._rest.get(f"jobs/{job}/savepoints/{self._stopping}") or {}
-        if found.get("status", {}).get("id") == "COMPLETED":
-            self._stopping = ""
+        status = found.get("status", {}).get("id")
+        self._unanswered = 0 if status else self._unanswered + 1
+        if status == "COMPLETED" or self._unanswered > _FORGOTTEN:
+            self._stopping, self._unanswered = "", 0
             location = found.get("operation", {}).get("location")
             if location:
                 self._rest.post("savepoint-disposal", {"savepoint-path": location})
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self._say(line)

@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
-from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from private_topk.runners import Launch, refuse_unknown
+from private_topk.runners.loopback import LoopbackRunner
 from private_topk.runners.network import reachable
 from private_topk.transforms.refusal import Refusal
 
@@ -29,7 +29,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
         raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start the job service, or "
                          "give its address as HOST:PORT")  # fmt: skip
     check_environment(options, default="LOOPBACK")
-    return Launch("portable", PortableRunner(), options)
+    return Launch("portable", LoopbackRunner(), options)
 
 
 def check_environment(options: PipelineOptions, default: str | None, here: bool = True) -> None:

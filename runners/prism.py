@@ -13,11 +13,16 @@ from apache_beam.version import __version__ as beam_version
 
 from private_topk.runners import Launch, refuse_unknown
 from private_topk.runners.cache import cache_folder, made_once
+from private_topk.runners.loopback import LoopbackRunner
 from private_topk.runners.portable import check_environment
 
 __all__ = ["MODULE", "build", "built_binary", "prepare"]
 
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
+
+
+class PrismJobRunner(LoopbackRunner, PrismRunner):
+    """Beam's runner, whose workers only this machine can reach."""
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
@@ -35,7 +40,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
         prism.prism_log_level = "error"
     if not options.view_as(PortableOptions).job_endpoint:
         check_environment(options, default="LOOPBACK")
-    return Launch("prism", PrismRunner(), options, follows_slowest_reader=False)
+    return Launch("prism", PrismJobRunner(), options, follows_slowest_reader=False)
 
 
 def built_binary() -> Path:

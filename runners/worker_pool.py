@@ -104,9 +104,10 @@ def serve(workers: beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer, addres
     Args:
         address: with port 0, one that is free.
     """
-    server = grpc.server(thread_pool_executor.shared_unbounded_instance())
+    # By default gRPC shares a port with whoever listens there already, and each gets some of the callers.
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
-    port = server.add_insecure_port(address)
+    port = server.add_insecure_port(address)  # raises RuntimeError, or in older versions gives 0
     if not port:
         raise RuntimeError(f"{address} is taken")
     server.start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from private_topk.testing.checks import check_law, check_neighbours
 from private_topk.testing.contract import check_contract
-from private_topk.testing.frequencies import assert_follows, frequencies
+from private_topk.testing.frequencies import assert_follows, draws_to_see, frequencies
 from private_topk.testing.laws import (
     SMALL_COUNTS,
     Law,
@@ -29,6 +29,7 @@ __all__ = [
     "check_contract",
     "check_law",
     "check_neighbours",
+    "draws_to_see",
     "frequencies",
     "hockey_stick",
     "log_ratio_range",

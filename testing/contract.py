@@ -7,6 +7,7 @@ import json
 import math
 import pickle
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -146,7 +147,7 @@ CHECKS: tuple[Callable[[Mechanism], None], ...] = (
 )
 
 
-def _fields(mechanism: Mechanism) -> dict[str, object]:
+def _fields(mechanism: Mechanism) -> dict[str, Any]:
     return {name: getattr(mechanism, name) for name in mechanism.parameters()}
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from private_topk.transforms.mechanisms import Mechanism
 
 __all__ = [
-    "SMALL_COUNTS", "Law", "as_ball", "hockey_stick", "log_ratio_range", "max_log_ratio", "neighbours",
+    "SMALL_COUNTS", "Law", "LogLaw", "as_ball", "hockey_stick", "log_ratio_range", "max_log_ratio", "neighbours",
     "permitted_neighbours", "renyi", "total",
 ]  # fmt: skip
 
@@ -27,9 +27,10 @@ SMALL_COUNTS = [
 """The grid on which the privacy inequality is checked against every neighbour: ties, zeros, gaps, d = 1."""
 
 
-def neighbours(counts: tuple[int, ...], relation: str = "add-remove") -> Iterator[tuple[int, ...]]:
-    """Every count vector that one user's change can make of `counts`."""
-    steps: list[tuple[int, ...]] = [(-1, 0, 1)] if relation == "swap" else [(0, 1), (0, -1)]
+def neighbours(counts: tuple[int, ...], relation: str = "add-remove", cap: int = 1) -> Iterator[tuple[int, ...]]:
+    """Every count vector that one user's change can make of `counts`, each by at most `cap`."""
+    up, down = tuple(range(cap + 1)), tuple(range(0, -cap - 1, -1))
+    steps = [(*down[:0:-1], *up)] if relation == "swap" else [up, down]
     for moves in steps:
         for change in itertools.product(moves, repeat=len(counts)):
             moved = tuple(c + m for c, m in zip(counts, change, strict=True))
@@ -40,7 +41,7 @@ def neighbours(counts: tuple[int, ...], relation: str = "add-remove") -> Iterato
 def permitted_neighbours(mechanism: Mechanism, counts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Neighbours in the mechanism's own sense, with no user holding more than `max_items_per_user`."""
     most = mechanism.parameter("max_items_per_user") or len(counts)
-    for moved in neighbours(counts, mechanism.parameter("neighbours", "add-remove")):
+    for moved in neighbours(counts, mechanism.parameter("neighbours", "add-remove"), mechanism.cap):
         change = np.array(moved) - counts
         if max((change > 0).sum(), (change < 0).sum()) <= most:
             yield moved
@@ -51,29 +52,65 @@ def total(law: Law) -> arb:
     return sum((as_ball(p) for p in law.values()), arb(0))
 
 
+class LogLaw:
+    """A law as logarithms, which are taken once for all the laws that it is compared with."""
+
+    def __init__(self, law: Law) -> None:
+        self.law = law
+        self.answers = list(law)
+        self.logs = np.array([_log(as_ball(p)) for p in law.values()])
+
+    def against(self, other: LogLaw) -> Ratios:
+        """The ratios to another law, answer by answer: of all that are possible in one of the two."""
+        here, there = self.logs, other.logs
+        if self.answers != other.answers:
+            answers = list({**self.law, **other.law})
+            here, there = self._at(answers), other._at(answers)
+        possible = ~(np.isneginf(here) & np.isneginf(there))
+        return Ratios(here[possible], there[possible])
+
+    def _at(self, answers: list[tuple[int, ...]]) -> NDArray[np.float64]:
+        known = dict(zip(self.answers, self.logs.tolist(), strict=True))
+        return np.array([known.get(answer, -math.inf) for answer in answers])
+
+
+class Ratios:
+    """log P and log P' of the same answers, and what is said of how far they are apart."""
+
+    def __init__(self, here: NDArray[np.float64], there: NDArray[np.float64]) -> None:
+        self._p, self._ratios = np.exp(here), here - there
+        self._finite = bool(np.isfinite(self._ratios).all())
+
+    def largest(self) -> float:
+        return float(np.abs(self._ratios).max(initial=0))
+
+    def range(self) -> float:
+        return float(self._ratios.max() - self._ratios.min()) if self._finite else math.inf
+
+    def renyi(self, order: float) -> float:
+        if not self._finite:
+            return math.inf
+        if order == 1:
+            return float(self._p @ self._ratios)
+        # exp and log around the largest term: ratios can be large.
+        exponents = (order - 1) * self._ratios
+        top = exponents.max()
+        return float((np.log(self._p @ np.exp(exponents - top)) + top) / (order - 1))
+
+
 def max_log_ratio(law: Law, other: Law) -> float:
     """max over answers of |log P(answer) - log P'(answer)|; infinite where only one of them is possible."""
-    _, ratios = _pairs(law, other)
-    return float(np.abs(ratios).max(initial=0))
+    return LogLaw(law).against(LogLaw(other)).largest()
 
 
 def log_ratio_range(law: Law, other: Law) -> float:
     """The largest less the least of log P(answer) - log P'(answer)."""
-    _, ratios = _pairs(law, other)
-    return float(ratios.max() - ratios.min()) if np.isfinite(ratios).all() else math.inf
+    return LogLaw(law).against(LogLaw(other)).range()
 
 
 def renyi(law: Law, other: Law, order: float) -> float:
     """The Renyi divergence of P from P' at an order above 0; at order 1 that of Kullback and Leibler."""
-    p, ratios = _pairs(law, other)
-    if not np.isfinite(ratios).all():
-        return math.inf
-    if order == 1:
-        return float(p @ ratios)
-    # exp and log around the largest term: ratios can be large.
-    exponents = (order - 1) * ratios
-    top = exponents.max()
-    return float((np.log(p @ np.exp(exponents - top)) + top) / (order - 1))
+    return LogLaw(law).against(LogLaw(other)).renyi(order)
 
 
 def hockey_stick(law: Law, other: Law, epsilon: float) -> float:
@@ -86,13 +123,6 @@ def hockey_stick(law: Law, other: Law, epsilon: float) -> float:
 def as_ball(p: Fraction | arb | float) -> arb:
     """A probability as a ball."""
     return arb(p.numerator) / p.denominator if isinstance(p, Fraction) else arb(p)
-
-
-def _pairs(law: Law, other: Law) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """P and log P - log P' of every answer that is possible in one of the two."""
-    answers = [a for a in {**law, **other} if not (as_ball(law.get(a, 0.0)) == 0 and as_ball(other.get(a, 0.0)) == 0)]
-    logs = [[_log(as_ball(one.get(a, 0.0))) for a in answers] for one in (law, other)]
-    return np.exp(logs[0]), np.array(logs[0]) - np.array(logs[1])
 
 
 def _log(p: arb) -> float:

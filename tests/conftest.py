@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.beam_memo import remember
 from tests.databases import postgres, url
-from tests.runners.servers import missing
+from tests.runners.servers import free_port, missing
 
-__all__ = ["flink_home", "postgres", "pytest_collection_modifyitems", "url"]
+if TYPE_CHECKING:
+    from private_topk.runners.flink_cluster import Cluster
+
+__all__ = ["cluster", "flink_cluster", "flink_home", "postgres", "pytest_collection_modifyitems", "url", "workers"]
 
 SERVERS = {
-    "broker", "cloud", "cluster", "flink_home", "job_service", "postgres", "prism_binary", "prism_runner",
-    "workers",
+    "broker", "cloud", "cluster", "flink_cluster", "flink_home", "job_service", "postgres", "prism_binary",
+    "prism_runner", "workers",
 }  # fmt: skip
 """Fixtures that start a server, or fetch or build one."""
+
+remember()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,3 +50,40 @@ def flink_home() -> Path:
     except ValueError as error:
         missing(str(error))
         raise
+
+
+@pytest.fixture(scope="session")
+def flink_cluster(flink_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A job manager, two task managers with two slots each and a pool of Python workers, for all tests."""
+    from private_topk.runners.flink_cluster import Cluster
+
+    running = Cluster(tmp_path_factory.mktemp("cluster"), free_port())
+    try:
+        running.start(task_managers=2)
+        running.start_worker_pool(free_port())
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def cluster(flink_cluster: Cluster) -> Iterator[Cluster]:
+    """The same cluster, whole and idle again after each test: what was killed is replaced, what was left is ended."""
+    yield flink_cluster
+    for job in flink_cluster.rest.jobs():
+        if job["state"] not in ("FINISHED", "FAILED", "CANCELED"):
+            flink_cluster.rest.get(f"jobs/{job['jid']}/yarn-cancel")
+    for number in (1, 2):
+        if flink_cluster.processes[f"task-manager-{number}"].poll() is not None:
+            flink_cluster.start_task_manager(number)
+    deadline = time.monotonic() + 180
+    while flink_cluster.overview().get("slots-available") != 4:
+        assert time.monotonic() < deadline, "the cluster is not whole again"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def workers(cluster: Cluster) -> list[str]:
+    """The words that send a job to the cluster."""
+    pool = cluster.worker_pool
+    return ["--flink_master", cluster.address, "--environment_type", "EXTERNAL", "--environment_config", pool]

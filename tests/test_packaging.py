@@ -24,12 +24,16 @@ MODULES = ["private_topk", "private_topk.__main__"] + sorted(
 
 
 def run(*words: object, folder: Path) -> str:
+    return said(*words, folder=folder).stdout
+
+
+def said(*words: object, folder: Path) -> subprocess.CompletedProcess[str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         [str(word) for word in words], cwd=folder, env=plain, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +53,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(source: Path) -> Path:
-    run(sys.executable, "-c", BUILD, "bdist_wheel", "--dist-dir", source.parent / "dist", folder=source)
+    built = said(sys.executable, "-c", BUILD, "bdist_wheel", "--dist-dir", source.parent / "dist", folder=source)
+    assert "is absent from the `packages` configuration" not in built.stdout + built.stderr, "of package data"
     return next((source.parent / "dist").glob("*.whl"))
 
 

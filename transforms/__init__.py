@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from private_topk.transforms.amounts import Amounts
     from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
     from private_topk.transforms.keys import Release, ReleaseKey
     from private_topk.transforms.release import Ranking
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from private_topk.transforms.windows import Period, WindowBounds
 
 __all__ = [
+    "Amounts",
     "CountBudget",
     "Period",
     "PrivateTopK",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Amounts": "amounts",
     "CountBudget": "selection",
     "Period": "windows",
     "PrivateTopK": "top_k",

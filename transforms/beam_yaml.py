@@ -13,6 +13,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import make_mechanism
@@ -43,6 +44,8 @@ class RankRows(beam.PTransform):
         period: the declared windows of the rows' event times, such as {"from": "2026-01-05", "to": "2026-02-02",
             "window": "7d"}; also every and time_zone, as on the command line. Rows that are windowed need it.
         reveal_active_windows: take the windows of the rows instead, and accept what that tells: see `PrivateTopK`.
+        value: the name of a field of amounts, which are added up in place of users; needs `max_value`.
+        max_value, value_resolution: the most that one user adds to an item, and the unit of which it is a multiple.
 
     Raises:
         ValueError: an argument breaks its rule.
@@ -63,6 +66,9 @@ class RankRows(beam.PTransform):
         domain_range: str | None = None,
         period: dict[str, Any] | None = None,
         reveal_active_windows: bool = False,
+        value: str | None = None,
+        max_value: float | None = None,
+        value_resolution: float | None = None,
     ) -> None:
         super().__init__()
         if release_id is not None and release_key is None:
@@ -81,6 +87,8 @@ class RankRows(beam.PTransform):
             reveal_active_windows=reveal_active_windows,
             user=user,
             item=item,
+            value=value,
+            amounts=_amounts(value, max_value, value_resolution),
         )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
@@ -90,6 +98,17 @@ class RankRows(beam.PTransform):
             # Ranking  ->  Row(window, rank, item)
             | "One row a rank" >> beam.FlatMap(_rows).with_output_types(_RankedRow)
         )
+
+
+def _amounts(value: str | None, max_value: float | None, value_resolution: float | None) -> Amounts | None:
+    if value is None:
+        if max_value is not None or value_resolution is not None:
+            raise ValueError("max_value and value_resolution need value: the field of the amounts")
+        return None
+    if max_value is None:
+        raise ValueError("value needs max_value: the most that one user adds to an item, chosen without a look at the "
+                         "data")  # fmt: skip
+    return Amounts.of(max_value, value_resolution)
 
 
 _PERIOD: dict[str, tuple[str, Callable[[str], Any]]] = {

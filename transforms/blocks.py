@@ -44,12 +44,12 @@ registry.register_coder(pa.RecordBatch, BlockCoder)
 class MakeBlocks(beam.PTransform):
     """Elements that hold a user and an item to blocks, a window at a time. Users and items are strings or integers.
 
-    Elements with a None are left out and counted, and so are texts that are no Unicode; anything else of another shape
-    raises, without showing it: here where Beam knows the elements' type, and else as they flow.
+    Elements with a None, or without an amount, are left out and counted, and so are texts that are no Unicode; anything
+    else of another shape raises, without showing it: here where Beam knows the elements' type, and else as they flow.
 
     Args:
         with_times: also a column of the elements' event times.
-        shape: where the user and the item are.
+        shape: where the user and the item are, and the amount where there are amounts.
     """
 
     def __init__(self, with_times: bool = False, shape: Shape | None = None) -> None:
@@ -80,7 +80,7 @@ class _GatherDoFn(beam.DoFn):
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
         time: Any = beam.DoFn.TimestampParam,  # noqa: ANN401, B008
     ) -> Iterator[pa.RecordBatch]:
-        row = self._shape.labels(element)
+        row = self._shape.values(element)
         if row is None:
             self._left_out.inc()
             return
@@ -96,11 +96,19 @@ class _GatherDoFn(beam.DoFn):
 
     def _block(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         try:
-            return _columns(rows, self._with_times)
+            return self._columns(rows)
         except UnicodeEncodeError:  # half of a surrogate pair: Python holds it as text, and nothing else does
             whole = [row for row in rows if _is_unicode(row[0]) and _is_unicode(row[1])]
             self._unreadable.inc(len(rows) - len(whole))
-            return _columns(whole, self._with_times)
+            return self._columns(whole)
+
+    def _columns(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        kinds = {"users": pa.string(), "items": pa.string()}
+        kinds |= {"amounts": pa.float64()} if self._shape.amounts else {}
+        kinds |= {"times": pa.int64()} if self._with_times else {}
+        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+        arrays = {name: pa.array(values, kinds[name]) for name, values in zip(kinds, columns, strict=True)}
+        return make_block(**arrays)[0]
 
 
 def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
@@ -110,12 +118,6 @@ def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
     return max(
         window.max_timestamp() - Duration(micros=1000), window.start if hasattr(window, "start") else MIN_TIMESTAMP
     )
-
-
-def _columns(rows: list[tuple[Any, ...]], with_times: bool) -> pa.RecordBatch:
-    kinds = [pa.string(), pa.string(), pa.int64()][: 2 + with_times]
-    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
-    return make_block(*(pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)))[0]
 
 
 def _is_unicode(text: str) -> bool:

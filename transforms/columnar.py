@@ -1,7 +1,8 @@
 """The columnar kernels: blocks of rows in, arrays out. No Beam here, and never one Python object per row.
 
 A *block* is a `pyarrow.RecordBatch` with the columns `user` and `item` (strings without nulls) and, where windows are
-cut from event times, `time` (int64, microseconds since 1970 UTC).
+cut from event times, `time` (int64, microseconds since 1970 UTC); where amounts are added up, `amount` (float64, no
+NaN).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 __all__ = [
+    "add_amounts",
     "as_labels",
     "count_pairs",
     "joined",
@@ -22,8 +24,10 @@ __all__ = [
     "make_block",
     "make_table",
     "mix",
+    "of_rows",
     "partition",
     "sorted_pairs",
+    "sorted_sums",
 ]
 
 Words = NDArray[np.uint64]
@@ -45,18 +49,27 @@ def as_labels(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_string())
 
 
-def make_block(users: pa.Array, items: pa.Array, times: pa.Array | None = None) -> tuple[pa.RecordBatch, int]:
+def make_block(
+    users: pa.Array, items: pa.Array, times: pa.Array | None = None, amounts: pa.Array | None = None
+) -> tuple[pa.RecordBatch, int]:
     """A block of the rows that have every value, and how many rows were left out for a null."""
     columns = {"user": as_labels(users), "item": as_labels(items)}
     if times is not None:
         columns["time"] = times.cast(pa.int64())
+    if amounts is not None:
+        columns["amount"] = amounts
     block = pa.RecordBatch.from_pydict(columns)
     if not any(column.null_count for column in block.columns):
         return block, 0
-    whole = block.filter(pc.and_kleene(*(pc.is_valid(c) for c in block.columns[:2])))
-    if times is not None:
-        whole = whole.filter(pc.is_valid(whole["time"]))
+    whole = block
+    for name in columns:
+        whole = whole.filter(pc.is_valid(whole[name])) if whole[name].null_count else whole
     return whole, len(block) - len(whole)
+
+
+def of_rows(block: pa.RecordBatch) -> pa.RecordBatch:
+    """A block without its times: what a row says, but for when."""
+    return block.select([name for name in ("user", "item", "amount") if name in block.schema.names])
 
 
 def mix(values: Words) -> Words:
@@ -117,6 +130,21 @@ def sorted_pairs(users: Words, codes: Codes) -> tuple[Codes, Codes, Words]:
     return *pairs, by_user[fresh]
 
 
+def sorted_sums(users: Words, codes: Codes, amounts: Codes, cap: int) -> tuple[Codes, Codes, Words, Codes]:
+    """The distinct (user, code) pairs as `sorted_pairs` has them, and the sum of the amounts of each, at most `cap`.
+
+    Amounts are at least 0, so capping early, late or often gives the same sums in the end.
+    """
+    if len(users) == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64), users, amounts
+    order = np.lexsort((codes, users))
+    by_user, by_code = users[order], codes[order]
+    fresh = np.append(True, by_user[1:] != by_user[:-1])
+    starts = np.flatnonzero(fresh | np.append(True, by_code[1:] != by_code[:-1]))
+    sums = np.minimum(np.add.reduceat(amounts[order], starts), cap)
+    return (np.cumsum(fresh) - 1)[starts], by_code[starts], by_user[fresh], sums
+
+
 def _distinct_sorted(ranks: Codes, codes: Codes) -> tuple[Codes, Codes]:
     width = max(int(codes.max()), 1).bit_length()
     if int(ranks[-1]).bit_length() + width > 63:
@@ -167,6 +195,16 @@ def count_pairs(codes: Codes, size: int) -> tuple[Codes, Codes]:
     counts = np.bincount(codes, minlength=size)
     present = np.flatnonzero(counts)
     return present, counts[present]
+
+
+def add_amounts(codes: Codes, amounts: Codes) -> tuple[Codes, Codes]:
+    """Which codes occur and the sum of the amounts of each, increasing. Cost: a sort."""
+    if len(codes) == 0:
+        return codes, amounts
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+    return codes[starts], np.add.reduceat(amounts[order], starts)
 
 
 def make_table(**columns: pa.Array | NDArray) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_table, partition
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
@@ -33,23 +34,39 @@ class ShardByUser(beam.PTransform):
     Args:
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
         cores: how many blocks are split at a time. More than one: of blocks in the global window.
+        amounts: what the column `amount` means, where there is one. Rows of amount 0 or less drop out as well.
     """
 
     def __init__(
-        self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout | None = None, cores: int = 1
+        self,
+        domain: Domain,
+        key: ReleaseKey,
+        shards: int,
+        layout: Layout | None = None,
+        cores: int = 1,
+        amounts: Amounts | None = None,
     ) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), cores)
+        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), cores, amounts)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        # block  ->  (user shard, {user: uint64, item: code or string, and the columns that tell the windows})
+        # block  ->  (user shard, {user: uint64, item: code or string, amount in units, and the columns of windows})
         return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(ShardedPairs)
 
 
 class _ShardDoFn(SideBySideDoFn):
-    def __init__(self, domain: Domain, key: ReleaseKey, shards: int, layout: Layout, cores: int = 1) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        key: ReleaseKey,
+        shards: int,
+        layout: Layout,
+        cores: int = 1,
+        amounts: Amounts | None = None,
+    ) -> None:
         super().__init__(cores)
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
+        self._amounts = amounts
         self._left_out = LeftOutRows("not_in_domain")
 
     def setup(self) -> None:
@@ -60,6 +77,8 @@ class _ShardDoFn(SideBySideDoFn):
 
     def work(self, block: pa.RecordBatch) -> tuple[int, list[ShardedPairs]]:
         """How many rows drop out, and the others by user shard."""
+        if self._amounts is not None:
+            block = _above_zero(block, self._amounts)
         values: np.ndarray | pa.Array
         unknown = 0
         if not isinstance(self._domain, UnknownDomain):
@@ -72,12 +91,14 @@ class _ShardDoFn(SideBySideDoFn):
         else:
             values = block["item"].cast(pa.string())
         words = hash_labels(block["user"], self._hash_key)
-        spans = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
+        others = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
+        if self._amounts is not None:
+            others["amount"] = block["amount"].to_numpy()
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
         found = []
         for shard, rows in partition(shards, self._shards):
             items = values[rows] if isinstance(values, np.ndarray) else values.take(pa.array(rows))
-            columns = {name: span[rows] for name, span in spans.items()}
+            columns = {name: column[rows] for name, column in others.items()}
             found.append((shard, make_table(user=words[rows], item=items, **columns)))
         return unknown, found
 
@@ -87,10 +108,19 @@ class _ShardDoFn(SideBySideDoFn):
         return result[1]
 
 
+def _above_zero(block: pa.RecordBatch, amounts: Amounts) -> pa.RecordBatch:
+    """The rows that add something, with their amounts in units."""
+    units = amounts.units(block["amount"])
+    columns = {name: block[name] for name in block.schema.names if name != "amount"}
+    whole = make_table(**columns, amount=units.astype(np.uint32))
+    return whole.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else whole
+
+
 class CountContributions(beam.PTransform):
     """(user shard, pairs) to partial counts by place, each user bounded to distinct items and at most `limit`.
 
-    One user changes every count by at most 1, all in one direction, and at most `limit` counts where one is set.
+    One user changes every count by at most 1, or by `cap` units where amounts are added up; all in one direction, and
+    at most `limit` counts where one is set.
 
     Memory: of a bounded input, all rows of a shard; of an unbounded one, about twice its distinct pairs
     where the runner's watermark waits for timers, and else all rows of a window.
@@ -98,13 +128,20 @@ class CountContributions(beam.PTransform):
     Args:
         waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
         cores: how many user shards of a bounded input are counted at a time. More than one: in the global window.
+        cap: where amounts are added up, the most units that one user adds to an item.
     """
 
     def __init__(
-        self, layout: Layout, key: ReleaseKey, limit: int | None, waits_for_timers: bool = False, cores: int = 1
+        self,
+        layout: Layout,
+        key: ReleaseKey,
+        limit: int | None,
+        waits_for_timers: bool = False,
+        cores: int = 1,
+        cap: int | None = None,
     ) -> None:
         super().__init__()
-        self._counter, self._waits_for_timers = UserShard(layout, key, limit), waits_for_timers
+        self._counter, self._waits_for_timers = UserShard(layout, key, limit, cap), waits_for_timers
         self._cores = cores
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:

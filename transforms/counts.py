@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import Codes, joined, make_table
+from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, Part, PlacedPart
 
@@ -82,7 +82,7 @@ def add_up_codes(place: int, tables: Iterable[pa.RecordBatch], layout: Layout) -
         present = np.flatnonzero(totals)
         totals = totals[present]
     else:
-        present, totals = _sums(*(np.concatenate(column) for column in zip(*cells, strict=True)))
+        present, totals = add_amounts(*(np.concatenate(column) for column in zip(*cells, strict=True)))
     column = {"window": (present // width + windows.start).astype(np.uint32)} if layout.windows > 1 else {}
     return make_table(**column, item=(present % width + first).astype(layout.item_type), count=totals)
 
@@ -92,13 +92,6 @@ def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> tuple[C
     if "window" in part.schema.names:
         codes += (part["window"].to_numpy().astype(np.int64) - window) * width
     return codes, part["count"].to_numpy()
-
-
-def _sums(keys: Codes, counts: Codes) -> tuple[Codes, Codes]:
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-    return keys[starts], np.add.reduceat(counts[order], starts)
 
 
 def add_up_labels(tables: Iterable[pa.RecordBatch], keep: int | None = None) -> pa.RecordBatch:

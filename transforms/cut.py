@@ -22,7 +22,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, IntervalW
 from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.columnar import Codes, make_table, partition
+from private_topk.transforms.columnar import Codes, make_table, of_rows, partition
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
 
@@ -77,13 +77,13 @@ class _NumberDoFn(beam.DoFn):
             _count(self._late, (first < after) & (still_open >= after))
             first = np.maximum(first, still_open)
         inside = first < after
-        rows = block.select(["user", "item"])
+        rows = of_rows(block)
         spans = [first, after][: 0 if len(self._period) == 1 else 1 + self._period.overlaps]
         if not inside.all():
             rows, spans = rows.filter(pa.array(inside)), [span[inside] for span in spans]
         if len(rows):
             columns = dict(zip(("first", "after"), spans, strict=False))
-            yield make_table(user=rows["user"], item=rows["item"], **columns)
+            yield make_table(**{name: rows[name] for name in rows.schema.names}, **columns)
 
 
 class _SplitDoFn(beam.DoFn):
@@ -103,7 +103,7 @@ class _SplitDoFn(beam.DoFn):
     def process(self, block: pa.RecordBatch) -> Iterator[WindowedValue]:
         stretch = np.searchsorted(self._edges, block["time"].to_numpy(), side="right")
         _count(self._outside, (self._first == self._after)[stretch])
-        rows = block.select(["user", "item"])
+        rows = of_rows(block)
         late = self._late_for(block, stretch) if "arrived" in block.schema.names else None
         for place, members in partition(stretch, len(self._first)):
             for first, some in (

@@ -118,6 +118,5 @@ def rank(selection: Selection, release: Release, bounds: WindowBounds, tables: l
         order = sorted(range(len(chosen)), key=lambda place: labels[chosen[place]].encode())
         chosen, noisy = chosen[order], None if noisy is None else noisy[order]
     items = tuple(labels[row] for row in chosen)
-    return Ranking(
-        bounds, items, selection.k, selection.mechanism.answer, None if noisy is None else tuple(noisy.tolist())
-    )
+    counted = None if noisy is None else selection.shown(noisy.tolist())
+    return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted)

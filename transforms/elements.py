@@ -1,13 +1,18 @@
 """What an element of a PCollection says of its user and item: pairs, and rows with names. Everything else is refused.
 
+Where amounts are added up, elements also hold an amount: triples, and rows with one field more.
+
 A guess would publish noise: a dict of two keys unpacks to its keys, and a text of two letters to its letters.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from numbers import Integral
+from decimal import Decimal
+from functools import cached_property
+from numbers import Integral, Real
 from typing import Any
 
 import apache_beam as beam
@@ -19,12 +24,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.refusal import Refusal, literal, verbatim
 
-__all__ = ["Labels", "Shape"]
+__all__ = ["Shape", "Values"]
 
-Labels = tuple[str, str]
-"""A user and an item."""
+Values = tuple[Any, ...]
+"""A user and an item, as texts, and an amount where there are amounts."""
 
-_WHATS = ("a user", "an item")
+_WHATS = {"user": "a user", "item": "an item", "value": "an amount"}
 _ABSENT = object()
 _WRAPPED = (TimestampedValue, WindowedValue, beam.pvalue.TaggedOutput)
 """Beam says so of a function that gives an element its time: what is inside it does not say."""
@@ -35,47 +40,64 @@ class Shape:
     """How a user and an item are taken from an element.
 
     Args:
-        user, item: names of fields. With them, elements are rows or dicts that have both. Without, tuples and lists of
-            two are (user, item), and rows and dicts have the fields `user` and `item`.
+        user, item, value: names of fields. With them, elements are rows or dicts that have all. Without, tuples and
+            lists of two are (user, item), and rows and dicts have the fields `user` and `item`.
+        amounts: elements also hold an amount: tuples and lists are (user, item, value), and rows and dicts have the
+            field `value` as well.
     """
 
     user: str | None = None
     item: str | None = None
+    value: str | None = None
+    amounts: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in (("user", self.user), ("item", self.item)):
-            if value is not None and (not isinstance(value, str) or not value):
-                raise Refusal(name, f"must be the name of a field, got {verbatim(repr(value))}")
+        for name in _WHATS:
+            given = getattr(self, name)
+            if given is not None and (not isinstance(given, str) or not given):
+                raise Refusal(name, f"must be the name of a field, got {verbatim(repr(given))}")
+        if self.value is not None and not self.amounts:
+            raise Refusal("value", "needs {amounts}: the most that one user adds to an item")
         if self._names[0] == self._names[1]:
             rule = "must be another field than {item}"
             raise Refusal("user", rule, "the one says who a row is of, the other what is ranked")
+        if len(set(self._names)) < len(self._names):
+            raise Refusal("value", "must be another field than {user} and {item}")
 
-    @property
-    def _names(self) -> tuple[str, str]:
-        return self.user or "user", self.item or "item"
+    @cached_property
+    def _roles(self) -> tuple[str, ...]:
+        return ("user", "item", "value") if self.amounts else ("user", "item")
 
-    @property
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(getattr(self, role) or role for role in self._roles)
+
+    @cached_property
     def _pairs(self) -> bool:
-        return self.user is None and self.item is None
+        return all(getattr(self, role) is None for role in self._roles)
 
-    def labels(self, element: Any) -> Labels | None:  # noqa: ANN401 - whatever flows
-        """The user and the item as texts; None where one of them is None.
+    def values(self, element: Any) -> Values | None:  # noqa: ANN401 - whatever flows
+        """The user and the item as texts, and the amount as a float; None where one of them is None, or NaN.
 
         Raises:
             Refusal: the element is of another shape. It is not shown, and neither are its keys.
         """
         kind = type(element)
         if self._pairs and (kind is tuple or (isinstance(element, tuple | list) and not hasattr(kind, "_fields"))):
-            if len(element) != 2:
+            if len(element) != len(self._roles):
                 raise self._refusal(f"{kind.__name__} of {len(element)}")
-            user, item = element
+            found = tuple(element)
         else:
-            user, item = (_field(element, name) for name in self._names)
-            if user is _ABSENT or item is _ABSENT:
+            found = tuple(_field(element, name) for name in self._names)
+            if any(part is _ABSENT for part in found):
                 raise self._refusal(f"{kind.__name__} without them" if _is_named(element) else kind.__name__)
-        if user is None or item is None:
+        if any(part is None for part in found):
             return None
-        return _label(user, "a user"), _label(item, "an item")
+        labels = _label(found[0], "a user"), _label(found[1], "an item")
+        if not self.amounts:
+            return labels
+        amount = _amount(found[2])
+        return None if math.isnan(amount) else (*labels, amount)
 
     def check(self, kind: Any) -> None:  # noqa: ANN401 - a type, or one of Beam's constraints
         """Raise Refusal where no element of a type is of this shape. What Beam does not know passes, and is looked at
@@ -93,11 +115,12 @@ class Shape:
             self._check_class(kind)
 
     def _check_pair(self, kind: typehints.TupleConstraint | typehints.ListConstraint) -> None:
-        of_two = (kind.inner_type,) * 2 if isinstance(kind, typehints.ListConstraint) else kind.tuple_types
-        if len(of_two) != 2 or not self._pairs:
+        size = len(self._roles)
+        parts = (kind.inner_type,) * size if isinstance(kind, typehints.ListConstraint) else kind.tuple_types
+        if len(parts) != size or not self._pairs:
             raise self._refusal(str(kind))
-        for label, what in zip(of_two, _WHATS, strict=True):
-            _check_label(label, what)
+        for part, role in zip(parts, self._roles, strict=True):
+            _check_part(part, role)
 
     def _check_class(self, kind: type) -> None:
         if hasattr(kind, "_fields"):
@@ -111,15 +134,15 @@ class Shape:
             raise self._refusal(kind.__name__)
 
     def _check_fields(self, found: Mapping[str, Any]) -> None:
-        for name, what in zip(self._names, _WHATS, strict=True):
+        for name, role in zip(self._names, self._roles, strict=True):
             if name not in found:
                 raise self._refusal(f"row of {', '.join(found)}")
-            _check_label(found[name], what)
+            _check_part(found[name], role)
 
     def _refusal(self, shown: str) -> Refusal:
-        user, item = self._names
-        rows = f"rows or dicts with the fields {user} and {item}"
-        wanted = f"(user, item) pairs, or {rows}" if self._pairs else rows
+        rows = f"rows or dicts with the fields {' and '.join(self._names)}"
+        tuples = "(user, item, value) triples" if self.amounts else "(user, item) pairs"
+        wanted = f"{tuples}, or {rows}" if self._pairs else rows
         remedy = "name the two fields, such as PrivateTopK(..., user='listener', item='track'), or map each to a pair"
         return Refusal("", f"PrivateTopK takes {verbatim(wanted)}, got an element of type {verbatim(shown)}",
                        literal(remedy))  # fmt: skip
@@ -147,6 +170,26 @@ def _label(value: Any, what: str) -> str:  # noqa: ANN401
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise _no_label(type(value).__name__, what)
     return str(int(value))
+
+
+def _amount(value: Any) -> float:  # noqa: ANN401
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        raise _no_amount(type(value).__name__)
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond the floats
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+
+
+def _check_part(kind: Any, role: str) -> None:  # noqa: ANN401
+    if role != "value":
+        _check_label(kind, _WHATS[role])
+    elif isinstance(kind, type) and issubclass(kind, str | bytes | bool | tuple | list | set | dict):
+        raise _no_amount(kind.__name__)
+
+
+def _no_amount(kind: str) -> Refusal:
+    return Refusal("", f"PrivateTopK takes amounts that are numbers, got one of type {verbatim(kind)}")
 
 
 def _check_label(kind: Any, what: str) -> None:  # noqa: ANN401

@@ -270,5 +270,5 @@ def _ranking(selection: Selection, bounds: WindowBounds, rows: pa.RecordBatch) -
     mechanism = selection.mechanism
     if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
-    noisy = None if selection.publish_counts is None else tuple(rows["noisy"].to_pylist())
+    noisy = None if selection.publish_counts is None else selection.shown(rows["noisy"].to_pylist())
     return Ranking(bounds, tuple(rows["item"].to_pylist()), selection.k, mechanism.answer, noisy)

@@ -19,11 +19,12 @@ class Ranking:
             bytes if the domain is unknown.
         k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee.
         answer: "sequence" or "set".
-        noisy_counts: of the items in their order, where a budget was set aside for them; may be negative.
+        noisy_counts: of the items in their order, where a budget was set aside for them; may be negative. Noisy sums
+            where amounts are added up, in the measure of these.
     """
 
     window: WindowBounds
     items: tuple[str, ...]
     k: int
     answer: str
-    noisy_counts: tuple[int, ...] | None = None
+    noisy_counts: tuple[int | float, ...] | None = None

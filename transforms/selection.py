@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
@@ -62,13 +64,18 @@ def count_budget(given: object) -> CountBudget | None:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is drawn in every window: the whole question, but for the data."""
+    """What is drawn in every window: the whole question, but for the data.
+
+    Args:
+        amounts: what is added up, where it is amounts; `mechanism` has their cap then. None counts users.
+    """
 
     mechanism: Mechanism
     k: int
     domain: Domain
     max_items_per_user: int | None = None
     publish_counts: CountBudget | None = None
+    amounts: Amounts | None = field(default=None, metadata={"asked if given": True})
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -79,7 +86,12 @@ class Selection:
             "max_items_per_user": self.max_items_per_user,
             "publish_counts": self.publish_counts and self.publish_counts.parameters(),
             "domain": self.domain.describe(),
+            **({} if self.amounts is None else {"amounts": self.amounts.describe()}),
         }
+
+    def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
+        """Noisy counts as they are published: amounts where amounts are added up."""
+        return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all of a public domain."""
@@ -115,6 +127,7 @@ class Selection:
             budget.delta or None,
             self.max_items_per_user,
             self.mechanism.parameter("neighbours", "add-remove"),
+            self.mechanism.cap,
         )
         return Draws(ranks, noisy)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms import trigger, window
 
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.counts import AddUp
@@ -60,10 +62,13 @@ class PrivateTopK(beam.PTransform):
             published where somebody was active in it and not where nobody was. That tells of a user who is alone in
             one, and no epsilon covers it.
         shards: how many user shards; any power of two gives the same ranking.
-        user, item: the names of the two fields, where elements are rows or dicts with other names.
+        user, item, value: the names of the fields, where elements are rows or dicts with other names.
         waits_for_timers: the runner's watermark waits for timers, as Flink's, Dataflow's and Prism's does and that of
             Beam's in-process streaming runner does not. An unbounded input is then deduplicated as it arrives, in the
             memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking is the same.
+        amounts: rank by amounts and not by users: such as `Amounts(max_value=60)`, of which one user adds at most 60 to
+            an item's score. Elements are then tuples or lists of three, (user, item, value), or have the field `value`;
+            one without an amount, None or NaN, is left out (docs/amounts.md).
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose.
@@ -89,6 +94,8 @@ class PrivateTopK(beam.PTransform):
         reveal_active_windows: bool = False,
         user: str | None = None,
         item: str | None = None,
+        amounts: Amounts | None = None,
+        value: str | None = None,
     ) -> None:
         super().__init__()
         check_kinds(release=release, period=period)
@@ -97,8 +104,8 @@ class PrivateTopK(beam.PTransform):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
-        selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts)
-        self._period, self._shape = period, Shape(user, item)
+        selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts)
+        self._period, self._shape = period, Shape(user, item, value, amounts is not None)
         self._rank = RankBlocks(
             selection,
             release or Release.fresh(),
@@ -109,7 +116,7 @@ class PrivateTopK(beam.PTransform):
         )
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        # pairs: (user, item)
+        # pairs: (user, item), or (user, item, amount)
         if self._period is None:
             return pairs | MakeBlocks(shape=self._shape) | self._rank
         blocks = pairs | MakeBlocks(with_times=True, shape=self._shape)
@@ -153,19 +160,21 @@ class RankBlocks(beam.PTransform):
         numbered = self._period if blocks.is_bounded else None
         layout = Layout.of(selection.domain, numbered)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
-        pairs = blocks | "Shard by user" >> ShardByUser(selection.domain, key, self._shards, layout, cores)
+        sharded = ShardByUser(selection.domain, key, self._shards, layout, cores, selection.amounts)
+        pairs = blocks | "Shard by user" >> sharded
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
         limit, waits = selection.max_items_per_user, self._waits_for_timers
+        cap = None if selection.amounts is None else selection.amounts.cap
         answers = []
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
-            empty = UserShard(layout, key, None).no_pairs()
+            empty = UserShard(layout, key, None, cap).no_pairs()
             empties = names | "Wake every user shard" >> WakeShards(empty, self._shards)
             pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
         else:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         totals = (
             pairs
-            | "Bound contributions" >> CountContributions(layout, key, limit, waits, cores)
+            | "Bound contributions" >> CountContributions(layout, key, limit, waits, cores, cap)
             | "Count items" >> AddUp(layout, selection.head())
         )
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
@@ -208,12 +217,18 @@ def make_selection(
     domain: Domain | Iterable[str | int],
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | float | None = None,
+    amounts: Amounts | None = None,
 ) -> Selection:
-    """A checked `Selection`. Raises Refusal or TypeError naming the argument, the rule and the remedy."""
+    """A checked `Selection`, its mechanism with the cap of the amounts.
+
+    Raises Refusal or TypeError naming the argument, the rule and the remedy.
+    """
     if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
         raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
+    if amounts is not None and not isinstance(amounts, Amounts):
+        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
     if isinstance(domain, str | bytes):
         raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), "
                         "got a single string")  # fmt: skip
@@ -238,7 +253,8 @@ def make_selection(
     elif bound is not None and bound != max_items_per_user:
         raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {max_items_per_user} and {bound}")
     limit = check_parameter("max_items_per_user", max_items_per_user)
-    return Selection(mechanism, k, domain, limit, publish_counts)
+    mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
+    return Selection(mechanism, k, domain, limit, publish_counts, amounts)
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:

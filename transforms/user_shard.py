@@ -12,12 +12,15 @@ import pyarrow.compute as pc
 from private_topk.transforms.columnar import (
     Codes,
     Words,
+    add_amounts,
     count_pairs,
     joined,
     kept_pairs,
     make_table,
+    of_rows,
     partition,
     sorted_pairs,
+    sorted_sums,
 )
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
@@ -31,7 +34,7 @@ _MOST_ROWS = 1 << 22
 
 class _Pairs(NamedTuple):
     """(n,) user words and codes of items. A code has the window above the item: window << bits | item. In an unknown
-    domain also the labels and their words by item.
+    domain also the labels and their words by item; where amounts are added up, those of the pairs in units.
     """
 
     users: Words
@@ -39,6 +42,7 @@ class _Pairs(NamedTuple):
     bits: int
     labels: pa.Array | None
     words: Words | None
+    amounts: Codes | None
 
     def window(self, codes: Codes) -> Codes:
         return codes >> self.bits
@@ -50,40 +54,49 @@ class _Pairs(NamedTuple):
 class UserShard:
     """Bounds and counts the pairs of one user shard.
 
-    Pairs come and go as tables of {user: uint64, item: code or string} and, where they hold several windows, `first`
-    (and `after`, where these overlap): the number of the first window that a row is in (and of the one after its last).
+    Pairs come and go as tables of {user: uint64, item: code or string}; where amounts are added up, `amount` in units,
+    1 or more; and where they hold several windows, `first` (and `after`, where these overlap): the number of the first
+    window that a row is in (and of the one after its last).
 
     Args:
-        limit: at most so many items of every user and window; None for all.
+        limit: at most so many items of every user and window; None for all. Which are kept has nothing to do with
+            their amounts, so that it may be decided as they come.
+        cap: at most so many units of every user, item and window; None where users are counted.
     """
 
-    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None) -> None:
-        self._layout, self._key, self._limit = layout, key, limit
+    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, cap: int | None = None) -> None:
+        self._layout, self._key, self._limit, self._cap = layout, key, limit, cap
 
     def no_pairs(self) -> pa.RecordBatch:
         """What a user shard holds that nobody is in."""
         items = np.empty(0, self._layout.code_type) if self._layout.size else _NO_LABELS
         spans = {name: np.empty(0, kind) for name, kind in self._layout.window_columns.items()}
-        return make_table(user=np.empty(0, np.uint64), item=items, **spans)
+        return make_table(user=np.empty(0, np.uint64), item=items, **spans, **self._amounts(np.empty(0, np.int64)))
 
     def distinct(self, pairs: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
         """The bounded distinct pairs of one window as one table. Done early or late, often or once, it makes no
         difference to `counts`.
         """
         found = self._pairs(pairs)
-        ranks, codes, users = self._bound(found)
+        ranks, codes, users, amounts = self._bound(found)
         items = codes.astype(self._layout.code_type) if found.labels is None else found.labels.take(pa.array(codes))
-        return make_table(user=users[ranks], item=items)
+        return make_table(user=users[ranks], item=items, **self._amounts(amounts))
+
+    def _amounts(self, amounts: Codes | None) -> dict[str, Codes]:
+        return {} if self._cap is None or amounts is None else {"amount": amounts.astype(np.uint32)}
 
     def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(place, {item: code or string, count: int64}), the item's users of this shard, by window where there are
-        several: a column more.
+        """(place, {item: code or string, count: int64}), the item's users of this shard or their units, by window where
+        there are several: a column more.
         """
         table = joined([self.no_pairs(), *pairs])
         for part in self._parts(table):
             found = self._pairs([part])
-            _, codes, _ = self._bound(found)
-            present, counts = count_pairs(codes, self._layout.windows << found.bits)
+            _, codes, _, amounts = self._bound(found)
+            if amounts is None:
+                present, counts = count_pairs(codes, self._layout.windows << found.bits)
+            else:
+                present, counts = add_amounts(codes, amounts)
             yield from self._by_place(found, present, counts)
 
     def _parts(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -100,8 +113,9 @@ class UserShard:
             rows = np.flatnonzero(low < high)
             lengths = (high - low)[rows]
             within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            wide = table.select(["user", "item"]).take(pa.array(np.repeat(rows, lengths)))
-            yield make_table(user=wide["user"], item=wide["item"], first=np.repeat(low[rows], lengths) + within)
+            wide = of_rows(table).take(pa.array(np.repeat(rows, lengths)))
+            columns = {name: wide[name] for name in wide.schema.names}
+            yield make_table(**columns, first=np.repeat(low[rows], lengths) + within)
 
     def _pairs(self, pairs: Iterable[pa.RecordBatch]) -> _Pairs:
         table = joined(pairs)
@@ -117,18 +131,23 @@ class UserShard:
         bits = max(size - 1, 0).bit_length()
         if self._layout.windows > 1:
             codes |= table["first"].to_numpy().astype(np.int64) << bits
-        return _Pairs(table["user"].to_numpy(), codes, bits, labels, words)
+        amounts = None if self._cap is None else table["amount"].to_numpy().astype(np.int64)
+        return _Pairs(table["user"].to_numpy(), codes, bits, labels, words, amounts)
 
-    def _bound(self, found: _Pairs) -> tuple[Codes, Codes, Words]:
-        """Distinct pairs, (n,) ranks of (user, window) and codes, and the user words by rank."""
-        ranks, codes, users = sorted_pairs(found.users, found.codes)
+    def _bound(self, found: _Pairs) -> tuple[Codes, Codes, Words, Codes | None]:
+        """Distinct pairs, (n,) ranks of (user, window) and codes, and the user words by rank; the amounts of pairs."""
+        amounts = None
+        if self._cap is None or found.amounts is None:
+            ranks, codes, users = sorted_pairs(found.users, found.codes)
+        else:
+            ranks, codes, users, amounts = sorted_sums(found.users, found.codes, found.amounts, self._cap)
         if self._limit is None:
-            return ranks, codes, users
+            return ranks, codes, users, amounts
         if self._layout.windows > 1:
             fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(found.window(codes), prepend=-1) != 0)
             users, ranks = users[ranks[fresh]], np.cumsum(fresh) - 1
         kept = kept_pairs(ranks, found.item(codes), users, found.words, self._limit)
-        return ranks[kept], codes[kept], users
+        return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
 
     def _by_place(self, found: _Pairs, codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
         windows, items = found.window(codes), found.item(codes)

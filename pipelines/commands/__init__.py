@@ -12,7 +12,7 @@ from importlib import import_module
 
 from private_topk.pipelines.commands.status import guarded
 from private_topk.transforms.near import did_you_mean
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["COMMANDS", "main"]
 
@@ -62,7 +62,7 @@ def _dispatch(words: list[str]) -> None:
 
         print(f"private-topk {__version__}")
     elif name not in COMMANDS:
-        raise Refusal("", f"{name} is no command of private-topk", did_you_mean(name, COMMANDS, _there_are()))
+        raise Refusal("", f"{verbatim(name)} is no command of private-topk", did_you_mean(name, COMMANDS, _there_are()))
     else:
         command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
         command.execute(*command.parser(rest).read(rest))

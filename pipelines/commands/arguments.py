@@ -50,6 +50,12 @@ def add_columns(group: Group) -> None:
     add(group, "time_column", "NAME", "event time, for --window (default: time)")
     add(group, "time_unit", "{s,ms,us}", "what a plain number in the time column counts, since 1970 UTC (default: s)",
         one_of("s", "ms", "us"))  # fmt: skip
+    add(group, "value_column", "NAME", "rank by the sum of this column, such as minutes or revenue, and not by the "
+        "number of users; needs --max-value (docs/amounts.md)")  # fmt: skip
+    add(group, "max_value", "W", "the most that one user adds to an item of a window; chosen without a look at the "
+        "data", number)  # fmt: skip
+    add(group, "value_resolution", "R", "amounts are rounded to multiples of it, of which --max-value is one (default: "
+        "1)", number)  # fmt: skip
     add_switch(group, "csv_quoted_newlines", "let quoted values of CSV files hold line ends; rows then depend on each "
                "other: one value with an unclosed quote takes other users' rows along, beyond any epsilon")  # fmt: skip
 

@@ -11,7 +11,7 @@ from private_topk.pipelines.commands.parser import Parser, add
 from private_topk.pipelines.fields import require
 from private_topk.pipelines.texts import number, one_of
 from private_topk.transforms.near import did_you_mean
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["execute", "parser"]
 
@@ -32,7 +32,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
         found.add_argument("action", metavar="ACTION", nargs="?")
         return found
     if action not in _ACTIONS:
-        rule = f"must be followed by {', '.join(_ACTIONS)}; got {action!r}"
+        rule = f"must be followed by {', '.join(_ACTIONS)}; got {verbatim(repr(action))}"
         raise Refusal("", f"`private-topk budget` {rule}", did_you_mean(action, _ACTIONS))
     found = Parser(prog=f"private-topk budget {action}", description=f"{_ACTIONS[action].capitalize()}.")
     found.add_argument("action", metavar=action)

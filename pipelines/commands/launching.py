@@ -13,7 +13,7 @@ from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import UnknownArgument
 from private_topk.runners.console import say
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["publish"]
 
@@ -42,5 +42,5 @@ def _unknown(parser: Parser, error: UnknownArgument, watch: bool) -> Refusal:
     """What is said of a word that nobody knows, or that the other one of the two commands does."""
     name, other = error.word.partition("=")[0], "run" if watch else "stream"
     if name in import_module(f"private_topk.pipelines.commands.{other}").parser()._option_string_actions:
-        return Refusal("", f"{name} is no argument of `{parser.prog}`, but of `private-topk {other}`")
+        return Refusal("", f"{verbatim(name)} is no argument of `{parser.prog}`, but of `private-topk {other}`")
     return parser.unknown(error.word, error.known, " or of Beam")

@@ -87,9 +87,10 @@ def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
     total, used = budget.total, budget.used(spent)
     sums = [("epsilon", spent.epsilon, total.epsilon)] if spent.adds_up else []
     sums += [("rho", spent.rho, budget.rho)] if budget.rho else []
+    charges = "1 charge" if len(entries) == 1 else f"{len(entries)} charges"
     lines = [
         f"{budget.dataset}: epsilon {number(total.epsilon)}, delta {number(total.delta)} for {UNITS[budget.unit]}",
-        f"  [{'#' * round(30 * min(float(used), 1)):<30}] {float(used):.1%} used by {len(entries)} charges",
+        f"  [{'#' * round(30 * min(float(used), 1)):<30}] {float(used):.1%} used by {charges}",
     ]
     for name, value, limit in sums:
         counts = "  <- counts, being the smaller part" if len(sums) > 1 and value / limit == used > 0 else ""

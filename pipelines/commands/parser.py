@@ -81,13 +81,15 @@ class Parser(argparse.ArgumentParser):
     def unknown(self, word: str, others: Sequence[str] = (), owner: str = "") -> Refusal:
         """What is said of a word that is no argument, nor one of the others that are known elsewhere."""
         if not word.startswith("-"):
-            return Refusal("", f"{word!r} stands alone: values follow their argument, and one with spaces is quoted")
+            return Refusal(
+                "", f"{verbatim(repr(word))} stands alone: values follow their argument, and one with spaces is quoted"
+            )
         name, known = word.partition("=")[0], [*self._option_string_actions, *others]
         remedy = did_you_mean(name, known, f"`{self.prog} --help` lists the arguments")
-        return Refusal("", f"{name} is no argument of `{self.prog}`{owner}", remedy)
+        return Refusal("", f"{verbatim(name)} is no argument of `{self.prog}`{owner}", remedy)
 
     def error(self, message: str) -> NoReturn:
-        raise Refusal("", message, f"`{self.prog} --help` lists the arguments")
+        raise Refusal("", verbatim(message), f"`{self.prog} --help` lists the arguments")
 
 
 def add(

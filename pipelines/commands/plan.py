@@ -39,7 +39,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     from private_topk.budget.planning import plan
-    from private_topk.pipelines.question import mechanism_of
+    from private_topk.pipelines.drawing import mechanism_of
 
     parser().refuse(others)
     asked, windows = asked_of(arguments), arguments.windows

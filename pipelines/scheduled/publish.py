@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import cast
 
+from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.question import check_domain, counts_of, mechanism_of
-from private_topk.pipelines.report import account_of, report_of, sink_for, source_for
+from private_topk.pipelines.question import amounts_of, check_domain, check_unknown, counts_of
+from private_topk.pipelines.report import account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
@@ -54,7 +55,10 @@ class ScheduledReport:
             check_domain(asked)
             period_of(asked)
             mechanism_of(asked)
+            check_unknown(asked)
             counts_of(asked)
+            amounts_of(asked)
+            check_shards(asked.get("shards"))
             ReleaseKey.parse(asked["release_key"])
 
     def publish(self, number: int) -> Done | None:

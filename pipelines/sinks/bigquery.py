@@ -13,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 from private_topk.pipelines.bigquery import client_of, load, table_of
 from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.sinks.formats import FORMATS
-from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows
+from private_topk.pipelines.sinks.rows import Shape, fields_of, ranking_rows
 from private_topk.transforms.keys import Release
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
@@ -21,10 +21,12 @@ from private_topk.transforms.windows import Period
 
 __all__ = ["ToBigQuery", "table_schema"]
 
+_PLAIN = Shape()
+
 
 @dataclass(frozen=True)
 class ToBigQuery:
-    """The rows of `FIELDS`, appended to a table, once however often they are written. It is made if it is not there.
+    """The rows of `fields_of`, appended to a table, once however often they are written. It is made if it is not there.
 
     Args:
         place: bigquery://PROJECT:DATASET.TABLE.
@@ -41,7 +43,7 @@ class ToBigQuery:
             raise Refusal("output", f"{verbatim(self.place)} is read", "give another table")
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        return _WriteBigQuery(table_of(self.place, "output"), release.id)
+        return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(facts))
 
     def following(self, period: Period, release: Release) -> None:
         return None
@@ -59,9 +61,9 @@ class ToBigQuery:
 class _WriteBigQuery(beam.PTransform):
     """One load job for all windows of a bounded input, and one for each window of a stream."""
 
-    def __init__(self, table: str, release_id: str) -> None:
+    def __init__(self, table: str, release_id: str, shape: Shape) -> None:
         super().__init__()
-        self._fn = _LoadDoFn(table, release_id)
+        self._fn = _LoadDoFn(table, release_id, shape)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         if rankings.is_bounded:
@@ -75,24 +77,24 @@ class _WriteBigQuery(beam.PTransform):
 
 
 class _LoadDoFn(beam.DoFn):
-    def __init__(self, table: str, release_id: str) -> None:
-        self._table, self._release_id = table, release_id
+    def __init__(self, table: str, release_id: str, shape: Shape) -> None:
+        self._table, self._release_id, self._shape = table, release_id, shape
 
     def process(self, rankings: Iterable[Ranking]) -> Iterator[str]:
         found = list(rankings)
-        rows = FORMATS[".avro"].encode(ranking_rows(found, self._release_id))
+        rows = FORMATS[".avro"].encode(ranking_rows(found, self._release_id), self._shape)
         with GATE.passed():
-            load(self._table, rows, table_schema()["fields"])
+            load(self._table, rows, table_schema(self._shape)["fields"])
         yield from (ranking.window.label() for ranking in found)
 
 
-def table_schema() -> dict[str, Any]:
+def table_schema(shape: Shape = _PLAIN) -> dict[str, Any]:
     """The table of rankings, as BigQuery's JSON."""
     return {"fields": [{"name": name, "type": _kind(kind), "mode": "NULLABLE", "description": doc}
-                       for name, (kind, doc) in FIELDS.items()]}  # fmt: skip
+                       for name, (kind, doc) in fields_of(shape).items()]}  # fmt: skip
 
 
 def _kind(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return "TIMESTAMP"
-    return "STRING" if pa.types.is_string(kind) else "INTEGER"
+    return "STRING" if pa.types.is_string(kind) else "FLOAT" if pa.types.is_floating(kind) else "INTEGER"

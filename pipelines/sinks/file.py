@@ -16,7 +16,7 @@ from private_topk.pipelines.files import exists, is_local, open_file
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
-from private_topk.pipelines.sinks.rows import ranking_rows
+from private_topk.pipelines.sinks.rows import Shape, ranking_rows
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
@@ -120,7 +120,7 @@ class _PublishDoFn(beam.DoFn):
 
     def process(self, element: tuple[int, Iterable[Ranking]]) -> Iterator[str]:
         rankings, path = list(element[1]), self._sink.place
-        rows = format_of(path).encode(ranking_rows(rankings, self._facts["report"]))
+        rows = format_of(path).encode(ranking_rows(rankings, self._facts["report"]), Shape.of(self._facts))
         facts = {**self._facts, "key_id": self._key.key_id()}
         publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite)
         yield path

@@ -13,7 +13,7 @@ from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.file import check_writable, keep_apart
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
-from private_topk.pipelines.sinks.rows import ranking_rows
+from private_topk.pipelines.sinks.rows import Shape, ranking_rows
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
@@ -103,7 +103,7 @@ class _PublishWindowDoFn(beam.DoFn):
     def process(self, ranking: Ranking) -> Iterator[str]:
         path = self._sink.path(ranking.window)
         facts = {**self._facts, "key_id": self._key.key_id()}
-        rows = format_of(path).encode(ranking_rows([ranking], facts["report"]))
+        rows = format_of(path).encode(ranking_rows([ranking], facts["report"]), Shape.of(facts))
         publish(path, rows, encode_manifest(facts, [ranking], path, rows), self._sink.overwrite)
         yield path
 

@@ -6,46 +6,58 @@ import io
 import json
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import fastavro
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from private_topk.pipelines.sinks.rows import FIELDS, schema
+from private_topk.pipelines.sinks.rows import Shape, fields_of, schema
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["AVRO_SCHEMA", "FORMATS", "Format", "format_of"]
+__all__ = ["AVRO_SCHEMA", "FORMATS", "Format", "avro_schema", "format_of"]
 
 Rows = list[dict[str, Any]]
+_PLAIN = Shape()
+
+
+class _Encode(Protocol):
+    def __call__(self, rows: Rows, shape: Shape = ...) -> bytes: ...
 
 
 class Format(NamedTuple):
-    encode: Callable[[Rows], bytes]
+    encode: _Encode
     decode: Callable[[bytes], Rows]
 
 
 def _avro_type(name: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - an Avro schema
     if pa.types.is_timestamp(kind):
         return ["null", {"type": "long", "logicalType": "timestamp-micros"}]
-    plain = "string" if pa.types.is_string(kind) else "long"
+    plain = "string" if pa.types.is_string(kind) else "double" if pa.types.is_floating(kind) else "long"
     return ["null", plain] if name in ("rank", "noisy_count") else plain
 
 
-AVRO_SCHEMA = {
-    "type": "record",
-    "name": "RankedItem",
-    "namespace": "private_topk",
-    "doc": "One released item of a differentially private top-k ranking.",
-    "fields": [{"name": name, "type": _avro_type(name, kind), "doc": doc} for name, (kind, doc) in FIELDS.items()],
-}
+def avro_schema(shape: Shape = _PLAIN) -> dict[str, Any]:
+    """The schema of an Avro file of rankings."""
+    columns = fields_of(shape).items()
+    return {
+        "type": "record",
+        "name": "RankedItem",
+        "namespace": "private_topk",
+        "doc": "One released item of a differentially private top-k ranking.",
+        "fields": [{"name": name, "type": _avro_type(name, kind), "doc": doc} for name, (kind, doc) in columns],
+    }
 
 
-def _to_avro(rows: Rows) -> bytes:
+AVRO_SCHEMA = avro_schema()
+"""Of rankings by the number of users."""
+
+
+def _to_avro(rows: Rows, shape: Shape = _PLAIN) -> bytes:
     sink = io.BytesIO()
     # A fixed sync marker: the same release gives the same bytes.
-    fastavro.writer(sink, AVRO_SCHEMA, rows, codec="deflate", sync_marker=b"private-topk\0\0\0\1")
+    fastavro.writer(sink, avro_schema(shape), rows, codec="deflate", sync_marker=b"private-topk\0\0\0\1")
     return sink.getvalue()
 
 
@@ -54,7 +66,7 @@ def _from_avro(content: bytes) -> Rows:
     return list(records)
 
 
-def _to_json_lines(rows: Rows) -> bytes:
+def _to_json_lines(rows: Rows, shape: Shape = _PLAIN) -> bytes:
     return "".join(json.dumps(row, default=_iso, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
@@ -66,9 +78,9 @@ def _from_json_lines(content: bytes) -> Rows:
     return rows
 
 
-def _to_csv(rows: Rows) -> bytes:
+def _to_csv(rows: Rows, shape: Shape = _PLAIN) -> bytes:
     sink = pa.BufferOutputStream()
-    table = pa.Table.from_pylist(rows, schema())
+    table = pa.Table.from_pylist(rows, schema(shape))
     for at, name in enumerate(("window_start", "window_end")):
         table = table.set_column(at, name, pa.array([row[name] and _iso(row[name]) for row in rows], pa.string()))
     pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
@@ -76,15 +88,22 @@ def _to_csv(rows: Rows) -> bytes:
 
 
 def _from_csv(content: bytes) -> Rows:
-    types = {name: kind for name, (kind, _) in FIELDS.items()}
+    types = {name: kind for name, (kind, _) in fields_of(_PLAIN).items()} | {"noisy_count": pa.string()}
     options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
     parse = pa_csv.ParseOptions(newlines_in_values=True)
-    return pa_csv.read_csv(io.BytesIO(content), parse_options=parse, convert_options=options).to_pylist()
+    rows = pa_csv.read_csv(io.BytesIO(content), parse_options=parse, convert_options=options).to_pylist()
+    return [row | {"noisy_count": _number(row["noisy_count"])} for row in rows]
 
 
-def _to_parquet(rows: Rows) -> bytes:
+def _number(text: str) -> int | float | None:
+    if not text:
+        return None
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def _to_parquet(rows: Rows, shape: Shape = _PLAIN) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, schema()), sink)
+    pq.write_table(pa.Table.from_pylist(rows, schema(shape)), sink)
     return sink.getvalue().to_pybytes()
 
 

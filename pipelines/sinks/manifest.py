@@ -32,6 +32,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "parameters": parameters,
         "k": selection.k,
         "max_items_per_user": selection.max_items_per_user,
+        **({} if selection.amounts is None else {"amounts": selection.amounts.describe()}),
         "delta_of_a_shared_hash": _of_a_shared_hash(selection),
         "privacy": {
             "epsilon": selection.epsilon(),

@@ -1,16 +1,17 @@
-"""The rows of a published ranking: one schema for every output format."""
+"""The rows of a published ranking: one schema for every output format, by what was asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from private_topk.transforms.release import Ranking
 
-__all__ = ["FIELDS", "ranking_rows", "schema"]
+__all__ = ["FIELDS", "Shape", "fields_of", "ranking_rows", "schema"]
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -19,15 +20,45 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "window_end": (_TIME, "end of the window, excluded; null where the rows are not cut by time"),
     "rank": (pa.int64(), "1 for the best; null where the mechanism answers with a set, which has no order"),
     "item": (pa.string(), "the item"),
-    "noisy_count": (pa.int64(), "users who hold the item, with noise, where a budget was set aside for it; else null"),
+    "noisy_count": (
+        pa.int64(),
+        "users who hold the item, or the sum of amounts, with noise, where a budget was set aside for it; else null",
+    ),
     "k": (pa.int64(), "how many items were asked for"),
     "returned": (pa.int64(), "how many were returned; fewer than k only in the unknown domain, by its guarantee"),
     "release_id": (pa.string(), "the release this row belongs to"),
 }
 
 
-def schema() -> pa.Schema:
-    return pa.schema([pa.field(name, kind) for name, (kind, _) in FIELDS.items()])
+class Shape(NamedTuple):
+    """What was asked that shows in the columns.
+
+    Args:
+        fractional: noisy counts are sums of amounts with a fraction.
+    """
+
+    fractional: bool = False
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Shape:
+        """From what a manifest says."""
+        amounts = facts.get("amounts")
+        return cls(amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1)
+
+
+def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
+    """The columns with their types and what they mean."""
+    found = dict(FIELDS)
+    if shape.fractional:
+        found["noisy_count"] = pa.float64(), found["noisy_count"][1]
+    return found
+
+
+_PLAIN = Shape()
+
+
+def schema(shape: Shape = _PLAIN) -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, (kind, _) in fields_of(shape).items()])
 
 
 def ranking_rows(rankings: Iterable[Ranking], release_id: str) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ _LABELS = {"string", "int", "long", "enum"}
 _TIMES = {"string", "int", "long", "float", "double", "date"} | {
     f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")
 }
+_NUMBERS = {"string", "int", "long", "float", "double"}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 _ALONE = threading.Lock()
@@ -127,7 +128,7 @@ def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns)
     for name in columns.names():
         if name not in fields:
             raise refused(f"{where} has no column {name!r}: its columns are {', '.join(sorted(fields))}; {SAY_WHICH}")
-        allowed = _TIMES if name == columns.time else _LABELS
+        allowed = {columns.time: _TIMES, columns.value: _NUMBERS}.get(name, _LABELS)
         found = {branch.meaning for branch in fields[name]}
         if not found <= allowed | {"null"}:
             raise refused(f"{where}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
@@ -147,6 +148,8 @@ def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], colu
         values = [record[name] for record in records]
         if name == columns.time:
             arrays[name], unreadable = _times(values, fields[name], columns.time_unit)
+        elif name == columns.value:
+            arrays[name] = _amounts(values)
         else:
             arrays[name] = _labels(values)
     return Rows(arrays, unreadable)
@@ -191,6 +194,12 @@ def _labels(values: list[Any]) -> pa.Array:
         return pa.array(texts, pa.large_string())
     except (UnicodeEncodeError, pa.ArrowInvalid):
         return pa.array([text and text.encode("utf-8", "surrogateescape") for text in texts], pa.large_binary())
+
+
+def _amounts(values: list[Any]) -> pa.Array:
+    """Numbers as texts that mean them, since texts may stand among them."""
+    texts = [repr(float(v)).replace("inf", "1e999") if isinstance(v, int | float) else v for v in values]
+    return _labels(texts)
 
 
 def _times(values: list[Any], branches: list[Branch], unit: str) -> tuple[pa.Array, pa.Array | None]:

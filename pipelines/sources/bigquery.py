@@ -78,6 +78,8 @@ class BigQuery:
         found = {"user_column": self.columns.user, "item_column": self.columns.item}
         if period is not None and self.columns.time is not None:
             found["time_column"] = self.columns.time
+        if self.columns.value is not None:
+            found["value_column"] = self.columns.value
         return found
 
     def _names(self, period: Period | None) -> list[str]:

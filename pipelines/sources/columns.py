@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from private_topk.pipelines.identity import IF_GIVEN
 from private_topk.pipelines.sources.times import to_microseconds
+from private_topk.transforms.amounts import as_numbers
 from private_topk.transforms.columnar import as_labels, make_block
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.refusal import Refusal, refused, verbatim
@@ -27,7 +29,7 @@ __all__ = [
     "to_microseconds",
 ]
 
-SAY_WHICH = "name the column that is meant as the user, item, time or domain column"
+SAY_WHICH = "name the column that is meant as the user, item, time, value or domain column"
 
 _UNITS = ("s", "ms", "us")
 _REASONS = ("null", "unreadable")
@@ -42,6 +44,8 @@ class Columns:
 
     `quoted_line_ends` lets a quoted CSV value hold line ends. It costs the independence of rows: a value with an
     unclosed quote then takes along every row up to the next quote, whoever's they are.
+
+    `value` holds the amounts that are added up; None where users are counted.
     """
 
     user: str = "user"
@@ -49,17 +53,20 @@ class Columns:
     time: str | None = None
     time_unit: str = "s"
     quoted_line_ends: bool = False
+    value: str | None = field(default=None, metadata={IF_GIVEN: True})
 
     def __post_init__(self) -> None:
-        for field in ("user", "item", "time"):
-            name = getattr(self, field)
-            if not (isinstance(name, str) and name) and not (field == "time" and name is None):
-                raise Refusal(f"{field}_column", f"must be the name of a column, got {verbatim(repr(name))}")
+        for role in ("user", "item", "time", "value"):
+            name = getattr(self, role)
+            if not (isinstance(name, str) and name) and not (role in ("time", "value") and name is None):
+                raise Refusal(f"{role}_column", f"must be the name of a column, got {verbatim(repr(name))}")
+        if self.value is not None and self.value in (self.user, self.item, self.time):
+            raise Refusal("value_column", "must be another column than {user_column}, {item_column} and {time_column}")
         if self.time_unit not in _UNITS:
             raise Refusal("time_unit", f"must be one of {', '.join(_UNITS)}, got {verbatim(self.time_unit)}")
 
     def names(self) -> list[str]:
-        return list(dict.fromkeys(name for name in (self.user, self.item, self.time) if name is not None))
+        return list(dict.fromkeys(name for name in (self.user, self.item, self.time, self.value) if name is not None))
 
 
 class Rows(NamedTuple):
@@ -89,14 +96,14 @@ def block_of(
 ) -> tuple[pa.RecordBatch, dict[str, int]]:
     """A block of the rows that have every value, and how many were left out, by reason.
 
-    A row is unreadable if its format cannot read it, if a text is no UTF-8, or if its time is none; otherwise null if
-    it lacks a value.
+    A row is unreadable if its format cannot read it, if a text is no UTF-8, or if its time or its amount is none;
+    otherwise null if it lacks a value.
 
     Args:
         arrived: for a column of this name, one a row.
     """
     found, unreadable = read_rows(rows, columns)
-    whole, missing = make_block(found["user"], found["item"], found.get("time"))
+    whole, missing = make_block(found["user"], found["item"], found.get("time"), found.get("amount"))
     if arrived is not None:
         valid = [np.asarray(array.is_valid()) for array in found.values()]
         whole = whole.append_column("arrived", pa.array(np.asarray(arrived, np.int64)[np.logical_and.reduce(valid)]))
@@ -107,17 +114,18 @@ def block_of(
 
 
 def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Array | None]:
-    """Users, items and times row by row, null where there is none; and which rows are unreadable, None for none."""
+    """Users, items, times and amounts row by row, null where there is none; and which are unreadable, None for none."""
     found, masks = {}, [rows.unreadable] if rows.unreadable is not None else []
     for role, name in (("user", columns.user), ("item", columns.item)):
         found[role], bad = _labels(rows.columns[name])
         masks += bad
-    if columns.time is not None:
-        times, bad = texts_of(rows.columns[columns.time])
-        found["time"] = to_microseconds(times, columns.time_unit)
-        masks += bad
-        if found["time"].null_count > times.null_count:
-            masks.append(pc.and_(pc.is_valid(times), pc.is_null(found["time"])))
+    for role, column in (("time", columns.time), ("amount", columns.value)):
+        if column is not None:
+            given, bad = texts_of(rows.columns[column])
+            found[role] = to_microseconds(given, columns.time_unit) if role == "time" else as_numbers(given)
+            masks += bad
+            if found[role].null_count > given.null_count:
+                masks.append(pc.and_(pc.is_valid(given), pc.is_null(found[role])))
     if not masks:
         return found, None
     unreadable = _any(masks)
@@ -164,12 +172,15 @@ def _any(masks: Iterable[pa.Array]) -> pa.Array:
 
 
 def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> None:
-    """Raise Refusal unless the columns are there, users and items as labels and the time as a time."""
+    """Raise Refusal unless the columns are there, users and items as labels, the time as a time, amounts as numbers."""
     for name in columns.names():
         if name not in found:
             raise refused(f"{path} has no column {name!r}: its columns are {', '.join(sorted(found))}; {SAY_WHICH}")
         try:
             empty = pa.array([], found[name])
-            to_microseconds(empty, columns.time_unit) if name == columns.time else as_labels(empty)
+            if name == columns.value:
+                as_numbers(empty)
+            else:
+                to_microseconds(empty, columns.time_unit) if name == columns.time else as_labels(empty)
         except (TypeError, pa.ArrowNotImplementedError) as error:
             raise refused(f"{path}: column {name!r} cannot be used: {error}") from None

@@ -123,7 +123,8 @@ class KafkaTopic:
             finally:
                 consumer.close()
         except KafkaException as error:
-            raise Refusal(name, f"kafka://{self.servers} cannot be reached: {error.args[0].str()}") from None
+            rule = f"kafka://{self.servers} cannot be reached: {verbatim(error.args[0].str())}"
+            raise Refusal(name, rule) from None
         if found.error is not None or not found.partitions:
             raise Refusal(name, f"kafka://{self.servers} has no topic {self.topic}: create it first")
         return found
@@ -165,5 +166,6 @@ def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:
             return ask()
         except KafkaException as error:
             if time.monotonic() > deadline:
-                raise Refusal("input", f"{topic.place} does not answer: {error.args[0].str()}") from None
+                rule = f"{topic.place} does not answer: {verbatim(error.args[0].str())}"
+                raise Refusal("input", rule) from None
         time.sleep(_PAUSE)

@@ -58,7 +58,10 @@ class Sampler:
         window = (number // 2 + sheet.window) % len(totals)
         bounds = WindowBounds() if way.period is None else way.period.window(window)
         ranking = draw.rank(selection, Release(key, name + sheet.name), bounds, totals[window])
-        return Answer(number_items(ranking.items, sheet), ranking.noisy_counts)
+        counts = ranking.noisy_counts
+        return Answer(
+            number_items(ranking.items, sheet), None if counts is None else tuple(int(count) for count in counts)
+        )
 
     def _totals(self, counting: Counting, sheet: Sheet, way: Way) -> Totals:
         place = counting, sheet, way

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import contextlib
+import io
+import runpy
 from pathlib import Path
 
 import pytest
 
 from private_topk.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge
+from private_topk.pipelines import cli
 from private_topk.transforms.refusal import Refusal
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "budget.md"
@@ -37,24 +39,28 @@ def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None
     (place / "release.key").write_text("the key of the example's test")
     (place / "orders.csv").write_text("user,drink\n" + "ann,tea\nann,tea\nbob,coffee\neve,tea\n")
     (place / "job.py").write_text(code)
-    subprocess.run([sys.executable, "-m", "private_topk", *command[1:]], check=True, capture_output=True)
+    assert cli.main(command[1:]) == 0
 
-    def job() -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, "job.py"], capture_output=True, text=True, timeout=120)
+    def job() -> str:
+        """What the job says; tests/documents types it, in a process of its own."""
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            runpy.run_path("job.py", run_name="__main__")
+        return said.getvalue()
 
-    first, answer = job(), (place / "answer").read_text()
-    assert first.returncode == 0 and "54.9% of the budget is used" in first.stderr, first.stderr
+    assert "54.9% of the budget is used" in job()
+    answer = (place / "answer").read_text()
     assert answer in ("tea\n", "coffee\n")
-    again = job()
-    assert again.returncode == 0 and "repeating it costs nothing" in again.stderr
+    assert "repeating it costs nothing" in job()
     assert (place / "answer").read_text() == answer
     (place / "orders.csv").write_text("user,drink\nann,coffee\n")
-    other = job()
-    assert other.returncode == 1 and "release_id tea or coffee/2026 was used on" in other.stderr
+    with pytest.raises(Refusal, match="release_id tea or coffee/2026 was used on"):
+        job()
     assert (place / "answer").read_text() == answer, "nothing ran"
     (place / "job.py").write_text(code.replace("tea or coffee/2026", "tea or coffee/2027"))
-    more = job()
-    assert "does not suffice" in more.stderr and (place / "answer").read_text() == answer
+    with pytest.raises(Refusal, match="does not suffice"):
+        job()
+    assert (place / "answer").read_text() == answer
     assert [entry.outcome for entry in Ledger(URL).read()[1]] == ["released"]
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 from mpmath import mp
 
+from private_topk.budget.account import Budget
 from private_topk.budget.composition import (
     Cost,
     Price,
@@ -22,6 +25,8 @@ from private_topk.budget.composition import (
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon
 from private_topk.transforms.mechanisms.exact.reals import precision
+from private_topk.transforms.mechanisms.parameters import plain
+from private_topk.transforms.refusal import Refusal
 
 JOINT = MECHANISMS["joint"]
 MICRO = Fraction(1, 10**6)
@@ -33,6 +38,29 @@ def ranged(epsilon: Fraction, delta: Fraction) -> Cost:
 
 def pure(epsilon: Fraction, delta: Fraction) -> Cost:
     return Cost.of(JOINT(epsilon, noise="exponential"), 10)
+
+
+@pytest.mark.parametrize("number", [-1, Fraction(-1, 10**9), math.nan, math.inf, "much", None, [1], "{delta}"])
+def test_no_budget_and_no_cost_is_below_0(number: Any) -> None:  # noqa: ANN401
+    rule = f"^epsilon must be (at least 0|a finite number), got {re.escape(str(plain(number)))}"
+    for make in (Total, lambda n: Cost.of_any(n, Fraction(0)), lambda n: Cost(n, Fraction(0), Fraction(0))):
+        with pytest.raises(Refusal, match=rule if not isinstance(number, str) else "must be a finite number, got"):
+            make(number)
+    for name in ("delta", "rho", "rest"):
+        with pytest.raises(Refusal, match=f"^{name} must be"):
+            Cost(**{**dict.fromkeys(("epsilon", "delta", "rho", "rest"), Fraction(1)), name: number})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [({"dataset": ""}, "dataset"), ({"dataset": None}, "dataset"), ({"unit": "usr"}, "privacy_unit"),
+     ({"unit": ["user"]}, "privacy_unit"), ({"neighbours": "{unit}"}, "neighbours")],
+)  # fmt: skip
+def test_a_budget_is_checked_however_it_is_made(wrong: dict[str, Any], field: str) -> None:
+    given = {"dataset": "plays", "unit": "user", "total": Total(1), "neighbours": "swap"}
+    with pytest.raises(Refusal) as found:
+        Budget(**{**given, **wrong})
+    assert found.value.field == field and all(str(value) in str(found.value) for value in wrong.values() if value)
 
 
 def value(real: object) -> float:

@@ -238,6 +238,17 @@ def test_own_mechanism(world: World) -> None:
     hold(world, "docs/own-mechanism.md", OWN_MECHANISM)
 
 
+AMOUNTS = [
+    picture("score of an item"),
+    Held("$ private-topk run --input plays.avro", before=World.sample),
+    Held("import apache_beam as beam", "python", says="^tea\n$"),
+]
+
+
+def test_amounts(world: World) -> None:
+    hold(world, "docs/amounts.md", AMOUNTS)
+
+
 AUDIT = [Held("private-topk audit", "parsed", "takes minutes; tests/pipelines/commands/test_audit.py runs it in small")]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import apache_beam as beam
 import pytest
 
+from private_topk.pipelines import announce
 from private_topk.pipelines.announce import Announcer, followed
 from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
@@ -21,8 +22,10 @@ from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
+from private_topk.pipelines.unfinished import Unfinished
 from private_topk.runners import prepare
 from private_topk.transforms import Release
+from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.windows import Period
 
@@ -123,19 +126,48 @@ def test_where_nothing_can_be_read_back_the_workers_here_take_notes(runner: str,
     run(report(tmp_path, Nowhere()), launch, say=said.append)
     assert launch.answered.is_set() and said[-1].endswith("to nowhere")
     assert sum(line.startswith("published") for line in said) >= 1
+    with pytest.raises(Unfinished, match="what was sent to nowhere by then stays there") as caught:
+        run(report(tmp_path, Nowhere(lost=LABELS[2])), launch, say=said.append)
+    lost = "the job ended as if it were whole, and of 8 windows 7 were seen to be published to nowhere"
+    assert str(caught.value.__cause__) == lost and not launch.answered.is_set()
+
+
+def test_a_job_that_ends_well_and_has_published_less_is_told(tmp_path: Path) -> None:
+    """Of a place that can be read back, once it shows all that is there; of another one only if workers here note."""
+    launch = prepare("direct", [])
+    with followed(report(tmp_path, Topic([LABELS[:3], [], LABELS[3:]])), launch, None):
+        pass
+    assert launch.answered.is_set()
+    for shown in ([LABELS[:7]], []):
+        with (
+            pytest.raises(LostPartError, match=f"of 8 windows {len(shown) * 7} were seen to be published to nowhere"),
+            followed(report(tmp_path, Topic(shown)), launch, None),
+        ):
+            pass
+    with pytest.raises(KeyError), followed(report(tmp_path, Topic([])), launch, None):
+        raise KeyError  # what goes wrong before is not talked over
+    with followed(report(tmp_path, Nowhere()), launch, None):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announce, "_LAST_LOOKS", 1.0)
 
 
 @dataclass(frozen=True)
 class Nowhere:
     """A place of rankings that nobody can read back."""
 
+    lost: str = ""
     place = "nowhere"
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         pass
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        return beam.Map(lambda ranking: ranking.window.label()).with_output_types(str)
+        kept = beam.Filter(lambda label: label != self.lost)
+        return beam.Map(lambda ranking: ranking.window.label()).with_output_types(str) | kept
 
     def files(self, period: Period | None) -> None:
         return None
@@ -148,6 +180,18 @@ class Nowhere:
 
     def published(self) -> None:
         return None
+
+
+class Topic(Nowhere):
+    """A place that can be read back: with each look, windows that have come since."""
+
+    def __init__(self, shown: Sequence[Sequence[str]]) -> None:
+        super().__init__()
+        self.__dict__["shown"] = [[], *shown]  # at first nothing: that was there before
+
+    def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
+        left = iter(self.__dict__["shown"])
+        return lambda: dict.fromkeys(next(left, ()), time.time())
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -325,9 +325,8 @@ def test_workers_in_processes_of_their_own(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")  # Beam's workers talk of their own end on stderr
     assert (folder / "other" / "ranking.avro").read_bytes() == first[0]
     assert (folder / "other" / "ranking.manifest.json").read_bytes() == first[1]
-    others = [word.replace("r 1", "r 2") for word in module]
-    again = subprocess.run(others, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert again.returncode == 2 and "exists and is kept" in again.stderr.splitlines()[-1]
+    again = command(*(word.replace("r 1", "r 2") for word in module[3:]))
+    assert again.status == 2 and "exists and is kept" in again.err.splitlines()[-1]
 
 
 def test_avro_output_is_plain_avro(folder: Path) -> None:

@@ -217,7 +217,7 @@ def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture) -> No
     capsys.readouterr()
     assert main(["budget", "show", "--ledger", url, "--plot", "spent.svg"]) == 0
     shown = capsys.readouterr().out
-    assert "25.0% used" in shown and "12.5% used by 1 charges" in shown
+    assert "25.0% used" in shown and "12.5% used by 1 charge\n" in shown
     assert (place / "spent.svg").read_text().startswith("<?xml")
     assert main(["budget", "history", "--ledger", url, "--dataset", "plays"]) == 0
     head, row = capsys.readouterr().out.splitlines()

@@ -14,13 +14,13 @@ import pytest
 
 from private_topk.pipelines.commands import run, stream
 from private_topk.pipelines.commands.arguments import asked_of
-from private_topk.pipelines.identity import UNASKED, identity_of
+from private_topk.pipelines.identity import IF_GIVEN, UNASKED, identity_of
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.requests import request_of
 from tests.pipelines.support import command, options, write
 
-ROWS = [{"user": str(n), "who": str(n), "item": "abc"[n % 3], "time": "2026-01-06", "at": 5} for n in range(9)]
+ROWS = [{"user": str(n), "who": str(n), "item": "abc"[n % 3], "time": "2026-01-06", "at": 5, "n": 2} for n in range(9)]
 
 SAME = {
     "output": "where an answer is written changes nothing in it",
@@ -46,6 +46,7 @@ BASE = {
 }  # fmt: skip
 FOLDER = {**BASE, "input": "./rows*.csv", "output": "out"}
 KAFKA = {**FOLDER, "input": "kafka://localhost:9092/plays"}
+PLAYS = {**BASE, "value_column": "n", "max_value": 5}
 HIDDEN = {**BASE, "domain": None, "unknown_domain": True, "mechanism": "limit-domain", "delta": 1e-6}
 
 CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
@@ -54,6 +55,9 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "item_column": (False, BASE, {"item_column": "who"}),
     "time_column": (False, BASE, {"time_column": "at"}),
     "time_unit": (False, BASE, {"time_unit": "ms"}),
+    "value_column": (False, {**PLAYS, "value_column": "n"}, {"value_column": "at"}),
+    "max_value": (False, PLAYS, {"max_value": 7}),
+    "value_resolution": (False, PLAYS, {"value_resolution": 0.5}),
     "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),
     "domain": (False, BASE, {"domain": "turned.txt"}),
     "domain_column": (False, {**BASE, "domain": "items.csv"}, {"domain_column": "other"}),
@@ -160,11 +164,12 @@ def test_every_field_of_question_and_source_is_part_or_says_why_not(
     made = report(watch, asked)
     for value in (made.question, made.source):
         text = identity_of(value)
-        for path, _, field in parts(value):
+        for path, held, field in parts(value):
             inside: Any = text
             above = path.split(".")
             for step in above[:-1]:
                 inside = inside.get(step) if isinstance(inside, dict) else None
             if isinstance(inside, dict):
-                assert (above[-1] in inside) != bool(field.metadata.get(UNASKED)), path
+                absent = held is None and IF_GIVEN in field.metadata
+                assert (above[-1] in inside) != (absent or bool(field.metadata.get(UNASKED))), path
     assert isinstance(made.question, Question)

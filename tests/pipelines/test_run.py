@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
 
 from private_topk.budget.charging import Account
@@ -14,10 +16,12 @@ from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.unfinished import Unfinished
 from private_topk.runners import prepare
-from private_topk.transforms import Release, ReleaseKey
+from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.top_k import RankBlocks
 from tests.pipelines.support import command, write
 
 
@@ -59,3 +63,39 @@ def test_a_run_is_charged_and_says_what_was_left_out(charged: Report, tmp_path: 
     done = run(charged, prepare("direct", []))
     assert charges(charged) == ["released"] and not done.deferred
     assert done.rows_left_out().get("null", 0) == 0 and (tmp_path / "ranking.csv").exists()
+
+
+def dropping(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+    """Let the pipeline lose the rankings of its first windows whole, so that nobody is left who could refuse."""
+
+    def expand(self: RankBlocks, blocks: beam.PCollection) -> beam.PCollection:
+        return whole(self, blocks) | beam.Filter(lambda ranking: ranking.window.start.day > lost)
+
+    whole = RankBlocks.expand
+    monkeypatch.setattr(RankBlocks, "expand", expand)
+
+
+@pytest.mark.parametrize("output", ["rankings/", "ranking.csv"])
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_a_window_that_is_lost_whole_is_told(
+    charged: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, lost: int
+) -> None:
+    """Also in the books: the charge is not noted as released."""
+    dropping(monkeypatch, lost)
+    write(tmp_path / "timed.csv", [{"user": "u", "item": "a", "time": f"2026-01-0{n}"} for n in (1, 2, 3)])
+    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    period = Period(start, start + timedelta(days=3), timedelta(days=1))
+    question = replace(charged.question, period=period)
+    sink = sink_of(f"{tmp_path}/{output}")
+    source = source_of(f"{tmp_path}/timed.csv", Columns(time="time"))
+    report = replace(charged, question=question, source=source, sink=sink)
+    if not lost:
+        run(report, prepare("direct", []))
+        assert charges(charged) == ["released"]
+        return
+    with pytest.raises(Unfinished) as caught:
+        run(report, prepare("direct", []), "run it again")
+    out = "nothing is published" if lost == 3 else f"2 of 3 windows are published in {sink.place}, 1 are not"
+    assert str(caught.value) == f"{out}. To go on with this very release, run it again"
+    assert "lost windows of it without a word" in str(caught.value.__cause__)
+    assert charges(charged) == ["failed"]

@@ -144,6 +144,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.server
 def test_the_job_server_says_what_it_can_be_told() -> None:
     if shutil.which("java") is None or shutil.which("mvn") is None:
         missing("Flink needs Java 11 or later and Maven: install them")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,26 +24,33 @@ class JobManager:
     def __init__(self) -> None:
         self.clocks = [0, 0]
         self.orders: list[tuple[str, dict[str, Any]]] = []
-        self.state, self.running, self.free = "RUNNING", 3, 0
+        self.state, self.running, self.free, self.scheduled = "RUNNING", 3, 0, 0
+        self.forgets, self.stops, self.lost = False, True, False
+        self.tasks: dict[str, int] | None = None
         self.failures: list[str] = []
+        self.restarts = 0
         self.place = "file:///checkpoints"
 
     def answer(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        tasks = {"running": self.running, "total": 3, "initializing": 0, "deploying": 0, "canceling": 0}
+        tasks = {"running": self.running, "total": 3, "initializing": 0, "deploying": 0, "canceling": 0,
+                 "scheduled": self.scheduled}  # fmt: skip
+        job = {"jid": "j", "name": "job", "state": self.state, "tasks": self.tasks or tasks}
         return {
             "overview": {"flink-version": "1.19.3", "slots-available": self.free, "slots-total": 4, "taskmanagers": 2},
-            "jobs/overview": {"jobs": [{"jid": "j", "name": "job", "state": self.state, "tasks": tasks}]},
+            "jobs/overview": {"jobs": [] if self.lost else [job]},
             "jobs/j": {"vertices": VERTICES},
+            "jobs/j/metrics": [{"id": "numRestarts", "value": str(self.restarts)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
             "jobs/j/exceptions": {"exceptionHistory": {"entries": [{"exceptionName": f"org.{name}"}
                                                                    for name in self.failures]}},
             "jobmanager/config": [{"key": "state.checkpoints.dir", "value": self.place}],
-            "jobs/j/savepoints/r": {"status": {"id": "COMPLETED"}, "operation": {"location": "file:///last"}},
+            "jobs/j/savepoints/r": None if self.forgets else {"status": {"id": "COMPLETED"},
+                                                              "operation": {"location": "file:///last"}},
         }.get(path)  # fmt: skip
 
     def order(self, path: str, body: dict[str, Any]) -> dict[str, str]:
         self.orders.append((path, body))
-        if path == "jobs/j/stop":
+        if path == "jobs/j/stop" and self.stops:
             self.state = "FINISHED"
         return {"request-id": "r"}
 
@@ -80,7 +88,9 @@ def address(manager: JobManager) -> Iterator[str]:
 def watch(address: str) -> Callable[..., list[str]]:
     """Watch the job until it is over, or for some looks; what was said."""
 
-    def watched(answered: bool, looks: int = 0, streaming: bool = True, patience: float = 20) -> list[str]:
+    def watched(
+        answered: bool, looks: int = 0, streaming: bool = True, patience: float = 20, until: float = 0
+    ) -> list[str]:
         said: list[str] = []
         event = threading.Event()
         if answered:
@@ -91,6 +101,7 @@ def watch(address: str) -> Callable[..., list[str]]:
                 job = Rest(address).jobs()[0]
                 watching._look("j", job["state"], job["tasks"])
         else:
+            threading.Timer(until, event.set).start() if until else None
             watching.start()
             watching.join(30)
             assert not watching.is_alive()
@@ -136,8 +147,51 @@ def test_where_a_job_cannot_be_ended_it_is_said_once(manager: JobManager, watch:
 def test_restarts_and_missing_slots_are_said(manager: JobManager, watch: Callable) -> None:
     manager.failures = ["RemoteTransportException", "Earlier"]
     assert watch(answered=False, looks=2) == ["Flink: the job restarted, 2 in all (RemoteTransportException)"]
+    manager.failures, manager.restarts = [], 1
+    assert watch(answered=False, looks=2) == [
+        "Flink: the job restarted, 1 in all (no failure is told: its slots may have changed)"
+    ]
+    manager.restarts = 0
     manager.failures, manager.running, manager.state = [], 0, "CREATED"
     said = watch(answered=False, looks=3, patience=0)
     assert len(said) == 1 and "waits for slots: all 4 of the 2 task managers are taken" in said[0]
     manager.free = 1
     assert watch(answered=False, looks=3, patience=0) == []
+    manager.scheduled = 3
+    said = watch(answered=False, looks=3, patience=0)
+    assert len(said) == 1 and "only 1 of the 4 of 2 task managers are free" in said[0] and "--parallelism 1" in said[0]
+
+
+def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: JobManager, watch: Callable) -> None:
+    manager.forgets, manager.stops = True, False
+    watch(answered=True, looks=15)
+    assert [path for path, _ in manager.orders] == ["jobs/j/stop"] * 2
+
+
+def test_a_job_that_is_not_known_any_more_is_told(manager: JobManager, watch: Callable) -> None:
+    threading.Timer(1.5, lambda: setattr(manager, "lost", True)).start()
+    threading.Timer(4.5, lambda: setattr(manager, "lost", False)).start()
+    said = watch(answered=False, patience=0, until=6)
+    assert len(said) == 1 and "does not know the job any more" in said[0]
+
+
+def test_an_answer_that_makes_no_sense_does_not_end_the_watch(manager: JobManager, watch: Callable) -> None:
+    manager.tasks = {"odd": 1}
+    threading.Timer(2.5, lambda: setattr(manager, "tasks", None)).start()
+    said = watch(answered=True)
+    assert said == ["Flink: the job manager said what is not understood (KeyError)"] and manager.orders == STOPPED
+
+
+def test_a_job_manager_that_is_lost_in_the_middle_of_an_answer_gives_none() -> None:
+    """What it has said by then is half of a message, or none."""
+    for half in (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", b"nonsense\r\n\r\n"):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def answer(server: socket.socket = server, half: bytes = half) -> None:
+                connection = server.accept()[0]
+                connection.recv(10_000)
+                connection.sendall(half)
+                connection.close()
+
+            threading.Thread(target=answer, daemon=True).start()
+            assert Rest(f"127.0.0.1:{server.getsockname()[1]}").overview() == {}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from apache_beam.options.pipeline_options import PortableOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.portability import python_urns
+from apache_beam.portability.api import beam_runner_api_pb2
 
 from private_topk.runners import prepare, prism
+from private_topk.runners.flink_runner import FlinkJobRunner
+from private_topk.runners.loopback import LoopbackRunner
+from private_topk.runners.worker_pool import ThreadWorkers, serve
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import free_port, missing, module_serving
 
@@ -45,6 +52,47 @@ def test_bundles_that_are_repeated_publish_the_same(report: Report, direct: Publ
 
 def test_loopback_workers_publish_the_same(report: Report, direct: Published, job_service: str) -> None:
     assert report.publish("portable", "--job_endpoint", job_service) == direct
+
+
+def test_workers_in_this_process_are_heard_on_this_machine_only() -> None:
+    """Who reaches them may send them any code, so nobody else may. Other environments stay as they are."""
+    pipeline = beam_runner_api_pb2.Pipeline()
+    pipeline.components.environments["here"].urn = python_urns.EMBEDDED_PYTHON_LOOPBACK
+    pipeline.components.environments["there"].urn = "beam:env:docker:v1"
+    runners = (LoopbackRunner(), prism.PrismJobRunner(), FlinkJobRunner({}))
+    for runner in runners:
+        copy = beam_runner_api_pb2.Pipeline.FromString(pipeline.SerializeToString())
+        stops = runner.start_and_replace_loopback_environments(copy, PipelineOptions([]))
+        found = copy.components.environments
+        pool = beam_runner_api_pb2.ExternalPayload.FromString(found["here"].payload).endpoint.url
+        assert re.fullmatch(r"127\.0\.0\.1:\d+", pool) and found["there"].urn == "beam:env:docker:v1"
+        assert _listening(int(pool.partition(":")[2])) == {"127.0.0.1"}
+        assert len(stops) == 1
+        stops[0]()
+
+
+def test_a_pool_does_not_share_its_port() -> None:
+    """Two of them would each get some of the callers."""
+    server, port = serve(ThreadWorkers(), "127.0.0.1:0")
+    with pytest.raises(RuntimeError):
+        serve(ThreadWorkers(), f"127.0.0.1:{port}")
+    server.stop(None).wait()
+    again, same = serve(ThreadWorkers(), f"127.0.0.1:{port}")
+    assert same == port
+    again.stop(None)
+
+
+def _listening(port: int) -> set[str]:
+    """The addresses at which something listens on a port, as the system has them: of IPv4 also in IPv6's spelling."""
+    found = set()
+    for family, path in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+        for line in Path(f"/proc/net/{path}").read_text().splitlines()[1:]:
+            local, state = line.split()[1], line.split()[3]
+            host, _, number = local.partition(":")
+            if state == "0A" and int(number, 16) == port:
+                words = [bytes.fromhex(host[n : n + 8])[::-1] for n in range(0, len(host), 8)]
+                found.add(socket.inet_ntop(family, b"".join(words)).removeprefix("::ffff:"))
+    return found
 
 
 def test_external_workers_publish_the_same(report: Report, direct: Published, job_service: str, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
@@ -9,6 +11,9 @@ from scipy import stats
 from private_topk.testing import assert_follows, frequencies
 from private_topk.testing.frequencies import chi_square_tail, noncentral_tail
 from private_topk.transforms.mechanisms import Peeling
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.mechanism import Indices
 
 EVEN = {(i,): Fraction(1, 4) for i in range(4)}
 
@@ -41,3 +46,22 @@ def test_an_impossible_answer_is_an_error() -> None:
 def test_seeded_draws_repeat() -> None:
     first, second = (frequencies(Peeling(1.0), (2, 1, 0), 2, 50, b"seed") for _ in range(2))
     assert first == second and sum(first.values()) == 50
+
+
+@dataclass(frozen=True)
+class Stuck(Peeling):
+    """Prepared, it repeats its first answer."""
+
+    def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
+        answers: list[Indices] = []
+
+        def again(draw: Draw) -> Indices:
+            answers.append(self.select(histogram, k, draw))
+            return answers[0]
+
+        return again
+
+
+def test_a_mechanism_that_answers_otherwise_when_it_is_prepared_is_an_error() -> None:
+    with pytest.raises(AssertionError, match=r"draw \d+ of a prepared mechanism is \[.*\], and that of a call \["):
+        frequencies(Stuck(1.0), (2, 1, 0), 2, 50, b"seed")

@@ -164,13 +164,13 @@ def test_pairs_have_no_names(rows: list[Any]) -> None:
 
 def test_the_methods_of_a_tuple_are_no_fields() -> None:
     with pytest.raises(Refusal, match="without them: name the two fields, such as PrivateTopK"):
-        Shape("count", "index").labels(Play("ana", 5))
+        Shape("count", "index").values(Play("ana", 5))
 
 
 def test_a_class_without_names_is_taken_by_its_places() -> None:
-    assert Shape().labels(Pair(("ana", 5))) == ("ana", "5")
+    assert Shape().values(Pair(("ana", 5))) == ("ana", "5")
     with pytest.raises(Refusal, match="got an element of type Pair of 3"):
-        Shape().labels(Pair((1, 2, 3)))
+        Shape().values(Pair((1, 2, 3)))
 
 
 def test_random_objects_are_pairs_or_refused_with_a_sentence() -> None:
@@ -192,7 +192,7 @@ def test_random_objects_are_pairs_or_refused_with_a_sentence() -> None:
         whole = isinstance(pair, tuple | list) and len(pair) == 2 and ... not in pair
         fine = whole and (None in pair or all(isinstance(v, label) and not isinstance(v, bool) for v in pair))
         try:
-            found = Shape().labels(element)
+            found = Shape().values(element)
         except Refusal as refusal:
             assert not fine and str(refusal).startswith("PrivateTopK takes ")
         else:

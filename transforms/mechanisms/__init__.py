@@ -6,6 +6,7 @@ from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import RandomBits
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
 from private_topk.transforms.mechanisms.gamma import Gamma
 from private_topk.transforms.mechanisms.gaussian import Gaussian
@@ -37,6 +38,7 @@ __all__ = [
     "FastJoint",
     "Gamma",
     "Gaussian",
+    "Histogram",
     "Joint",
     "JointSet",
     "Laplace",

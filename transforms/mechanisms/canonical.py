@@ -14,7 +14,7 @@ from private_topk.transforms.mechanisms.exact.canonical_classes import Classes, 
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import winner
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 
 __all__ = ["Canonical"]
@@ -52,6 +52,7 @@ class Canonical(Mechanism):
         source="Shekelyan & Loukides 2023, Theorem 3.5 with Theorems 4.1 and A.15",
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float | Fraction
     gamma: float | Fraction = parameter(
@@ -71,7 +72,7 @@ class Canonical(Mechanism):
             return np.arange(k)
         gamma = Fraction(self.gamma)
         # The classes count losses in units of 1 / (the denominator of gamma).
-        rate = Fraction(self.epsilon) / (gamma.denominator * sensitivity(self.neighbours))
+        rate = Fraction(self.epsilon) / (gamma.denominator * self.sensitivity)
         classes = Classes(histogram, k, gamma, rate)
         best = winner([TopK(k), classes.everything()], rate, self.noise, draw)
         return best.draw_ranks(draw)

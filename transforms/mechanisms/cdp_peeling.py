@@ -11,7 +11,7 @@ from private_topk.transforms.mechanisms.exact.accounting import exponential_shar
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 
 __all__ = ["CdpPeeling"]
 
@@ -36,6 +36,7 @@ class CdpPeeling(Mechanism):
         source="Gillenwater et al. 2022, Lemma 4.2; Dong, Durfee & Rogers 2020",
         when="a delta is acceptable and k is large: noise grows as sqrt(k), not k",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float
@@ -46,7 +47,7 @@ class CdpPeeling(Mechanism):
         return exponential_share(Fraction(self.epsilon), Fraction(self.delta), k)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        return noisy_ranks(histogram, sensitivity(self.neighbours) / self.share(k), "gumbel", k, draw)
+        return noisy_ranks(histogram, self.sensitivity / self.share(k), "gumbel", k, draw)
 
     def cost(self, k: int) -> Cost:
         """k exponential mechanisms at the share, rho = k share**2 / 8: neither rho nor the range needs the delta."""

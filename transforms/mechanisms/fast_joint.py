@@ -14,7 +14,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import ball, floor
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["FastJoint"]
@@ -49,6 +49,7 @@ class FastJoint(Mechanism):
         source="Wu & Zhang 2024, Theorem 4.1",
         when="to repeat published results: joint costs the same here and is never less accurate",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float | Fraction
     beta: float | Fraction = parameter(2.0**-10, help="probability with which the loss at which it is cut off fails")
@@ -62,7 +63,7 @@ class FastJoint(Mechanism):
 
     @property
     def _rate(self) -> Fraction:
-        return Fraction(self.epsilon) / (2 * sensitivity(self.neighbours))
+        return Fraction(self.epsilon) / (2 * self.sensitivity)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return self.sampler(histogram, k)(draw)

@@ -44,12 +44,13 @@ class Gamma(Mechanism):
         source="Steinke & Ullman 2016, Theorem 4.1",
         when="k close to d: noise grows with d, but not with k",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        epsilon, d = Fraction(self.epsilon), histogram.items
+        epsilon, d = Fraction(self.epsilon) / self.cap, histogram.items
         radius = gamma_real(d + 1, draw, _RADIUS)
 
         def level(count: int) -> Real:

@@ -38,6 +38,7 @@ class Gaussian(Mechanism):
         source="Balle & Wang 2018, Theorem 8",
         when="a delta is acceptable and far fewer items per user than k",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float
@@ -45,9 +46,9 @@ class Gaussian(Mechanism):
     neighbours: Neighbours = "add-remove"
 
     def scale(self, d: int) -> Fraction:
-        """The standard deviation of the noise in counts, for d items."""
+        """The standard deviation of the noise in units of the counts, for d items."""
         moved = min(d, sensitivity(self.neighbours) * (self.max_items_per_user or d))
-        return gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), Fraction(moved))
+        return self.cap * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), Fraction(moved))
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)

@@ -13,9 +13,9 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Joint"]
 
@@ -55,6 +55,7 @@ class Joint(Mechanism):
         source="Gillenwater et al. 2022, Equation 1; skew ours",
         when="the best pure sequence where the gaps between the top counts are large",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float | Fraction
     skew: float | Fraction = parameter(
@@ -68,7 +69,7 @@ class Joint(Mechanism):
         meaning = "1/2 is JOINT, 1 only looks at membership"
         object.__setattr__(self, "skew", check_decimal("skew", self.skew, Fraction(1, 2), Fraction(1), meaning))
         if self.noise not in ("gumbel", "exponential"):
-            raise Refusal("noise", f"must be one of gumbel, exponential for joint, got {self.noise!r}")
+            raise Refusal("noise", f"must be one of gumbel, exponential for joint, got {verbatim(repr(self.noise))}")
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return self.sampler(histogram, k)(draw)
@@ -76,7 +77,7 @@ class Joint(Mechanism):
     def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
         """The envelope of thresholds does not depend on the bits."""
         skew = Fraction(self.skew)
-        rate = Fraction(self.epsilon) / (sensitivity(self.neighbours) * skew.denominator)
+        rate = Fraction(self.epsilon) / (self.sensitivity * skew.denominator)
         sequences = Sequences(histogram, k, skew, rate)
         envelope = Envelope(sequences)
         if self.noise == "exponential":

@@ -12,7 +12,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import winner
 from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["JointSet"]
@@ -48,6 +48,7 @@ class JointSet(Mechanism):
         source="Joseph et al. 2021, Lemma 5; Shekelyan & Loukides 2023, Theorem 4.1",
         when="sets of up to a few hundred items, where the largest gap to the true counts is what matters",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float | Fraction
     noise: str = parameter("gumbel", help="gumbel, exponential, laplace, logistic or half-logistic")
@@ -60,7 +61,7 @@ class JointSet(Mechanism):
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw the loss of the winner, then a uniform set of that loss."""
         losses = SetLosses(histogram, k)
-        rate = Fraction(self.epsilon) / (2 * sensitivity(self.neighbours))
+        rate = Fraction(self.epsilon) / (2 * self.sensitivity)
         best = winner([losses.everything()], rate, self.noise, draw)
         losses.pad()
         return best.draw_ranks(draw)

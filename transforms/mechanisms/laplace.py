@@ -35,6 +35,7 @@ class Laplace(Mechanism):
         source="Ding et al. 2019; Qiao, Su & Zhang 2021",
         when="pure privacy and far fewer items per user than k",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     max_items_per_user: int | None = None
@@ -42,7 +43,7 @@ class Laplace(Mechanism):
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         moved = min(k, self.max_items_per_user or k)
-        return noisy_ranks(histogram, sensitivity(self.neighbours) * moved / Fraction(self.epsilon), "laplace", k, draw)
+        return noisy_ranks(histogram, self.sensitivity * moved / Fraction(self.epsilon), "laplace", k, draw)
 
     def cost(self, k: int) -> Cost:
         """Where the noise is calibrated to m items, rho adds up over the counts that one user moves.

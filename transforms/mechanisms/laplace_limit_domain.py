@@ -45,6 +45,7 @@ class LaplaceLimitDomain(UnknownDomainMechanism):
         source="Durfee & Rogers 2019, section 6.1",
         when="the items are not public and a user holds few of them",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float

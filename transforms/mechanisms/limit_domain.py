@@ -44,6 +44,7 @@ class LimitDomain(UnknownDomainMechanism):
         source="Durfee & Rogers 2019, Algorithms 1 and 2",
         when="the items are not public and users hold any number of them; restricted-gumbel returns more of them",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float

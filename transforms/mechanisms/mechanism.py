@@ -16,7 +16,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
 
@@ -45,17 +45,30 @@ class Mechanism(abc.ABC):
 
     Subclasses are frozen dataclasses: their fields are their parameters, checked when made. `epsilon` and `delta` are
     the budget of *one* release in terms of `neighbours`; nothing else of the release costs budget.
+
+    Args:
+        cap: the most that one user adds to a count, in units: 1 where users are counted, more where their amounts are
+            added up. What a proof says of moves of 0 or 1 it says of moves in [0, cap] with all rates divided by cap.
     """
 
     about: ClassVar[About]
+    amounts_offered: ClassVar[bool] = False
+    """Whether `cap` is taken into account: the proofs hold for counts that one user moves by anything in [0, cap]."""
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
+
+    cap: int = field(
+        default=1,
+        kw_only=True,
+        repr=False,
+        metadata={"settled": "by what is counted", "unasked": "the amounts that are asked for say it"},
+    )
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
         """Draw a top-k answer.
 
         Args:
-            counts: users per item, shape (d,), integers >= 0 (any integer dtype). In the unknown domain: of the items
-                seen, none at all if none were, ties broken by position.
+            counts: users per item, or units, shape (d,), integers >= 0 (any integer dtype). In the unknown domain: of
+                the items seen, none at all if none were, ties broken by position.
             k: how many items to answer with, 1 <= k, and k <= d in a public domain.
             bits: where every random bit comes from; its next draw is taken.
 
@@ -108,9 +121,14 @@ class Mechanism(abc.ABC):
         """The value of the field `name`, or `default` where the mechanism has none."""
         return getattr(self, name, default)
 
+    @property
+    def sensitivity(self) -> int:
+        """By how much one user can change the difference of two counts: `cap`, or under "swap" twice that."""
+        return sensitivity(self.parameter("neighbours", "add-remove")) * self.cap
+
     def parameters(self) -> dict[str, Any]:
         """Every parameter by name, in a form that JSON can hold: what a manifest and a release's seed are made of."""
-        values = {its.name: getattr(self, its.name) for its in fields(self)}
+        values = {its.name: getattr(self, its.name) for its in fields(self) if its.name != "cap" or self.cap != 1}
         written = {name for name, v in values.items() if isinstance(v, Fraction)}
         # A skew of 3/5 is named so; an epsilon of 1/10 is named 0.1, as the float is.
         kinds = parameters_of(type(self)) if written else {}
@@ -120,9 +138,13 @@ class Mechanism(abc.ABC):
     def __post_init__(self) -> None:
         for its in fields(self):
             object.__setattr__(self, its.name, check_parameter(its.name, getattr(self, its.name)))
+        if self.cap > 1 and not vars(type(self)).get("amounts_offered", False):  # said by the class that draws
+            raise Refusal("mechanism", f"{self.about.name} does not rank amounts: it is proved for users counted once "
+                          "an item, whom a sum of amounts gives more weight", "leave {value_column} out, or take a "
+                          "mechanism that says `amounts_offered`")  # fmt: skip
         offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
-            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {chosen!r}"
+            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {verbatim(repr(chosen))}"
             raise Refusal("neighbours", rule)
 
 
@@ -153,7 +175,7 @@ class Prepared:
 
 
 def sensitivity(neighbours: Neighbours) -> int:
-    """By how much one user can change the difference of two counts.
+    """By how much one user can change the difference of two counts of users.
 
     A user added or removed moves all counts the same way, each by 0 or 1; one replaced moves some up and others down.
     """

@@ -11,7 +11,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["Oneshot"]
@@ -42,6 +42,7 @@ class Oneshot(Mechanism):
         source="Shekelyan & Loukides 2023, Theorem 4.1 (kappa = k)",
         when="pure privacy in one pass over the counts",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     noise: str = parameter("exponential", help="gumbel, exponential, laplace, logistic or half-logistic")
@@ -52,7 +53,7 @@ class Oneshot(Mechanism):
         check_noise(self.noise)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        return noisy_ranks(histogram, sensitivity(self.neighbours) * k / Fraction(self.epsilon), self.noise, k, draw)
+        return noisy_ranks(histogram, self.sensitivity * k / Fraction(self.epsilon), self.noise, k, draw)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of `peeling`; else what pure privacy alone gives."""

@@ -11,7 +11,7 @@ from functools import cache
 from numbers import Integral, Rational, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Parameter", "check_decimal", "check_parameter", "decimal", "parameter", "parameters_of", "plain"]
 
@@ -58,7 +58,7 @@ class Parameter:
         try:
             return _READ[self.kind](value)
         except (ValueError, ZeroDivisionError):
-            raise Refusal(self.name, f"must be {_SAID[self.kind]}, got {value!r}") from None
+            raise Refusal(self.name, f"must be {_SAID[self.kind]}, got {verbatim(repr(value))}") from None
 
 
 def decimal(text: str) -> Fraction | float:
@@ -90,7 +90,7 @@ def parameter(default: Any = MISSING, *, help: str, kind: Kind | None = None) ->
 
 @cache  # every draw asks for them
 def parameters_of(mechanism: type) -> Mapping[str, Parameter]:
-    """The parameters of a mechanism's class by name, in the order of its fields."""
+    """The parameters of a mechanism's class by name, in the order of its fields. None of them is settled elsewhere."""
     hints = get_type_hints(mechanism)
     return {
         f.name: Parameter(
@@ -102,6 +102,7 @@ def parameters_of(mechanism: type) -> Mapping[str, Parameter]:
             choices=get_args(hints[f.name]) if get_origin(hints[f.name]) is Literal else (),
         )
         for f in fields(mechanism)
+        if "settled" not in f.metadata
     }
 
 
@@ -135,24 +136,24 @@ def check_decimal(name: str, value: object, least: Fraction, most: Fraction, mea
     except (ValueError, ZeroDivisionError):
         number = None
     if number is None or not least <= number <= most:
-        shown = value if isinstance(value, Fraction) else repr(value)
+        shown = value if isinstance(value, Fraction) else verbatim(repr(value))
         raise Refusal(name, f"must be a number from {least} to {most}, got {shown}", meaning)
     return number
 
 
 def _positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < math.inf:
-        raise Refusal(name, f"must be a positive finite number, got {plain(value)!r}")
+        raise Refusal(name, f"must be a positive finite number, got {verbatim(repr(plain(value)))}")
 
 
 def _probability(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < 1:
-        raise Refusal(name, f"must lie strictly between 0 and 1, got {plain(value)!r}")
+        raise Refusal(name, f"must lie strictly between 0 and 1, got {verbatim(repr(plain(value)))}")
 
 
 def _whole(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise Refusal(name, f"must be a whole number of at least 1, got {value!r}")
+        raise Refusal(name, f"must be a whole number of at least 1, got {verbatim(repr(value))}")
 
 
 def _float(value: Real) -> float:
@@ -167,6 +168,7 @@ _RULES = {
     "delta": _probability,
     "beta": _probability,
     "max_items_per_user": _whole,
+    "cap": _whole,
     "kbar": _whole,
     "epsilon_r": _positive,
     "delta_r": _probability,

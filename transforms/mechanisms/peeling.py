@@ -10,7 +10,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 
 __all__ = ["Peeling"]
 
@@ -37,12 +37,13 @@ class Peeling(Mechanism):
         source="Durfee & Rogers 2019, Lemma 4.2",
         when="small k; pure privacy with the exponential mechanism's simple law",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        scale = sensitivity(self.neighbours) * k / Fraction(self.epsilon)
+        scale = self.sensitivity * k / Fraction(self.epsilon)
         return noisy_ranks(histogram, scale, "gumbel", k, draw)
 
     def cost(self, k: int) -> Cost:

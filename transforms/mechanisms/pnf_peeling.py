@@ -12,7 +12,7 @@ from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 
 __all__ = ["PnfPeeling"]
 
@@ -37,12 +37,13 @@ class PnfPeeling(Mechanism):
         source="McKenna & Sheldon 2020; Gillenwater et al. 2022, Lemma 4.1",
         when="pure privacy item by item: never worse than peeling",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        rounds = FlipRounds(histogram, Fraction(self.epsilon) / (sensitivity(self.neighbours) * k), k, draw)
+        rounds = FlipRounds(histogram, Fraction(self.epsilon) / (self.sensitivity * k), k, draw)
         return np.fromiter((rounds.next() for _ in range(k)), np.int64, k)
 
     def cost(self, k: int) -> Cost:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import is_dataclass
 from importlib import import_module
+from typing import Any
 
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
@@ -27,7 +28,7 @@ from private_topk.transforms.mechanisms.restricted_normal import RestrictedNorma
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from private_topk.transforms.mechanisms.top_stable import TopStable
 from private_topk.transforms.near import did_you_mean
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name"]
 
@@ -62,11 +63,13 @@ def mechanism_by_name(name: str) -> type[Mechanism]:
     Raises:
         Refusal: there is none, or the class is no mechanism; near names are suggested.
     """
+    if not isinstance(name, str):
+        raise Refusal("mechanism", f"must be a name such as joint, got {type(name).__name__}")
     if name in MECHANISMS:
         return MECHANISMS[name]
     if ":" in name:
         return _imported(name)
-    rule = f"must be one of {', '.join(MECHANISMS)} or your own as module:Class, got {name!r}"
+    rule = f"must be one of {', '.join(MECHANISMS)} or your own as module:Class, got {verbatim(repr(name))}"
     raise Refusal("mechanism", rule, did_you_mean(name, MECHANISMS))
 
 
@@ -81,38 +84,45 @@ def make_mechanism(name: str, **parameters: object) -> Mechanism:
     given = {field: value for field, value in parameters.items() if value is not None}
     for field in given:
         if field not in own:
-            raise Refusal(field, f"does not apply to {name}", did_you_mean(field, own, "leave it out"))
+            raise Refusal(field, f"does not apply to {verbatim(name)}", did_you_mean(field, own, "leave it out"))
     missing = [field for field, its in own.items() if its.required and field not in given]
     if missing:
         others = "".join(f", as {{{field}}} must" for field in missing[1:])
-        raise Refusal(missing[0], f"must be given for {name}{others}", own[missing[0]].help)
-    return kind(**{field: own[field].read(value) for field, value in given.items()})
+        raise Refusal(missing[0], f"must be given for {verbatim(name)}{others}", own[missing[0]].help)
+    read: dict[str, Any] = {field: own[field].read(value) for field, value in given.items()}
+    return kind(**read)
 
 
 def _imported(name: str) -> type[Mechanism]:
     module, _, attribute = name.partition(":")
+    shown = verbatim(name)
     try:
         kind = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
         remedy = "install it, or put its folder on PYTHONPATH, here and where the workers run"
-        raise Refusal("mechanism", f"{name} needs a module {error.name} that is not there", remedy) from None
+        raise Refusal("mechanism", f"{shown} needs a module {verbatim(error.name)} that is not there", remedy) from None
     except (AttributeError, TypeError, ValueError):
-        rule = f"must name a class of a module as module:Class, got {name!r}"
-        raise Refusal("mechanism", rule, f"there is no {attribute or 'such class'} in it") from None
+        rule = f"must name a class of a module as module:Class, got {verbatim(repr(name))}"
+        raise Refusal("mechanism", rule, f"there is no {verbatim(attribute or 'such class')} in it") from None
     if not isinstance(kind, type) or not issubclass(kind, Mechanism):
-        raise Refusal("mechanism", f"{name} must be a subclass of private_topk.transforms.mechanisms.Mechanism")
+        raise Refusal("mechanism", f"{shown} must be a subclass of private_topk.transforms.mechanisms.Mechanism")
     _check_class(name, kind)
     return kind
 
 
 def _check_class(name: str, kind: type[Mechanism]) -> None:
+    shown = verbatim(name)
     if not (is_dataclass(kind) and "__dataclass_fields__" in vars(kind)):
-        raise Refusal("mechanism", f"{name} must be a dataclass", "write @dataclass(frozen=True) above the class")
+        raise Refusal("mechanism", f"{shown} must be a dataclass", "write @dataclass(frozen=True) above the class")
     if inspect.isabstract(kind):
         missing = ", ".join(sorted(kind.__abstractmethods__))
-        raise Refusal("mechanism", f"{name} must define {missing}")
+        raise Refusal("mechanism", f"{shown} must define {missing}")
     if not isinstance(getattr(kind, "about", None), About):
-        raise Refusal("mechanism", f"{name} must say what it is", "give the class an `about: ClassVar[About]`")
+        raise Refusal("mechanism", f"{shown} must say what it is", "give the class an `about: ClassVar[About]`")
     if MECHANISMS.get(kind.about.name, kind) is not kind:
         # The name is part of a release's seed and of its manifest.
-        raise Refusal("mechanism", f"{name} must have a name of its own", f"{kind.about.name} is a built-in one's")
+        raise Refusal(
+            "mechanism",
+            f"{shown} must have a name of its own",
+            f"{verbatim(kind.about.name)} is a built-in one's",
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["ADDITIVE", "Restricted", "RestrictedMechanism"]
 
@@ -83,6 +83,7 @@ class Restricted(RestrictedMechanism):
         source="Carvalho & Wang, Algorithm 1",
         when="the items are not public and you have a mechanism of your own",
     )
+    amounts_offered: ClassVar[bool] = True
 
     mechanism: Mechanism
     epsilon_r: float
@@ -95,12 +96,15 @@ class Restricted(RestrictedMechanism):
         if inner.name not in ADDITIVE:
             raise Refusal(
                 "mechanism",
-                f"must add noise to counts ({', '.join(ADDITIVE)}), got {inner.name}",
+                f"must add noise to counts ({', '.join(ADDITIVE)}), got {verbatim(inner.name)}",
                 "Lemma 1 of the framework argues that weaker competitors raise the probability of every answer left, "
                 "which is false of joint mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)",
             )
         if inner.answer != "sequence":
-            raise Refusal("mechanism", f"must answer with a sequence, whose order the tests follow, got {inner.name}")
+            raise Refusal(
+                "mechanism", f"must answer with a sequence, whose order the tests follow, got {verbatim(inner.name)}"
+            )
+        object.__setattr__(self, "mechanism", replace(self.mechanism, cap=self.cap))
 
     @property
     def neighbours(self) -> str:

@@ -43,6 +43,7 @@ class RestrictedGumbel(RestrictedMechanism):
         source="Carvalho & Wang, Algorithm 3",
         when="the items are not public and users hold any number of them",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float

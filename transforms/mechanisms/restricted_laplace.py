@@ -44,6 +44,7 @@ class RestrictedLaplace(RestrictedMechanism):
         source="Carvalho & Wang, section 7; Qiao, Su & Zhang 2021",
         when="the items are not public, and k is small or a user holds few items",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float

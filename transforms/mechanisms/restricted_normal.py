@@ -48,6 +48,7 @@ class RestrictedNormal(RestrictedMechanism):
         source="Carvalho & Wang, Appendix E",
         when="the items are not public and a user holds fewer of them than about k",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float
@@ -63,7 +64,8 @@ class RestrictedNormal(RestrictedMechanism):
         """The standard deviation of the noise."""
         epsilon_r, delta_r = self.test_budget(k)
         moved = self.unstable(self.kbar_for(k))
-        return gaussian_scale(Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r, Fraction(moved))
+        least = gaussian_scale(Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r, Fraction(moved))
+        return self.cap * least
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
         return noisy_ranks(Histogram.of(counts), self.scale(k), "gaussian", k, draw)

@@ -40,6 +40,7 @@ class RestrictedPnf(RestrictedMechanism):
         source="Carvalho & Wang, section 7; McKenna & Sheldon 2020",
         when="the items are not public and k is below about 10",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float
@@ -51,5 +52,5 @@ class RestrictedPnf(RestrictedMechanism):
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
         rest = Fraction(self.epsilon) - self.test_budget(k)[0]
-        inner = PnfPeeling(rest, self.neighbours)  # type: ignore[arg-type]  # an exact rational, no float
+        inner = PnfPeeling(rest, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # an exact rational, no float
         return inner.select(Histogram.of(counts), k, draw)

@@ -48,6 +48,7 @@ class TopStable(UnknownDomainMechanism):
         source="Carvalho, Wang, Gondara & Miao 2020",
         when="the items are not public, their order does not matter and the counts have wide gaps; k may be large",
     )
+    amounts_offered: ClassVar[bool] = True
 
     epsilon: float
     delta: float

@@ -95,12 +95,7 @@ class UnknownDomainMechanism(Mechanism):
             Distinct ranks in [0, kbar), shape (at most k,).
         """
 
-    @property
-    def sensitivity(self) -> int:
-        """How far the difference of two counts can move between neighbours: 1 (add-remove) or 2 (swap)."""
-        return sensitivity(self.parameter("neighbours", "add-remove"))
-
     def unstable(self, kbar: int) -> int:
         """How many of the top kbar items can be missing from a neighbour's."""
         items = self.parameter("max_items_per_user")
-        return kbar if items is None else min(self.sensitivity * items, kbar)
+        return kbar if items is None else min(sensitivity(self.parameter("neighbours", "add-remove")) * items, kbar)

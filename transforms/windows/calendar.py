@@ -68,7 +68,7 @@ class CalendarWindows(Cut):
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
-            raise Refusal("window", f"of a calendar must be one of {', '.join(UNITS)}, got {self.unit}")
+            raise Refusal("window", f"of a calendar must be one of {', '.join(UNITS)}, got {verbatim(self.unit)}")
         time_zone(self.zone)
 
     def edges(self, start: datetime, end: datetime) -> list[datetime]:

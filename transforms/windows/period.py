@@ -170,7 +170,7 @@ def _read(field: str, value: Any, read: Callable[[str], Any]) -> Any:  # noqa: A
 def _cut(window: timedelta | str | Cut | None, every: timedelta | None, zone: str) -> Cut | timedelta | None:
     if isinstance(window, str):
         if every is not None:
-            raise Refusal("every", f"goes with a {{window}} of a length such as 7d, not with {window}")
+            raise Refusal("every", f"goes with a {{window}} of a length such as 7d, not with {verbatim(window)}")
         return CalendarWindows(window, zone)
     if every is None:
         return window

@@ -47,11 +47,17 @@ def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: 
     more = {"--time-zone": WEEKS, "--every": WEEKS, "--release-id": ["--release-key=file:key"], "--horizon": WEEKS,
             "--dataset": ["--ledger=sqlite:///none.db"], "--ledger": ["--dataset=x"], "--time-column": WEEKS,
             "--publish-counts-delta": ["--publish-counts=1"]}.get(name, [])  # fmt: skip
+    without = "--domain" if name == "--domain-range" else ""
     assert refusal(place, f"{name}=", *more).startswith(f"{name} must not be empty")
     texts = NONSENSE[1:3] if name in FREE else [text for text in NONSENSE if name not in PLACES or text != "../.."]
     for text in texts:
-        said = refusal(place, *more, f"{name}={text}")
+        said = refusal(place, *more, f"{name}={text}", without=without)
         assert said.startswith((name, "--input rows.csv", "--ledger")), said
+    if name != "--release-id":
+        said, plain = (
+            refusal(place, *more, f"{name}={text}", without=without) for text in ("{k} and {{epsilon}}", "qz and zzq")
+        )
+        assert said == plain.replace("qz and zzq", "{k} and {{epsilon}}"), "braces name no field in what was given"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +77,10 @@ def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: 
             "--publish-counts-delta must lie strictly between 0 and 1",
         ),
         (["--domain-column=x"], "--domain-column does not apply to items.txt"),
-        (["--unknown-domain"], "give --domain, a public list of items, or --unknown-domain: one of the two"),
+        (
+            ["--unknown-domain"],
+            "give --domain, a public list of items, --domain-range, consecutive integers, or --unknown",
+        ),
         (["--delta=1e-6"], "--delta does not apply to joint: leave it out"),
         (["--gamma=1"], "--gamma does not apply to joint: leave it out"),
         (["--skew=1e400"], "--skew must be a number such as 0.6 or 3/5"),

@@ -258,14 +258,20 @@ try:
     cli.main(sys.argv[1:])
 except SystemExit as exit:
     assert exit.code == 0
-print([name for name in ("apache_beam", "polars", "pyarrow", "sqlalchemy") if name in sys.modules])
+print([name for name in ("apache_beam", "polars", "pyarrow", "sqlalchemy", "scipy") if name in sys.modules])
 """
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["select", "--help"]])
-def test_help_is_quick_and_loads_neither_beam_nor_polars(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["run", "--help"], ["report", "--help"], ["budget", "create", "--help"], ["mechanisms"],
+     ["plan", "--mechanism=joint", "--epsilon=1", "--windows=4"],
+     ["select", "--mechanism=joint", "--epsilon=1", "--k=1", "--counts=counts.csv"]],
+)  # fmt: skip
+def test_what_needs_no_beam_is_quick_and_loads_nothing_heavy(folder: Path, words: list[str]) -> None:
+    write(folder / "counts.csv", "item,count\napple,3\nbanana,1\n")
     seconds = []
-    for _ in range(3):  # of the processor, and the best of three, since the machine may be busy
+    while len(seconds) < 3 and min(seconds, default=1.0) >= 0.5:  # of the processor: the machine may be busy
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([sys.executable, "-c", HELP, *words], capture_output=True, text=True, timeout=60)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -288,7 +294,7 @@ def test_the_process_ends_with_its_status_every_time(folder: Path) -> None:
     write(folder / "rows.csv", ROWS)
     words = [sys.executable, "-m", "private_topk", "run", "--domain=items.txt", "--mechanism=joint",
              "--k=2", "--epsilon=1", "--output=out.csv", "--overwrite"]  # fmt: skip
-    for source, status in [("rows.csv", 0), ("none.csv", 2), ("headerless.csv", 2)] * 2:
+    for source, status in [("rows.csv", 0), ("headerless.csv", 2)] * 2:
         write(folder / "headerless.csv", FILES["headerless.csv"])
         done = subprocess.run([*words, f"--input={source}"], capture_output=True, text=True, timeout=60)
         assert done.returncode == status and (done.stderr == "") == (status == 0)

@@ -19,6 +19,7 @@ from private_topk.testing import (
     SMALL_COUNTS,
     assert_follows,
     check_neighbours,
+    draws_to_see,
     frequencies,
     total,
 )
@@ -84,7 +85,8 @@ def test_exponential_noise_is_permute_and_flip() -> None:
     ids=repr,
 )
 def test_frequencies(mechanism: Canonical, counts: tuple[int, ...], k: int) -> None:
-    assert_follows(frequencies(mechanism, counts, k, 2500, b"canonical"), law_of(mechanism, counts, k), 0.1)
+    stated = law_of(mechanism, counts, k)
+    assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, 0.1), b"canonical"), stated, 0.1)
 
 
 def test_frequencies_of_classes_on_a_larger_domain() -> None:
@@ -101,7 +103,7 @@ def test_frequencies_of_classes_on_a_larger_domain() -> None:
     for y, p in law_of(mechanism, counts, 6).items():
         by_class[described(y)] += p
     seen = Counter()
-    for y, n in frequencies(mechanism, counts, 6, 4000, b"classes").items():
+    for y, n in frequencies(mechanism, counts, 6, draws_to_see(by_class, 0.12), b"classes").items():
         seen[described(y)] += n
     assert_follows(seen, by_class, 0.12)
 

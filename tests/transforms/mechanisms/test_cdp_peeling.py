@@ -6,10 +6,8 @@ from fractions import Fraction
 import pytest
 from scipy.optimize import brentq
 
-from private_topk.testing import Law
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
-from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.item_by_item import ItemByItem
+from tests.transforms.mechanisms.item_by_item import NoisyOrder
 
 
 def lemma_4_2(share: float, k: int, delta: float) -> float:
@@ -23,12 +21,11 @@ def bounded_range(share: float, k: int, delta: float) -> float:
     return min(k * share, k * (ratio - 1 - math.log(ratio)) + share * math.sqrt(k / 2 * math.log(1 / delta)))
 
 
-class TestCdpPeeling(ItemByItem):
+class TestCdpPeeling(NoisyOrder):
     mechanisms = [CdpPeeling(1.0, 0.1), CdpPeeling(2.0, 0.3, neighbours="swap")]
 
-    def law(self, mechanism: CdpPeeling, counts: tuple[int, ...], k: int) -> Law:
-        share = mechanism.share(k)
-        return laws.peeling(counts, k, share if mechanism.neighbours == "add-remove" else share / 2)
+    def noise_and_scale(self, mechanism: CdpPeeling, d: int, k: int) -> tuple[str, Fraction]:
+        return "gumbel", (1 if mechanism.neighbours == "add-remove" else 2) / mechanism.share(k)
 
     @pytest.mark.parametrize(("epsilon", "delta", "k"), [(1.0, 1e-6, 100), (0.1, 1e-9, 1000), (5.0, 1e-3, 30)])
     def test_the_share_is_the_best_of_the_papers_formulas(self, epsilon: float, delta: float, k: int) -> None:

@@ -12,6 +12,7 @@ from private_topk.testing import (
     SMALL_COUNTS,
     assert_follows,
     check_neighbours,
+    draws_to_see,
     frequencies,
     total,
 )
@@ -53,7 +54,9 @@ class TestFastJoint(Contract):
 def test_frequencies_follow_the_law(mechanism: FastJoint, counts: tuple[int, ...], k: int) -> None:
     stated = law(mechanism, counts, k)
     assert total(stated).overlaps(1)
-    assert_follows(frequencies(mechanism, counts, k, 3500, b"fast joint"), stated, smallest_error=0.1)
+    assert_follows(
+        frequencies(mechanism, counts, k, draws_to_see(stated, 0.1), b"fast joint"), stated, smallest_error=0.1
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
@@ -77,7 +80,8 @@ def test_neighbours_stay_neighbours_where_the_groups_run_out(k: int) -> None:
     """There the published code gives P = 0.705 against 0.007 on neighbours at epsilon = 1: so look at the draws too."""
     mechanism = FastJoint(1.0)
     for counts in [(2, 1, 1), (1, 1, 1)]:
-        assert_follows(frequencies(mechanism, counts, k, 2000, b"run out"), law(mechanism, counts, k), 0.12)
+        stated = law(mechanism, counts, k)
+        assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, 0.12), b"run out"), stated, 0.12)
 
 
 @pytest.mark.parametrize(("d", "k"), [(1, 1), (5, 2), (1000, 10), (166_049, 200)])
@@ -101,7 +105,9 @@ def test_is_joint_where_nothing_reaches_tau() -> None:
     counts = (9, 3, 3, 1, 0)
     assert FastJoint(0.5).tau(5, 2) > 9
     joint = sequence_laws.exponential_mechanism(sequence_laws.joint_losses(counts, 2), 0.5)
-    assert_follows(frequencies(FastJoint(0.5), counts, 2, 4000, b"as joint"), joint, smallest_error=0.1)
+    assert_follows(
+        frequencies(FastJoint(0.5), counts, 2, draws_to_see(joint, 0.1), b"as joint"), joint, smallest_error=0.1
+    )
 
 
 @pytest.mark.parametrize("beta", [0, 1, 1.5, -0.1, "small"])

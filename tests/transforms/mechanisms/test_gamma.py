@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
-from private_topk.testing import Law, assert_follows
+from private_topk.testing import Law, assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.gamma import Gamma
 from tests.transforms.mechanisms import laws
@@ -21,4 +21,5 @@ class TestGamma(ItemByItem):
         """Cuts lie 3 and more below the second count at this epsilon: 3 and 1 are read as one block."""
         counts, mechanism, bits = (9, 4, 3, 1, 0), Gamma(0.1), RandomBits.keyed(b"block")
         law = laws.gamma_order(counts, 2, Fraction(mechanism.epsilon))
-        assert_follows(Counter(tuple(mechanism(counts, 2, bits).tolist()) for _ in range(4000)), law, 0.09)
+        draws = draws_to_see(law, 0.09)
+        assert_follows(Counter(tuple(mechanism(counts, 2, bits).tolist()) for _ in range(draws)), law, 0.09)

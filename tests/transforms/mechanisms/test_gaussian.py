@@ -7,10 +7,8 @@ import pytest
 from scipy import stats
 from scipy.optimize import brentq
 
-from private_topk.testing import Law
 from private_topk.transforms.mechanisms.gaussian import Gaussian
-from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.item_by_item import ItemByItem
+from tests.transforms.mechanisms.item_by_item import NoisyOrder
 
 
 def delta_of(scale: float, epsilon: float, sensitivity: float) -> float:
@@ -19,15 +17,18 @@ def delta_of(scale: float, epsilon: float, sensitivity: float) -> float:
     return stats.norm.cdf(a - b) - math.exp(epsilon) * stats.norm.cdf(-a - b)
 
 
-class TestGaussian(ItemByItem):
+class TestGaussian(NoisyOrder):
     mechanisms = [
         Gaussian(1.0, 0.05),
         Gaussian(1.0, 0.05, max_items_per_user=1),
         Gaussian(1.0, 0.05, max_items_per_user=2, neighbours="swap"),
     ]
 
-    def law(self, mechanism: Gaussian, counts: tuple[int, ...], k: int) -> Law:
-        return laws.noisy_order(counts, k, "gaussian", mechanism.scale(len(counts)))
+    def noise_and_scale(self, mechanism: Gaussian, d: int, k: int) -> tuple[str, Fraction]:
+        return "gaussian", mechanism.scale(d)
+
+    def ks(self, mechanism: Gaussian) -> tuple[int, ...]:
+        return (1, 2, 4) if mechanism is self.mechanisms[0] else ()
 
     @pytest.mark.parametrize(
         ("epsilon", "delta", "m", "d", "squared"),

@@ -16,6 +16,7 @@ from private_topk.testing import (
     SMALL_COUNTS,
     assert_follows,
     check_neighbours,
+    draws_to_see,
     frequencies,
     total,
 )
@@ -59,7 +60,8 @@ def test_probabilities_sum_to_one(noise: str) -> None:
     ids=repr,
 )
 def test_frequencies(mechanism: JointSet, counts: tuple[int, ...], k: int) -> None:
-    assert_follows(frequencies(mechanism, counts, k, 2500, b"joint set"), law_of(mechanism, counts, k), 0.1)
+    stated = law_of(mechanism, counts, k)
+    assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, 0.1), b"joint set"), stated, 0.1)
 
 
 def test_frequencies_on_a_larger_domain() -> None:
@@ -74,7 +76,7 @@ def test_frequencies_on_a_larger_domain() -> None:
     expected, seen = Counter(), Counter()
     for y, p in law_of(mechanism, counts, 6).items():
         expected[described(y)] += p
-    for y, n in frequencies(mechanism, counts, 6, 4000, b"losses").items():
+    for y, n in frequencies(mechanism, counts, 6, draws_to_see(expected, 0.12), b"losses").items():
         seen[described(y)] += n
     assert_follows(seen, expected, 0.12)
 

@@ -5,15 +5,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, max_log_ratio
+from private_topk.testing import max_log_ratio
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.item_by_item import ItemByItem
+from tests.transforms.mechanisms.item_by_item import NoisyOrder
 
 
-class TestLaplace(ItemByItem):
+class TestLaplace(NoisyOrder):
     mechanisms = [
         Laplace(1.0),
         Laplace(1.0, max_items_per_user=1),
@@ -21,9 +21,9 @@ class TestLaplace(ItemByItem):
         Laplace(2.0, max_items_per_user=1, neighbours="swap"),
     ]
 
-    def law(self, mechanism: Laplace, counts: tuple[int, ...], k: int) -> Law:
+    def noise_and_scale(self, mechanism: Laplace, d: int, k: int) -> tuple[str, Fraction]:
         moved = min(k, mechanism.max_items_per_user or k) * (1 if mechanism.neighbours == "add-remove" else 2)
-        return laws.noisy_order(counts, k, "laplace", moved / Fraction(mechanism.epsilon))
+        return "laplace", moved / Fraction(mechanism.epsilon)
 
     def test_takes_the_smaller_calibration(self) -> None:
         counts = np.arange(50)

@@ -11,15 +11,21 @@ from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.peeling import Peeling
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.item_by_item import ItemByItem
+from tests.transforms.mechanisms.item_by_item import NoisyOrder
 
 
-class TestOneshot(ItemByItem):
+class TestOneshot(NoisyOrder):
     mechanisms = [Oneshot(1.0, noise=noise) for noise in LIPSCHITZ_NOISES] + [Oneshot(2.0, neighbours="swap")]
 
+    def noise_and_scale(self, mechanism: Oneshot, d: int, k: int) -> tuple[str, Fraction]:
+        return mechanism.noise, (k if mechanism.neighbours == "add-remove" else 2 * k) / Fraction(mechanism.epsilon)
+
+    def ks(self, mechanism: Oneshot) -> tuple[int, ...]:
+        """All: it is here that each noise is drawn."""
+        return (1, 2, 4) if mechanism.epsilon == 1 else ()
+
     def law(self, mechanism: Oneshot, counts: tuple[int, ...], k: int) -> Law:
-        scale = (k if mechanism.neighbours == "add-remove" else 2 * k) / Fraction(mechanism.epsilon)
-        return laws.noisy_order(counts, k, mechanism.noise, scale)
+        return laws.noisy_order(counts, k, *self.noise_and_scale(mechanism, len(counts), k))
 
     @pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
     def test_densities_fall_no_faster_than_the_proof_of_the_order_needs(self, noise: str) -> None:

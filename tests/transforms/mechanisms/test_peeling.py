@@ -2,21 +2,19 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from private_topk.testing import Law, frequencies, max_log_ratio
+from private_topk.testing import frequencies, max_log_ratio
 from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.peeling import Peeling
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.item_by_item import COUNTS, ItemByItem
+from tests.transforms.mechanisms.item_by_item import COUNTS, NoisyOrder
 
 
-class TestPeeling(ItemByItem):
+class TestPeeling(NoisyOrder):
     mechanisms = [Peeling(1.0), Peeling(2.5, neighbours="swap")]
 
-    def law(self, mechanism: Peeling, counts: tuple[int, ...], k: int) -> Law:
-        return laws.peeling(
-            counts, k, Fraction(mechanism.epsilon) / (k if mechanism.neighbours == "add-remove" else 2 * k)
-        )
+    def noise_and_scale(self, mechanism: Peeling, d: int, k: int) -> tuple[str, Fraction]:
+        return "gumbel", (k if mechanism.neighbours == "add-remove" else 2 * k) / Fraction(mechanism.epsilon)
 
     def test_is_the_one_shot_mechanism_with_gumbel_noise(self) -> None:
         assert frequencies(Peeling(1.0), COUNTS, 3, 100, b"same") == frequencies(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.testing import Law, assert_follows, frequencies, max_log_ratio
+from private_topk.testing import Law, assert_follows, draws_to_see, frequencies, max_log_ratio
 from private_topk.transforms.mechanisms import Cost, RandomBits
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
@@ -29,7 +29,7 @@ class TestPnfPeeling(ItemByItem):
         # The leader is met after j of the others, all of which were passed over: a geometric sum.
         leader = sum(((1 - p) ** j for j in range(equal + 1)), arb(0)) / (equal + 1) if top else arb(1) / (equal + 1)
         law = {(i,): (1 - leader) / equal for i in range(1, equal + 1)} | {(0,): leader}
-        seen = frequencies(PnfPeeling(1.0), (top, *[0] * equal), 1, 8000, b"equal")
+        seen = frequencies(PnfPeeling(1.0), (top, *[0] * equal), 1, draws_to_see(law, 0.09), b"equal")
         assert_follows(seen, law, 0.09)
 
     def test_swap_neighbours_need_the_factor_two(self) -> None:

@@ -57,6 +57,18 @@ def test_near_names_are_suggested(name: str, meant: str) -> None:
     assert refused("quantum").remedy == ""
 
 
+@pytest.mark.parametrize("name", [None, 3, ["joint"], Joint(1.0), Joint])
+def test_what_is_no_name_is_refused(name: object) -> None:
+    said = f"mechanism must be a name such as joint, got {type(name).__name__}"
+    assert str(refused(name, epsilon=1.0)) == said  # type: ignore[arg-type]
+
+
+def test_braces_in_what_was_given_name_no_field() -> None:
+    assert "got '{k} {{k}}'" in str(refused("{k} {{k}}")) and "to {noise}" not in str(refused("{noise}:A"))
+    assert str(refused("joint", epsilon=1, noise="{k}")).endswith("got '{k}'")
+    assert str(refused("joint", epsilon="{k}")).endswith("got '{k}'")
+
+
 def test_a_parameter_that_is_none_of_its_is_refused() -> None:
     assert str(refused("joint", epsilonn=1)) == "epsilonn does not apply to joint: did you mean epsilon?"
     assert str(refused("peeling", epsilon=1, gamma=1)) == "gamma does not apply to peeling: leave it out"

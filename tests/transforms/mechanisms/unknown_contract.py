@@ -12,6 +12,7 @@ from private_topk.testing import (
     SMALL_COUNTS,
     Law,
     assert_follows,
+    draws_to_see,
     frequencies,
     hockey_stick,
     total,
@@ -21,7 +22,7 @@ from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMecha
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.unknown_laws import Counts, reachable
 
-DRAWS, SMALLEST_ERROR = 6_000, 0.07
+SMALLEST_ERROR = 0.07
 
 
 class UnknownContract(Contract):
@@ -63,7 +64,7 @@ class UnknownContract(Contract):
         mechanism, counts, k = case_followed
         law = self.law(mechanism, counts, k)
         assert total(law).contains(1) and total(law).rad() < 1e-9
-        seen = frequencies(mechanism, counts, k, DRAWS, b"law")
+        seen = frequencies(mechanism, counts, k, draws_to_see(law, SMALLEST_ERROR), b"law")
         assert_follows(seen, law, SMALLEST_ERROR)
 
     def test_looks_at_the_top_kbar_and_one_only(self, mechanism: UnknownDomainMechanism) -> None:

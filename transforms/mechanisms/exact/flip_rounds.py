@@ -27,7 +27,7 @@ from fractions import Fraction
 from itertools import count
 
 import numpy as np
-from flint import arb, fmpz
+from flint import arb
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
@@ -35,6 +35,7 @@ from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.ladder import Ladder
 from private_topk.transforms.mechanisms.exact.noise import float_rate
+from private_topk.transforms.mechanisms.exact.powers import below_powers_of_two
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, uniform
 from private_topk.transforms.mechanisms.exact.scaled import LOG2_E
 
@@ -52,7 +53,7 @@ _COARSE, _SPARE = 16, 10
 _MANY = 1 << 24  # items from which on weights are made in two steps
 _FEW = 32  # blocks up to which Python's integers are quicker
 _FINENESS = 4  # blocks in the counts that weigh a factor of e
-_ROOTS = np.array([int(fmpz(2 ** (256 * _DIGITS - i)).root(256)) + 1 for i in range(256)])  # above 2**(61 - i / 256)
+_ROOTS = np.array([root + 1 for root in below_powers_of_two(_DIGITS)])  # above 2**(61 - i / 256)
 _POWERS: list[int] = _ROOTS.tolist()
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, uniform
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = [
     "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "Noise", "add_counts",
@@ -90,7 +90,7 @@ LIPSCHITZ_NOISES = ("gumbel", "exponential", "laplace", "logistic", "half-logist
 def check_noise(noise: str) -> None:
     """Refuse a noise for which selection by noisy maximum is not proved."""
     if noise not in LIPSCHITZ_NOISES:
-        raise Refusal("noise", f"must be one of {', '.join(LIPSCHITZ_NOISES)}, got {noise!r}")
+        raise Refusal("noise", f"must be one of {', '.join(LIPSCHITZ_NOISES)}, got {verbatim(repr(noise))}")
 
 
 def exponential_real(draw: Draw, lane: int, index: int) -> Real:

@@ -104,7 +104,8 @@ def normal_quantile(tail: Floats) -> Floats:
     out = np.empty_like(s)
     for low, high, coefficients in _pieces():
         here = (s >= low) & (s <= high)
-        out[here] = np.polynomial.chebyshev.chebval((2 * s[here] - low - high) / (high - low), coefficients)
+        if here.any():  # few noises lie in one or two pieces
+            out[here] = np.polynomial.chebyshev.chebval((2 * s[here] - low - high) / (high - low), coefficients)
     return out
 
 

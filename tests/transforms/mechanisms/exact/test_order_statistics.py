@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from private_topk.testing import assert_follows
+from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import order_statistics
 from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
@@ -26,8 +26,8 @@ def test_equal_counts_follow_the_law_of_noises_one_by_one(noise: str) -> None:
     """Five items of two counts: which ones come, and in which order, is what five noises make it."""
     counts = (2, 1, 1, 1, 1)
     law = laws.noisy_order(counts, 2, noise, Fraction(2))
-    bits, table = RandomBits.keyed(b"equal"), Histogram.of(np.array(counts))
-    seen = Counter(tuple(noisy_ranks(table, Fraction(2), noise, 2, bits.draw()).tolist()) for _ in range(4000))
+    bits, table, draws = RandomBits.keyed(b"equal"), Histogram.of(np.array(counts)), draws_to_see(law, 0.08)
+    seen = Counter(tuple(noisy_ranks(table, Fraction(2), noise, 2, bits.draw()).tolist()) for _ in range(draws))
     assert_follows(seen, law, 0.08)
 
 
@@ -38,8 +38,8 @@ def test_different_counts_of_one_block_follow_the_law_of_noises_one_by_one(noise
     table = Histogram.of(np.array(counts))
     assert Blocks.of(table, 2, even_cuts(scale / 2, 50, 4), rounded=True).sizes.tolist() == [1, 1, 3]
     law = laws.noisy_order(counts, 2, noise, scale)
-    bits = RandomBits.keyed(b"block")
-    seen = Counter(tuple(noisy_ranks(table, scale, noise, 2, bits.draw()).tolist()) for _ in range(4000))
+    bits, draws = RandomBits.keyed(b"block"), draws_to_see(law, 0.09)
+    seen = Counter(tuple(noisy_ranks(table, scale, noise, 2, bits.draw()).tolist()) for _ in range(draws))
     assert_follows(seen, law, 0.09)
 
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms.exact.powers import Powers
+from private_topk.transforms.mechanisms.exact.powers import Powers, below_powers_of_two
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
 from tests.transforms.mechanisms.exact.test_scaled import exact
 
@@ -22,6 +23,13 @@ def test_powers_and_what_they_leave_of_1_are_just_above(rate: Fraction) -> None:
             assert true < ball(power) < true * arb(1.003)
             assert -(-ball(rate) * width).expm1() <= ball(rest) * (1 + arb(2) ** -40)
             assert ball(rest) <= -(-ball(rate) * width).expm1() * arb(1.06)
+
+
+@pytest.mark.parametrize("bits", [61, 64])
+def test_roots_of_two_are_the_next_whole_numbers_below(bits: int) -> None:
+    roots = below_powers_of_two(bits)
+    assert len(roots) == 256 and roots[0] == 2**bits and roots[128] == math.isqrt(2 ** (2 * bits - 1))
+    assert all(root**256 <= 2 ** (256 * bits - i) < (root + 1) ** 256 for i, root in enumerate(roots))
 
 
 def test_no_end_and_absurd_rates() -> None:

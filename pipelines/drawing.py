@@ -1,0 +1,27 @@
+"""The mechanism that was asked for. Nothing here loads Beam or Arrow: `plan` and `select` start quickly."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from private_topk.budget.limits import check_epsilon
+from private_topk.pipelines.fields import Asked
+from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
+
+__all__ = ["mechanism_of"]
+
+
+def mechanism_of(asked: Asked) -> tuple[Mechanism, Fraction | float | None]:
+    """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
+    check_epsilon(asked["epsilon"])
+    own = parameters_of(mechanism_by_name(asked["mechanism"]))
+    delta, bound = asked.get("delta"), asked.get("max_items_per_user")
+    mechanism = make_mechanism(
+        asked["mechanism"],
+        **asked.get("parameters", {}),
+        epsilon=asked["epsilon"],
+        delta=delta if "delta" in own else None,
+        neighbours=asked.get("neighbours"),
+        max_items_per_user=bound if "max_items_per_user" in own else None,
+    )
+    return mechanism, None if "delta" in own else delta

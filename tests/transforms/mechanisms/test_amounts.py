@@ -1,0 +1,209 @@
+"""Every mechanism over sums of amounts: its law at epsilon over the cap, and what that tells of one user.
+
+A law is that of the mechanism over users, at counts in units of the cap: what its own test states, at fractions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from private_topk.testing import Law, assert_follows, check_neighbours, frequencies, max_log_ratio
+from private_topk.testing.checks import check_pair
+from private_topk.transforms.mechanisms import (
+    MECHANISMS,
+    About,
+    Joint,
+    Laplace,
+    Mechanism,
+    RandomBits,
+    Restricted,
+    make_mechanism,
+    parameters_of,
+    publish_counts,
+)
+from tests.transforms.mechanisms import (
+    test_canonical,
+    test_cdp_peeling,
+    test_gamma,
+    test_gaussian,
+    test_joint,
+    test_joint_set,
+    test_laplace,
+    test_laplace_limit_domain,
+    test_limit_domain,
+    test_oneshot,
+    test_peeling,
+    test_pnf_peeling,
+    test_restricted_gumbel,
+    test_restricted_laplace,
+    test_restricted_normal,
+    test_restricted_pnf,
+    test_top_stable,
+)
+from tests.transforms.mechanisms import test_fast_joint as fast_joint
+
+CAP = 3
+LawOf = Callable[[Any, Any, int], Law]
+
+PUBLIC: dict[str, LawOf] = {
+    "joint": test_joint.law,
+    "fast-joint": fast_joint.law,
+    "joint-set": test_joint_set.law_of,
+    "canonical": test_canonical.law_of,
+    "peeling": test_peeling.TestPeeling().law,
+    "cdp-peeling": test_cdp_peeling.TestCdpPeeling().law,
+    "pnf-peeling": test_pnf_peeling.TestPnfPeeling().law,
+    "oneshot": test_oneshot.TestOneshot().law,
+    "laplace": test_laplace.TestLaplace().law,
+    "gaussian": test_gaussian.TestGaussian().law,
+    "gamma": test_gamma.TestGamma().law,
+}
+UNKNOWN: dict[str, LawOf] = {
+    "limit-domain": test_limit_domain.TestLimitDomain().law,
+    "laplace-limit-domain": test_laplace_limit_domain.TestLaplaceLimitDomain().law,
+    "top-stable": test_top_stable.TestTopStable().law,
+    "restricted-gumbel": test_restricted_gumbel.TestRestrictedGumbel().law,
+    "restricted-normal": test_restricted_normal.TestRestrictedNormal().law,
+    "restricted-pnf": test_restricted_pnf.TestRestrictedPnf().law,
+    "restricted-laplace": test_restricted_laplace.TestRestrictedLaplace().law,
+}
+
+
+def mechanism_of(name: str, relation: str = "add-remove", cap: int = CAP, **others: object) -> Mechanism:
+    """With a delta and a bound where it takes them."""
+    own = parameters_of(MECHANISMS[name])
+    usual = {"epsilon": 2.0, "delta": 0.1, "max_items_per_user": 2, "kbar": 2, "neighbours": relation} | others
+    return replace(make_mechanism(name, **{field: value for field, value in usual.items() if field in own}), cap=cap)
+
+
+def law_of(name: str, mechanism: Mechanism, counts: tuple[int, ...], k: int) -> Law:
+    """The law over users of the same mechanism, at counts over the cap."""
+    if name == "fast-joint":  # its loss is cut off at a whole number
+        whole = replace(mechanism, epsilon=Fraction(mechanism.parameter("epsilon")) / mechanism.cap, cap=1)
+        return PUBLIC[name](whole, counts, k)
+    scaled = tuple(Fraction(count, mechanism.cap) for count in counts)
+    return {**PUBLIC, **UNKNOWN}[name](replace(mechanism, cap=1), scaled, k)
+
+
+def test_every_built_in_mechanism_is_looked_at() -> None:
+    assert {**PUBLIC, **UNKNOWN}.keys() >= {name for name, kind in MECHANISMS.items() if kind.amounts_offered}
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, *UNKNOWN])
+def test_draws_follow_the_law_at_epsilon_over_the_cap(name: str) -> None:
+    mechanism, counts = mechanism_of(name, epsilon=4.0, delta=0.4), (7, 4, 2)
+    seen = frequencies(mechanism, counts, 2, 2000, b"amounts")
+    assert_follows(seen, law_of(name, mechanism, counts, 2), smallest_error=0.13)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> None:
+    """Of users who add anything up to the cap to every item: no proof leans on counts that move by 0 or 1."""
+    cap = CAP if relation == "add-remove" else 2
+    mechanism = mechanism_of(name, relation, cap)
+    met = check_neighbours(mechanism, lambda counts, k: law_of(name, mechanism, counts, k), [(4, 3, 1), (5, 0)], (1, 2))
+    assert mechanism.cost(1).delta or met > 0.4
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_no_neighbour_tells_more_where_items_appear_and_vanish(name: str, relation: str) -> None:
+    """A count of 0 is an item that does not exist. Among the moves are those of levels in both directions at once."""
+    cap = CAP if relation == "add-remove" else 2
+    mechanism, worst = mechanism_of(name, relation, cap), 0.0
+    law = cache(lambda counts: law_of(name, mechanism, counts, 2))
+    for counts in ((4, 3, 1), (3, 3, 0)):
+        for moved in _reachable(mechanism, counts):
+            worst = max(worst, check_pair(mechanism.cost(2), law(counts), law(moved)))
+    assert worst > 0
+
+
+def _reachable(mechanism: Mechanism, counts: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """What a user of at most two items makes of counts, or one replaced."""
+    cap, bound = mechanism.cap, mechanism.parameter("max_items_per_user") or len(counts)
+    one = [m for m in itertools.product(range(cap + 1), repeat=len(counts)) if np.count_nonzero(m) <= bound]
+    if mechanism.parameter("neighbours") == "swap":
+        moves = {tuple(a - b for a, b in zip(up, down, strict=True)) for up in one for down in one}
+    else:
+        moves = {*one, *(tuple(-move for move in user) for user in one)}
+    found = {tuple(c + m for c, m in zip(counts, move, strict=True)) for move in moves}
+    return sorted(moved for moved in found if min(moved) >= 0 and moved != counts)
+
+
+def test_the_cap_is_needed() -> None:
+    """A user who adds three units breaks a calibration to one: what is counted must have been capped."""
+    unit = mechanism_of("laplace", cap=1)
+    assert max_log_ratio(law_of("laplace", unit, (4, 3, 1), 2), law_of("laplace", unit, (7, 6, 1), 2)) > 1.4 * 2.0
+
+
+@pytest.mark.parametrize("name", ["peeling", "cdp-peeling", "oneshot", "laplace", "gaussian"])
+def test_counts_in_other_units_are_the_same_draw(name: str) -> None:
+    """Noise is a real number: a cap of 60 on 60 times the counts is the same comparison, bit by bit."""
+    counts = np.random.default_rng(5).integers(0, 500, 300)
+    users, units = mechanism_of(name, cap=1), mechanism_of(name, cap=60)
+    for n in range(20):
+        key = b"%d" % n
+        assert units(60 * counts, 7, RandomBits.keyed(key)).tolist() == users(counts, 7, RandomBits.keyed(key)).tolist()
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, *UNKNOWN])
+def test_large_caps_and_sums_are_drawn_from(name: str) -> None:
+    """A cap of 2**30 units, sums up to 2**62: the obvious winners win, and k distinct items come."""
+    counts = np.array([2**62, 2**61, *range(2**40, 2**40 + 50)])
+    mechanism = mechanism_of(name, cap=2**30, epsilon=1.0, delta=1e-6, kbar=20)
+    answer = mechanism(counts, 10, RandomBits.keyed(b"large"))
+    assert len(set(answer.tolist())) == len(answer) >= (10 if name in PUBLIC else 1)
+    assert {0, 1} >= set(answer.tolist()[: min(2, len(answer))])
+
+
+def test_the_cap_is_a_parameter_that_is_left_out_where_users_are_counted() -> None:
+    """Seeds of rankings by users are what they were."""
+    assert "cap" not in Joint(1.0).parameters() and Joint(1.0, cap=60).parameters()["cap"] == 60
+    assert "cap" not in parameters_of(Joint), "it follows from what is counted, and is never given"
+    assert Joint(1.0, cap=60) != Joint(1.0) and replace(Joint(1.0, cap=60), cap=1) == Joint(1.0)
+    for cap in (0, -1, 1.5, True, "2"):
+        with pytest.raises(ValueError, match="cap must be a whole number of at least 1, got"):
+            Joint(1.0, cap=cap)
+
+
+def test_the_mechanism_inside_a_framework_has_the_same_cap() -> None:
+    made = Restricted(Laplace(1.0), 1.0, 0.1, cap=60)
+    assert made.mechanism.cap == 60 and replace(made, cap=1).mechanism.cap == 1
+
+
+@dataclass(frozen=True)
+class Silent(Mechanism):
+    """Says nothing of amounts, though what it inherits does."""
+
+    about: ClassVar[About] = replace(Joint.about, name="silent")
+    epsilon: float = 1.0
+
+    def select(self, histogram: Any, k: int, draw: Any) -> Any:  # noqa: ANN401
+        raise NotImplementedError
+
+
+def test_a_mechanism_that_does_not_speak_of_amounts_is_refused() -> None:
+    with pytest.raises(ValueError, match="mechanism silent does not rank amounts"):
+        replace(Silent(), cap=2)
+    inheriting = dataclass(frozen=True)(type("Own", (Laplace,), {"about": replace(Laplace.about, name="own")}))
+    with pytest.raises(ValueError, match="mechanism own does not rank amounts"):
+        replace(inheriting(1.0), cap=2)
+
+
+@pytest.mark.parametrize("delta", [None, 1e-6])
+def test_published_sums_have_noise_in_proportion_to_the_cap(delta: float | None) -> None:
+    """Ten thousand noises: the spread is the cap times that over counts of users, within 5%."""
+    counts, chosen = np.full(10_000, 10**9), np.arange(10_000)
+    users, units = (
+        publish_counts(counts, chosen, RandomBits.keyed(b"spread"), 1.0, delta, 3, cap=cap) - 10**9 for cap in (1, 1000)
+    )
+    assert np.std(units) == pytest.approx(1000 * np.std(users), rel=0.05)

@@ -1,0 +1,132 @@
+"""What a row's amount means: a number of units from 0 to the cap, or nothing. It depends on that row alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from private_topk.transforms.columnar import Codes
+from private_topk.transforms.mechanisms.parameters import plain
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["Amounts", "as_numbers"]
+
+_MOST_UNITS = 1 << 30
+"""Of a cap: the amounts of eight billion users still add up to less than 2**63."""
+
+_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Items are ranked by what users did of them, not by how many users did: minutes, plays, revenue.
+
+    An item's score is the sum over users of `min(max_value, the user's amount for it)`. A user's amount for an item is
+    the sum of the amounts of their rows of it in the window, each rounded to the nearest multiple of the resolution
+    (ties to even) and at least 0.
+
+    Args:
+        max_value: the most that one user adds to an item's score. Public: chosen without a look at the data.
+        value_resolution: amounts are counted in units of it. `max_value` is a whole number of units, 2**30 at most.
+    """
+
+    max_value: Fraction
+    value_resolution: Fraction = Fraction(1)
+
+    @classmethod
+    def of(cls, max_value: object, value_resolution: object = None) -> Amounts:
+        """From numbers of any kind, floats as the decimals they print; the resolution is 1 where it is None."""
+        return cls(max_value, 1 if value_resolution is None else value_resolution)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        for name in ("max_value", "value_resolution"):
+            object.__setattr__(self, name, _positive(name, getattr(self, name)))
+        units = self.max_value / self.value_resolution
+        given = f"got {_number(self.max_value)} and {_number(self.value_resolution)}"
+        if units.denominator != 1:
+            raise Refusal("max_value", f"must be a whole multiple of {{value_resolution}}, {given}")
+        if units > _MOST_UNITS:
+            raise Refusal(
+                "max_value", f"must be at most 2**30 times {{value_resolution}}, {given}", "count in coarser units"
+            )
+        if max(self.max_value, 1 / self.value_resolution) >= 2**52:
+            raise Refusal("max_value", "must be below 2**52, and {value_resolution} above 2**-52")
+
+    @property
+    def cap(self) -> int:
+        """`max_value` in units."""
+        return int(self.max_value / self.value_resolution)
+
+    def units(self, values: pa.Array) -> Codes:
+        """The amounts of rows in units, 0 to `cap`, (n,) int64.
+
+        Args:
+            values: float64 without nulls or NaN, as `as_numbers` makes them.
+        """
+        # Two operations of IEEE 754 and a rounding: the same on every machine. What is beyond the cap stays beyond it.
+        unit = self.value_resolution
+        with np.errstate(over="ignore"):
+            numbers = values.to_numpy() * float(unit.denominator) / float(unit.numerator)
+        return np.clip(np.rint(numbers), 0, self.cap).astype(np.int64)
+
+    def shown(self, units: int) -> int | float:
+        """A score in units as an amount."""
+        amount = units * self.value_resolution
+        return int(amount) if self.whole else float(amount)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every score is a whole number."""
+        return self.value_resolution.denominator == 1
+
+    def describe(self) -> dict[str, Any]:
+        return {"max_value": _number(self.max_value), "value_resolution": _number(self.value_resolution)}
+
+
+def _number(value: Fraction) -> int | float | str:
+    return int(value) if value.denominator == 1 else plain(value)
+
+
+def _positive(field: str, value: object) -> Fraction:
+    if isinstance(value, Fraction) and value > 0:
+        return value
+    try:
+        number = None if isinstance(value, bool) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        number = None
+    if number is None or number <= 0:
+        raise Refusal(field, f"must be a positive number, got {plain(value)!r}")
+    return number
+
+
+def as_numbers(values: pa.Array) -> pa.Array:
+    """A column of amounts as float64, null where there is none: for a missing value, NaN, and a text that is no number.
+
+    Numbers beyond the floats are infinite, which is above every cap or below 0. What a value means never depends on
+    the others of its column.
+
+    Raises:
+        TypeError: for a type that holds no numbers.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        column = pl.Series("amount", values.cast(pa.large_string()))
+        known = column.str.contains(_NUMBER).fill_null(False)
+        values = column.set(~known, None).cast(pl.Float64, strict=False).to_arrow()
+    elif pa.types.is_float16(kind):
+        values = values.cast(pa.float32())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+              or pa.types.is_null(kind)):  # fmt: skip
+        raise TypeError(f"amounts must be numbers, got {kind}")
+    numbers = values.cast(pa.float64(), safe=False)
+    return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)

@@ -82,21 +82,34 @@ class Ledger:
                 used for other input, or the rows are read otherwise than by the dataset's first charge.
         """
         with self._database.alone() as connection:
-            same_name = (CHARGES.c.report == request.report) & (CHARGES.c.key_id == request.key_id)
-            for entry in self._entries(connection, same_name):
-                earlier = entry.request
-                if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
-                    raise _other_input(request, entry)
-                if request.repeats(earlier):
-                    return Receipt(entry.id, entry.outcome, entry.charged)
-            entries = self._entries(connection, CHARGES.c.dataset == request.dataset)
-            _check_rows(request, entries)
-            budgets = self._budgets(connection, request.dataset)
-            self._own(connection, budgets, request.dataset, request.unit)
-            read, used = _best_reading(request, budgets, [entry.charge for entry in entries])
-            now = self._now()
+            found = self._settled(connection, request)
+            if isinstance(found, Receipt):
+                return found
+            (read, used), now = found, self._now()
             result = connection.execute(CHARGES.insert().values(**read.columns(), charged=now, outcome="started"))
             return Receipt(result.inserted_primary_key[0], None, now, used)
+
+    def quote(self, request: Request) -> Receipt | Fraction | None:
+        """What a charge would come to: the receipt of an earlier one that it repeats, at no cost; or the
+        part of the budget that would be used, None where that cannot be said. Raises Refusal as `charge` does.
+        """
+        with self._database.alone() as connection:
+            found = self._settled(connection, request)
+            return found if isinstance(found, Receipt) else found[1]
+
+    def _settled(self, connection: Any, request: Request) -> Receipt | tuple[Request, Fraction | None]:  # noqa: ANN401
+        same_name = (CHARGES.c.report == request.report) & (CHARGES.c.key_id == request.key_id)
+        for entry in self._entries(connection, same_name):
+            earlier = entry.request
+            if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
+                raise _other_input(request, entry)
+            if request.repeats(earlier):
+                return Receipt(entry.id, entry.outcome, entry.charged)
+        entries = self._entries(connection, CHARGES.c.dataset == request.dataset)
+        _check_rows(request, entries)
+        budgets = self._budgets(connection, request.dataset)
+        self._own(connection, budgets, request.dataset, request.unit)
+        return _best_reading(request, budgets, [entry.charge for entry in entries])
 
     def finish(self, entry: int, outcome: str) -> None:
         """Note how a charged release ended. One that was released stays so."""

@@ -24,6 +24,7 @@ class Asked(TypedDict, total=False):
 
     input: str
     complete_when: str
+    expect_rows_at_least: int
     user_column: str
     item_column: str
     time_column: str

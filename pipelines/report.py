@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from private_topk.budget.charging import Account
@@ -12,7 +12,7 @@ from private_topk.pipelines.files import as_path, exists, is_local, why
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.question import Question, question_of
 from private_topk.pipelines.sinks.sink import Sink
-from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -34,6 +34,8 @@ class Report:
     Args:
         account: whose budget is charged, before the run starts; None keeps no books.
         complete_when: a file that is there once the input is all there, or None where nobody says so.
+        expect_rows_at_least: so many rows with a user, an item and a time in the period must be there. Whether a run
+            starts then hangs on the rows themselves, which no epsilon covers: docs/reports.md.
         shards: user shards, a power of two; any number gives the same ranking, None chooses by size.
     """
 
@@ -43,9 +45,13 @@ class Report:
     account: Account | None = None
     shards: int | None = None
     complete_when: str | None = None
+    expect_rows_at_least: int | None = None
 
     def __post_init__(self) -> None:
         check_shards(self.shards)
+        least = self.expect_rows_at_least
+        if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
+            raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")
 
     def check_complete(self) -> None:
         """Raise Refusal where the file is not there that says that the input is.
@@ -66,6 +72,24 @@ class Report:
         if not there:
             raise Refusal("complete_when", f"{verbatim(self.complete_when)} is not there yet, so the input may still "
                           "be on its way", "nothing was done; call it again")  # fmt: skip
+
+    def check_rows(self) -> None:
+        """Raise Refusal where fewer rows are there than were expected. Reads as many as it takes to tell."""
+        wanted, period = self.expect_rows_at_least, self.question.period
+        if wanted is None:
+            return
+        parts = self.source.rows(period)
+        if parts is None:
+            raise Refusal("expect_rows_at_least", f"does not apply to {verbatim(self.source.place)}",
+                          "only files can be counted before a run")  # fmt: skip
+        columns = self.source.columns if period is not None else replace(self.source.columns, time=None)
+        for rows in parts:
+            block, _ = block_of(rows, columns)
+            wanted -= len(block) if period is None else int((period.number(block["time"].to_numpy()) >= 0).sum())
+            if wanted <= 0:
+                return
+        raise Refusal("expect_rows_at_least", f"{self.expect_rows_at_least}: fewer rows are there",
+                      "nothing was done; --check --show-left-out tells an operator more")  # fmt: skip
 
     def user_shards(self) -> int:
         """As asked for; otherwise about 4 MiB of stored input a shard, so that each fits any worker's memory.
@@ -101,7 +125,7 @@ def report_of(asked: Asked, *, watch: bool = False) -> Report:
     unit = asked.get("privacy_unit", "user-window")
     question = question_of(asked, account.budget(unit).total if account else None)
     return Report(question, source_for(asked, watch=watch), sink, account, asked.get("shards"),
-                  asked.get("complete_when"))  # fmt: skip
+                  asked.get("complete_when"), asked.get("expect_rows_at_least"))  # fmt: skip
 
 
 def source_for(asked: Asked, *, watch: bool = False) -> Source:

@@ -75,6 +75,7 @@ def check(report: Report, launch: Launch) -> None:
         report.sink.check(question.period, inputs, question.release)
     report.source.check(question.period)
     report.source.check_runner(launch)
+    report.check_rows()
     if launch.remote:
         check_remote(report)
 

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import MetricResults, MetricsFilter
 
-__all__ = ["LEFT_OUT", "NAMESPACE", "LeftOutRows", "exact_counters", "read_left_out"]
+__all__ = ["LEFT_OUT", "NAMESPACE", "LeftOutRows", "exact_counters", "read_left_out", "told_roughly"]
 
 NAMESPACE, LEFT_OUT = "private_topk", "operator_only_rows_left_out_"
 
@@ -29,6 +29,12 @@ def exact_counters(exact: bool = True) -> Iterator[None]:
         yield
     finally:
         _EXACT.reset(before)
+
+
+def told_roughly(rows: int) -> str:
+    """How many rows, as metrics tell it: the largest size that is reached. Coarse, and not private."""
+    reached = [size for size in _SIZES if size <= rows]
+    return f"{reached[-1]:,} or more" if reached else f"fewer than {_SIZES[0]:,}"
 
 
 class LeftOutRows:

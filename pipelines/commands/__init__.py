@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "publish a ranking from files",
     "stream": "publish a ranking per window from a stream",
     "report": "publish one period of a scheduled report, or what was missed",
+    "show": "show a published ranking and what it promises, on the terminal or as a page",
     "plan": "compute what each window may spend of a total budget",
     "budget": "open a dataset's budget in a ledger, and see what was spent of it",
     "select": "run a mechanism on a vector of counts, without Beam",

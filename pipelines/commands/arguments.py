@@ -17,7 +17,9 @@ __all__ = [
     "add_columns",
     "add_counts",
     "add_domain",
+    "add_exact_counters",
     "add_ledger",
+    "add_looks",
     "add_mechanism",
     "add_question",
     "add_release",
@@ -27,7 +29,7 @@ __all__ = [
 
 UNITS = ("user-window", "user")
 NEIGHBOURS = ("add-remove", "swap")
-_OF_COMMANDS = {"runner", "quiet", "show_left_out", "exact_counters", "counts", "windows"}
+_OF_COMMANDS = {"runner", "quiet", "check", "show_left_out", "exact_counters", "counts", "windows"}
 _MANY = 5
 _READ: dict[str, Callable[[str], object]] = {
     "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
@@ -166,6 +168,17 @@ def add_running(group: Group, output: str, runners: str) -> None:
         one_of("avro", "jsonl", "csv", "parquet"))  # fmt: skip
     add_switch(group, "overwrite", "replace an existing output")
     add(group, "runner", "NAME", runners)
+    add_exact_counters(group)
+    add(group, "shards", "N", "user shards, a power of two; any gives the same ranking (default: by size)", whole)
+
+
+def add_exact_counters(group: Group) -> None:
     add_switch(group, "exact_counters", "let the runner's metrics show exactly how many rows were left out, which "
                "tells of single users to all who may see them (default: their order of magnitude)")  # fmt: skip
-    add(group, "shards", "N", "user shards, a power of two; any gives the same ranking (default: by size)", whole)
+
+
+def add_looks(group: Group) -> None:
+    add_switch(group, "check", "only say what a run would do, and whether it could: nothing is drawn, charged or "
+               "published; with --show-left-out the rows are looked at too")  # fmt: skip
+    add_switch(group, "show_left_out", "tell on stderr why rows were left out and whether they are many, for the "
+               "operator only; with --exact-counters how many")  # fmt: skip

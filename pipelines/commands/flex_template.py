@@ -18,7 +18,7 @@ __all__ = ["as_command_line", "execute", "metadata", "parser", "start"]
 
 _REQUIRED = {"input", "output", "mechanism", "k", "epsilon", "release_key", "release_id"}
 _SET_BY_SERVICE = {"runner", "help"}
-_OF_A_TERMINAL = {"quiet", "show_left_out", "exact_counters"}
+_OF_A_TERMINAL = {"check", "quiet", "show_left_out", "exact_counters"}
 
 
 def parser(words: Sequence[str] = ()) -> Parser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from importlib import import_module
 
@@ -9,17 +10,18 @@ from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
 from private_topk.pipelines.fields import require
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
-from private_topk.pipelines.report import report_of
+from private_topk.pipelines.printable import printable
+from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
-from private_topk.runners import UnknownArgument
+from private_topk.runners import Launch, UnknownArgument
 from private_topk.runners.console import say
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["publish"]
+__all__ = ["publish", "tell_readiness"]
 
 
-def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: bool = False) -> Done:
-    """Check everything, then run to the end.
+def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: bool = False) -> Done | None:
+    """Check everything, then run to the end; with --check only the former, and None is returned.
 
     Args:
         others: words for Beam.
@@ -35,7 +37,23 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     report = report_of(asked, watch=watch)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
+    if arguments.check:
+        tell_readiness(report, launch, bool(arguments.show_left_out), bool(arguments.exact_counters))
+        return None
     return run(report, launch, again, say, bool(arguments.exact_counters))
+
+
+def tell_readiness(report: Report, launch: Launch, look: bool, exact: bool) -> None:
+    """Print what a run would do, and for the operator what its rows look like. Raises Refusal as the run would."""
+    from private_topk.pipelines.look import look_at
+    from private_topk.pipelines.readiness import readiness
+
+    facts = list(readiness(report, launch))
+    width = max(len(name) for name, _ in facts)
+    print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))
+    if look:
+        print("\n".join(map(printable, look_at(report).lines(exact))), file=sys.stderr)
+    print("ready: nothing was drawn, charged or published")
 
 
 def _unknown(parser: Parser, error: UnknownArgument, watch: bool) -> Refusal:

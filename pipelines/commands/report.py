@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
+from private_topk.pipelines.commands.arguments import add_exact_counters
 from private_topk.pipelines.commands.parser import Parser, add, add_switch
 from private_topk.pipelines.commands.status import told
 from private_topk.pipelines.texts import moment
@@ -33,16 +34,21 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(asked, "window_end", "DATE", "publish the period that ends here", moment)
     add_switch(asked, "missed", "list the periods that have ended and are not published")
     add_switch(asked, "catch_up", "publish them all, oldest first")
-    add_switch(asked, "check", "only check the file")
+    add_switch(asked, "check", "only check the file; with --window-end also whether that period could be "
+               "published, and what that would do: nothing is drawn, charged or published")  # fmt: skip
     add(found, "until", "DATE", "with --missed and --catch-up: look at periods up to here (default: now)", moment)
     add(found, "correction", "TEXT", "with --window-end: publish again, over corrected input, as a release of its own; "
         "costs budget")  # fmt: skip
     add_switch(found, "quiet", "do not print rankings")
+    add_switch(found, "show_left_out", "tell on stderr why rows were left out and whether they are many, for the "
+               "operator only; with --exact-counters how many")  # fmt: skip
+    add_exact_counters(found)
     return found
 
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Check, list or publish periods."""
+    from private_topk.pipelines.commands.launching import tell_readiness
     from private_topk.pipelines.scheduled.publish import ScheduledReport
     from private_topk.pipelines.scheduled.schema import read_report
 
@@ -52,7 +58,10 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     report = ScheduledReport(file, arguments.correction)
     if arguments.check:
         report.check()
-        print(f"{arguments.file}: {file.name} is well described")
+        print(f"{arguments.file}: {file.name} is well described", flush=True)
+        if arguments.window_end is not None:
+            report.look(_number(report, arguments), lambda its, launch: tell_readiness(
+                its, launch, bool(arguments.show_left_out), bool(arguments.exact_counters)))  # fmt: skip
     elif arguments.window_end is not None:
         _publish_one(report, arguments)
     else:
@@ -62,7 +71,8 @@ def execute(arguments: Namespace, others: list[str]) -> None:
 def _check(arguments: Namespace) -> None:
     if arguments.file is None:
         raise Refusal("", "FILE must be given: the report, such as reports/weekly.yaml")
-    if sum(getattr(arguments, name) is not None for name in _ASKED) != 1:
+    asked = [name for name in _ASKED if getattr(arguments, name) is not None]
+    if len(asked) != 1 and asked != ["window_end", "check"]:
         raise Refusal("", "give one of {window_end}, {missed}, {catch_up} and {check}")
     if arguments.correction is not None and arguments.window_end is None:
         raise Refusal("correction", "needs {window_end}: a correction is of one period")
@@ -70,7 +80,8 @@ def _check(arguments: Namespace) -> None:
         raise Refusal("until", "goes with {missed} or {catch_up}")
 
 
-def _publish_one(report: ScheduledReport, arguments: Namespace) -> None:
+def _number(report: ScheduledReport, arguments: Namespace) -> int:
+    """Of the period that ends at --window-end. Raises Refusal if none does, or it is not over."""
     from private_topk.pipelines.scheduled.publish import now
 
     schedule = report.schedule
@@ -84,6 +95,11 @@ def _publish_one(report: ScheduledReport, arguments: Namespace) -> None:
         raise Refusal("window_end", f"{shown} ends no period of {verbatim(arguments.file)}: {error}") from None
     if end > now():
         raise Refusal("window_end", f"{shown} is not over yet: rows would still come")
+    return number
+
+
+def _publish_one(report: ScheduledReport, arguments: Namespace) -> None:
+    number = _number(report, arguments)
     if not _publish(report, number, arguments):
         print(f"{report.name}, {report.words(number)}: published before, in {report.place(number)}")
 
@@ -120,9 +136,12 @@ def _went_well(report: ScheduledReport, number: int, arguments: Namespace) -> bo
 
 
 def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:
-    from private_topk.pipelines.commands.show import show_rows
+    from private_topk.pipelines.commands.show import show_left_out, show_rows
 
-    done = report.publish(number)
+    exact = bool(arguments.exact_counters)
+    done = report.publish(number, exact)
+    if done is not None and arguments.show_left_out and not done.deferred:
+        show_left_out(done.rows_left_out(), exact)
     if done is not None and not (arguments.quiet or done.deferred):
         show_rows(done.report.sink)
     return done is not None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from private_topk.pipelines.commands.arguments import add_columns, add_question, add_running
+from private_topk.pipelines.commands.arguments import add_columns, add_looks, add_question, add_running
 from private_topk.pipelines.commands.parser import Parser, add, add_switch
+from private_topk.pipelines.texts import whole
 
 __all__ = ["execute", "parser"]
 
@@ -27,6 +28,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
         "bigquery://PROJECT:DATASET.TABLE")  # fmt: skip
     add(rows, "complete_when", "PATH", "do nothing unless this file is there, such as the _SUCCESS that whoever writes "
         "the input writes last")  # fmt: skip
+    add(rows, "expect_rows_at_least", "N", "do nothing unless so many rows have a user, an item and a time in the "
+        "period; whether a run starts then tells that, beyond any epsilon (docs/reports.md)", whole)  # fmt: skip
     add(rows, "snapshot", "gs://BUCKET/FOLDER", "with bigquery://: where the table's rows are exported to, once")
     add_columns(rows)
     add_question(found, words)
@@ -34,8 +37,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add_running(running, "ranking file: .avro, .jsonl, .csv or .parquet; a manifest goes beside it",
                 "direct (default), prism, flink, dataflow or portable")  # fmt: skip
     add_switch(running, "quiet", "do not print the ranking")
-    add_switch(running, "show_left_out", "tell on stderr why rows were left out and whether they are many, for the "
-               "operator only; with --exact-counters how many")  # fmt: skip
+    add_looks(running)
     return found
 
 
@@ -45,7 +47,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.commands.show import show_left_out, show_rows
 
     done = publish(parser(), arguments, others)
-    if done.deferred:
+    if done is None or done.deferred:
         return
     if arguments.show_left_out:
         show_left_out(done.rows_left_out(), bool(arguments.exact_counters))

@@ -1,17 +1,79 @@
-"""What a person sees on the terminal of what was published."""
+"""`private-topk show`: what was published, on the terminal and as a page. Also what `run` prints at its end."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from itertools import groupby
-from typing import Any
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.printable import printable
-from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.commands.parser import Parser, add, add_switch
+from private_topk.pipelines.showing.text import in_text, table
+from private_topk.pipelines.showing.told import Told
+from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["show_left_out", "show_rows"]
+if TYPE_CHECKING:
+    from private_topk.pipelines.sinks.sink import Sink
+
+__all__ = ["execute", "parser", "show_left_out", "show_rows"]
+
+_EXAMPLE = """examples:
+  private-topk show ranking.avro
+  private-topk show ranking.avro --html ranking.html
+  private-topk show weeks/ --json
+
+The page stands alone: it loads nothing and runs no script."""
+
+
+def parser(words: Sequence[str] = ()) -> Parser:
+    text = "Show a published ranking: its windows, what it promises, how to read it."
+    found = Parser(prog="private-topk show", description=text, epilog=_EXAMPLE)
+    found.add_argument("ranking", metavar="RANKING", nargs="?", help="a ranking file with its manifest beside it, or a "
+                       "folder of them")  # fmt: skip
+    add(found, "html", "FILE", "write a page to hand on, instead of printing: tables, charts, the guarantee")
+    add_switch(found, "overwrite", "with --html: replace an existing file")
+    add_switch(found, "json", "print rows and manifest as one JSON document")
+    return found
+
+
+def execute(arguments: Namespace, others: list[str]) -> None:
+    """Print, or write, what a ranking and its manifest tell."""
+    from private_topk.pipelines.showing.page import page
+    from private_topk.pipelines.showing.reading import read_told
+
+    parser().refuse(others)
+    if arguments.ranking is None:
+        raise Refusal("", "RANKING must be given: a file such as ranking.avro, or a folder of them")
+    if arguments.html and arguments.json:
+        raise Refusal("html", "does not go with {json}", "give one of them")
+    if arguments.overwrite and not arguments.html:
+        raise Refusal("overwrite", "is of {html}", "leave it out")
+    told = read_told(arguments.ranking)
+    if arguments.html:
+        _write(arguments.html, page(told), bool(arguments.overwrite))
+    elif arguments.json:
+        rows = [dict(row) for row in told.rows]
+        _print([json.dumps({"manifest": told.facts, "rows": rows}, default=_iso, ensure_ascii=False, indent=2)])
+    else:
+        _print(in_text(told))
+
+
+def _write(path: str, text: str, overwrite: bool) -> None:
+    try:
+        with open(path, "w" if overwrite else "x", encoding="utf-8") as sink:
+            sink.write(text)
+    except FileExistsError:
+        raise Refusal("html", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}") from None
+    except OSError as error:
+        raise Refusal("html", f"{verbatim(path)} cannot be written: {error.strerror}") from None
+    print(f"page: {path}")
+
+
+def _iso(value: datetime) -> str:
+    return value.isoformat().replace("+00:00", "Z")
 
 
 def show_rows(sink: Sink) -> None:
@@ -20,10 +82,15 @@ def show_rows(sink: Sink) -> None:
     if rows is None:
         print(f"published to {sink.place}")
         return
+    _print(_lines(rows, sink))
+
+
+def _print(lines: Iterable[str]) -> None:
     if hasattr(sys.stdout, "reconfigure"):  # a terminal without the letters of a title still shows the rest
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        _show(rows, sink)
+        for line in lines:
+            print(line)
         sys.stdout.flush()
     except BrokenPipeError:  # as in `private-topk run ... | head`: the ranking is published all the same
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -36,25 +103,12 @@ def show_left_out(counts: dict[str, str], exact: bool) -> None:
     print(f"rows left out (operator only, never publish; {how}): {told or 'none'}", file=sys.stderr)
 
 
-def _show(rows: list[dict[str, Any]], sink: Sink) -> None:
-    for window, members in groupby(rows, key=lambda row: (row["window_start"], row["window_end"])):
-        print("\n".join(_table(window, list(members))))
-        print()
+def _lines(rows: list[dict[str, Any]], sink: Sink) -> Iterator[str]:
+    from private_topk.pipelines.sinks.manifest import manifest_path
+
+    for listing in Told(rows).listings():
+        yield from table(listing)
+        yield ""
     if not rows:
-        print("No item was released: in the unknown domain that is a possible answer.\n")
-    print(f"ranking:  {sink.place}\nmanifest: {manifest_path(sink.place)}")
-
-
-def _table(window: tuple[Any, Any], rows: list[dict[str, Any]]) -> list[str]:
-    title = "All rows" if window[0] is None else f"{window[0]:%Y-%m-%d %H:%M} to {window[1]:%Y-%m-%d %H:%M} UTC"
-    first = rows[0]
-    if first["returned"] < first["k"]:
-        title += f": {first['returned']} of {first['k']}, as the guarantee allows"
-    if first["rank"] is None:
-        title += ": a set, in no order of rank"
-    width = len(str(first["k"]))
-    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
-    if first["noisy_count"] is not None:
-        widest = max(len(line) for line in lines)
-        lines = [f"{line:<{widest}}  about {row['noisy_count']:,}" for line, row in zip(lines, rows, strict=True)]
-    return [title, *lines]
+        yield "No item was released: in the unknown domain that is a possible answer.\n"
+    yield f"ranking:  {sink.place}\nmanifest: {manifest_path(sink.place)}"

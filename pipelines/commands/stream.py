@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from private_topk.pipelines.commands.arguments import add_columns, add_question, add_running
+from private_topk.pipelines.commands.arguments import add_columns, add_looks, add_question, add_running
 from private_topk.pipelines.commands.parser import Group, Parser, add
 from private_topk.pipelines.texts import duration, one_of, whole
 
@@ -38,16 +38,22 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add_running(running, "a folder, for one file and manifest per window; or kafka://HOST:PORT/TOPIC, pubsub://projects/"
                 "P/topics/T, bigquery://PROJECT:DATASET.TABLE", "direct (default) for trials with sources that end, "
                 "prism, flink, dataflow, or portable")  # fmt: skip
+    add_looks(running)
     return found
 
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Run to the end of the horizon, and say so."""
     from private_topk.pipelines.commands.launching import publish
+    from private_topk.pipelines.commands.show import show_left_out
 
     done = publish(parser(), arguments, others, watch=True)
+    if done is None or done.deferred:
+        return
+    if arguments.show_left_out:
+        show_left_out(done.rows_left_out(), bool(arguments.exact_counters))
     period = done.report.question.period
-    if not done.deferred and period is not None:
+    if period is not None:
         print(f"the horizon is over: {len(period):,} windows published to {done.report.sink.place}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import cast
@@ -13,12 +13,12 @@ from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.question import amounts_of, check_domain, check_unknown, counts_of
-from private_topk.pipelines.report import account_of, check_shards, report_of, sink_for, source_for
+from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
 from private_topk.pipelines.standing import standing_at
-from private_topk.runners import UnknownArgument
+from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -61,29 +61,49 @@ class ScheduledReport:
             check_shards(asked.get("shards"))
             ReleaseKey.parse(asked["release_key"])
 
-    def publish(self, number: int) -> Done | None:
+    def publish(self, number: int, exact_counters: bool = False) -> Done | None:
         """Publish a period unless that is done. Returns None where there was nothing to do.
+
+        Args:
+            exact_counters: let the runner's metrics show exactly how many rows were left out.
 
         Raises:
             Refusal: with the line of the file where it is one of its fields that is wrong.
             Unfinished, Interrupted: the run ended early.
         """
-        values = self._file.values
-        runner, words = values.get("runner.name", "direct"), list(values.get("runner.options", ()))
+        self._check_place(number)
+        if self.published(number):
+            return None
+        report, launch = self._made(number)
+        with self._pointing():
+            return run(report, launch, "call the report again", show_exact_counters=exact_counters)
+
+    def look(self, number: int, tell: Callable[[Report, Launch], None]) -> None:
+        """Hand a period's report to whoever looks whether it is ready. Raises Refusal as `publish` does."""
+        self._check_place(number)
+        report, launch = self._made(number)
+        with self._pointing():
+            tell(report, launch)
+
+    def _check_place(self, number: int) -> None:
+        runner, words = self._runner()
         with self._pointing("runner.options"):
             check_words(runner, words)
         with self._pointing():
             self._check_known(self.asked(number))
             reach_files(words, self.asked(number))
-        if self.published(number):
-            return None
+
+    def _made(self, number: int) -> tuple[Report, Launch]:
+        runner, words = self._runner()
         with self._pointing():
             asked = self.asked(number)
             report = report_of(asked, watch=self._watches(asked))
         with self._pointing("runner.options"):
-            launch = launch_of(runner, words, streaming=not report.source.bounded)
-        with self._pointing():
-            return run(report, launch, "call the report again")
+            return report, launch_of(runner, words, streaming=not report.source.bounded)
+
+    def _runner(self) -> tuple[str, list[str]]:
+        values = self._file.values
+        return values.get("runner.name", "direct"), list(values.get("runner.options", ()))
 
     def published(self, number: int) -> bool:
         """Whether a period's output is there, complete, and noted in the ledger if there is one.

@@ -16,6 +16,7 @@ from private_topk.transforms.selection import Selection
 
 __all__ = ["describe_release", "encode_manifest", "manifest_path"]
 
+_NOTHING = {"guarantee": "none: made for a test, with no noise or with noise that anybody can take off"}
 _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy", "polars", "pyarrow", "python-flint")
 
 
@@ -23,7 +24,9 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
     """All of the manifest that is known before the job starts: the key is named where it is read."""
     mechanism = selection.mechanism
     parameters = mechanism.parameters()
+    private = mechanism.is_private and release.key.is_secret
     return {
+        **({} if private else {"private": False}),
         "report": release.id,
         "key_id": None,
         "runner": runner,
@@ -34,7 +37,9 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "max_items_per_user": selection.max_items_per_user,
         **({} if selection.amounts is None else {"amounts": selection.amounts.describe()}),
         "delta_of_a_shared_hash": _of_a_shared_hash(selection),
-        "privacy": {
+        "privacy": _NOTHING
+        if not private
+        else {
             "epsilon": selection.epsilon(),
             "delta": selection.delta(),
             "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},

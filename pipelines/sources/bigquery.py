@@ -63,6 +63,9 @@ class BigQuery:
     def read(self, period: Period | None) -> beam.PTransform:
         return self._files(period).read(period)
 
+    def rows(self, period: Period | None) -> None:
+        return None
+
     def stored_bytes(self) -> int:
         table = table_of(self.place, "input")
         return client_of(table, "input").get_table(table).num_bytes or 0

@@ -18,7 +18,7 @@ from private_topk.pipelines.files import FileInfo, is_local, match, open_file
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.sources.ahead import read_ahead
-from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
+from private_topk.pipelines.sources.columns import Columns, LeftOut, Rows, block_of
 from private_topk.pipelines.sources.formats import Piece, bundle, check_files, cut_into_pieces, format_name, reader_of
 from private_topk.pipelines.sources.source import about_the_input
 from private_topk.runners import Launch
@@ -63,6 +63,11 @@ class Files:
 
     def read(self, period: Period | None) -> beam.PTransform:
         return ReadBlocks(cut_into_pieces(self.files), self._columns(period))
+
+    def rows(self, period: Period | None) -> Iterator[Rows]:
+        with about_the_input():
+            for path, start, stop, _ in cut_into_pieces(self.files):
+                yield from reader_of(path).read(path, start, stop, self._columns(period))
 
     def stored_bytes(self) -> int:
         return sum(file.size for file in self.files)

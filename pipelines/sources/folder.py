@@ -77,6 +77,9 @@ class Folder:
         clock = Clock(self.clock, horizon(period))
         return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
 
+    def rows(self, period: Period | None) -> None:
+        return None
+
     def stored_bytes(self) -> int:
         return 0
 

@@ -85,6 +85,9 @@ class Kafka:
     def _since(self) -> int | None:
         return None if self.start == "earliest" else moment_of(self.start, "kafka_start")
 
+    def rows(self, period: Period | None) -> None:
+        return None
+
     def stored_bytes(self) -> int:
         return 0
 

@@ -58,6 +58,9 @@ class KafkaByBeam:
     def read(self, period: Period | None) -> beam.PTransform:
         return _ReadByBeam(self)
 
+    def rows(self, period: Period | None) -> None:
+        return None
+
     def stored_bytes(self) -> int:
         return 0
 

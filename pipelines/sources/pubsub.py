@@ -64,6 +64,9 @@ class PubSub:
         except ValueError as error:  # Beam's own view of the name
             raise Refusal("input", verbatim(error)) from None
 
+    def rows(self, period: Period | None) -> None:
+        return None
+
     def stored_bytes(self) -> int:
         return 0
 

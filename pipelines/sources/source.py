@@ -8,7 +8,7 @@ from typing import Protocol
 
 import apache_beam as beam
 
-from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal
@@ -49,6 +49,9 @@ class Source(Protocol):
         """Pipeline to blocks of users and items; with a period their times too, and where a log's clock decides what
         is late, `arrived`: when each row came.
         """
+
+    def rows(self, period: Period | None) -> Iterator[Rows] | None:
+        """The rows as they are stored, some at a time, without a pipeline; None where only a pipeline reads them."""
 
     def stored_bytes(self) -> int:
         """About how much there is to read, for the number of shards; 0 where nobody knows."""

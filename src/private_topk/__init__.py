@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.rank import rank
+    from private_topk.pipelines.rankings import Rankings
     from private_topk.transforms import (
         Amounts,
         CountBudget,
@@ -21,21 +23,66 @@ if TYPE_CHECKING:
         ReleaseKey,
         UnknownDomain,
     )
+    from private_topk.transforms.mechanisms import (
+        Canonical,
+        CdpPeeling,
+        FastJoint,
+        Gamma,
+        Gaussian,
+        Joint,
+        JointSet,
+        Laplace,
+        LaplaceLimitDomain,
+        LimitDomain,
+        Oneshot,
+        Peeling,
+        PnfPeeling,
+        RestrictedGumbel,
+        RestrictedLaplace,
+        RestrictedNormal,
+        RestrictedPnf,
+        TopStable,
+    )
 
     __version__: str
 
 __all__ = [
     "Amounts",
+    "Canonical",
+    "CdpPeeling",
     "CountBudget",
+    "FastJoint",
+    "Gamma",
+    "Gaussian",
+    "Joint",
+    "JointSet",
+    "Laplace",
+    "LaplaceLimitDomain",
+    "LimitDomain",
+    "Oneshot",
+    "Peeling",
     "Period",
+    "PnfPeeling",
     "PrivateTopK",
     "PublicDomain",
     "Ranking",
+    "Rankings",
     "Release",
     "ReleaseKey",
+    "RestrictedGumbel",
+    "RestrictedLaplace",
+    "RestrictedNormal",
+    "RestrictedPnf",
+    "TopStable",
     "UnknownDomain",
     "__version__",
+    "rank",
 ]
+
+_OF_TRANSFORMS = (
+    "Amounts", "CountBudget", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
+    "UnknownDomain",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
@@ -43,7 +90,12 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
         return _version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.transforms"), name)
+    if name in ("rank", "Rankings"):
+        found = getattr(import_module(f"{__name__}.pipelines.{name.lower()}"), name)
+    else:
+        room = "transforms" if name in _OF_TRANSFORMS else "transforms.mechanisms"
+        found = getattr(import_module(f"{__name__}.{room}"), name)
+    return found
 
 
 def _version() -> str:

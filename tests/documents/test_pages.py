@@ -163,6 +163,15 @@ def ranked_like_the_page(world: World) -> None:
     assert len(shown) == 10 and len({row["item"] for row in week} & set(shown)) >= 6
 
 
+def plays_at_the_bar(world: World) -> None:
+    rows = "".join(f"u{n},{item},2026-01-{5 + n % 14:02}\n" for n in range(60) for item in ("tea", "cake")[: 1 + n % 2])
+    (world.folder / "plays.csv").write_text(f"user,item,time\n{rows}")
+
+
+def handed_on(world: World) -> None:
+    assert (world.folder / "ranking.html").read_text().count("<table") == 3
+
+
 MINUTES = "measures for minutes, on a machine that should do nothing else"
 README = [
     Held("$ make rank", before=lambda world: clone(world.folder), after=ranked_like_the_page),
@@ -170,6 +179,8 @@ README = [
     Held("private-topk run --input 'plays-*.avro'", before=lambda world: plays_of_a_shop(world.folder),
          after=ranked("ranking.avro", 40)),
     Held("import apache_beam as beam", "python", says=r"^all (tea|cake|scone)\n$"),
+    Held("import polars as pl", "python", before=plays_at_the_bar, after=handed_on,
+         says=r"^\('(tea|cake|scone|soup)', .*\)\n$"),
     Held("$ python -m benchmarks.pipeline", "parsed", MINUTES),
 ]  # fmt: skip
 
@@ -256,6 +267,15 @@ def test_audit(world: World) -> None:
     hold(world, "docs/audit.md", AUDIT)
 
 
+TESTING = [Held("import apache_beam as beam", "python"), Held("import apache_beam as beam", "python"),
+           Held("import polars as pl", "python")]  # fmt: skip
+
+
+def test_testing(world: World) -> None:
+    """The pages' tests are called where they stand, and must hold."""
+    hold(world, "docs/testing.md", TESTING)
+
+
 CONTRIBUTING = [picture("a door ")]
 PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
 
@@ -300,6 +320,7 @@ def reports(url: str) -> list[Held]:
              after=ranked(published("2026-08-24"), 10)),
         Held("report: weekly-plays", "saved", name="reports/weekly.yaml", instead={LEDGER: url}),
         Held("$ private-topk report reports/weekly.yaml --check", status=2, before=with_a_mistake, after=without_it),
+        Held("$ private-topk report reports/weekly.yaml --window-end", says="this release was charged on"),
         Held("0 6 * * 1  private-topk report", after=ranked(published("2026-08-31"), 10),
              instead={"0 6 * * 1  ": "", "/srv/reports": "reports", r"$(date -u +\%F)": "2026-09-07"}),
     ]  # fmt: skip

@@ -30,11 +30,13 @@ SAME = {
     "shards": "any number of shards counts the same",
     "snapshot": "where a table's rows are kept; they are named by what the files hold",
     "complete_when": "whether a run starts; then the input is what it is",
+    "expect_rows_at_least": "whether a run starts; then the rows are what they are",
     "poll": "how often a folder is looked at; rows have arrived when their files were written",
     "kafka_readers": "how many share the partitions changes neither rows nor clock",
     "kafka_option": "how a broker is reached; its address is the topic's",
     "expansion_service": "where Java runs",
     "ledger": "which ledger is asked is no question to it",
+    "check": "no run at all",
     "quiet": "the terminal", "show_left_out": "the terminal", "exact_counters": "the metrics", "help": "the terminal",
     "release_id": "a request's own name", "release_key": "a ledger knows the key by its id", "dataset": "its own name",
 }  # fmt: skip

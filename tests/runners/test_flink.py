@@ -95,8 +95,11 @@ def test_the_mini_cluster_publishes_the_same(report: Report, direct: Published, 
     assert report.publish("flink") == direct
 
 
-def test_the_cluster_publishes_the_same(report: Report, direct: Published, workers: list[str]) -> None:
-    assert report.publish("flink", *workers, timeout=300) == direct
+@pytest.mark.parametrize("here", [False, True], ids=["workers in a pool", "workers in the command's process"])
+def test_the_cluster_publishes_the_same(here: bool, report: Report, direct: Published, workers: list[str]) -> None:
+    """On all slots of both task managers."""
+    place = [*workers[:2], "--environment_type", "LOOPBACK"] if here else workers
+    assert report.publish("flink", *place, timeout=300) == direct
 
 
 @pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "not replaced"])

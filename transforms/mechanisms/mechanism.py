@@ -55,6 +55,8 @@ class Mechanism(abc.ABC):
     amounts_offered: ClassVar[bool] = False
     """Whether `cap` is taken into account: the proofs hold for counts that one user moves by anything in [0, cap]."""
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
+    is_private: ClassVar[bool] = True
+    """False only for what stands in for a mechanism in tests: no command takes it, and a manifest says so."""
 
     cap: int = field(
         default=1,

@@ -119,6 +119,12 @@ def _check_class(name: str, kind: type[Mechanism]) -> None:
         raise Refusal("mechanism", f"{shown} must define {missing}")
     if not isinstance(getattr(kind, "about", None), About):
         raise Refusal("mechanism", f"{shown} must say what it is", "give the class an `about: ClassVar[About]`")
+    if not kind.is_private:
+        raise Refusal(
+            "mechanism",
+            f"{shown} protects nobody: it is for tests of pipelines",
+            f"choose one of {', '.join(MECHANISMS)}",
+        )
     if MECHANISMS.get(kind.about.name, kind) is not kind:
         # The name is part of a release's seed and of its manifest.
         raise Refusal(

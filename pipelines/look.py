@@ -1,0 +1,162 @@
+"""A look at the rows before a run, for the operator only: how many would be left out, and what may be wrong with them.
+
+None of this is private, so by default it is as coarse as the metrics of a job: orders of magnitude from 100 rows on,
+and shares in words. Nobody but who may read the rows should see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from private_topk.pipelines.report import Report
+from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of
+from private_topk.pipelines.sources.times import to_microseconds
+from private_topk.transforms.counters import told_roughly
+from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.windows import Period, from_microseconds
+
+__all__ = ["Look", "look_at"]
+
+_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds"}
+_DAY = 86_400_000_000
+_LEAST, _MOST_DAYS = 100, 10
+_SPELLINGS = ("spaces around them", "capital letters", "spaces and capital letters")
+
+
+@dataclass
+class Look:
+    """What was seen of the rows, added up.
+
+    Args:
+        lost: rows that would be left out, by reason; each row once.
+        units: of the rows that are outside the period or have no readable time, how many would be inside if numbers
+            counted another unit.
+        spellings: of the rows with items outside the domain, how many would be in it but for something.
+        days: rows inside, by day since 1970 UTC.
+    """
+
+    total: int = 0
+    lost: dict[str, int] = field(default_factory=dict)
+    units: dict[str, int] = field(default_factory=dict)
+    spellings: dict[str, int] = field(default_factory=dict)
+    days: dict[int, int] = field(default_factory=dict)
+    period: Period | None = None
+
+    def lines(self, exact: bool = False) -> Iterator[str]:
+        """What an operator is told."""
+        how = "exact" if exact else "fewer than 100 are not told"
+        yield f"rows (operator only, never publish; {how}):"
+        yield f"  in the input: {self._said(self.total, exact)}"
+        for reason, count in self.lost.items():
+            yield f"  {reason}: {self._said(count, exact)}{self._share(count)}"
+        for unit, count in self.units.items():
+            if 2 * count > self._missed() and count >= _LEAST:
+                yield f"  the times look like {_UNITS[unit]}: read so, most of those outside lie in the period " \
+                      f"(--time-unit {unit})"  # fmt: skip
+        for spelling, count in self.spellings.items():
+            if 2 * count > self.lost.get("not in the domain", 0) and count >= _LEAST:
+                yield f"  most items outside the domain are in it but for {spelling}: compare the spelling"
+                break
+        if sum(self.lost.values()) == self.total and self.total >= _LEAST:
+            yield "  no row is left: the ranking would be pure noise"
+        yield from self._days()
+
+    def _said(self, count: int, exact: bool) -> str:
+        return f"{count:,}" if exact else told_roughly(count)
+
+    def _share(self, count: int) -> str:
+        if count < _LEAST:
+            return ""
+        return ", all" if count == self.total else ", most" if 2 * count > self.total else ", fewer than half"
+
+    def _missed(self) -> int:
+        return self.lost.get("outside the period", 0) + self.lost.get("unreadable", 0)
+
+    def _days(self) -> Iterator[str]:
+        if self.period is None:
+            return
+        first, last = int(self.period.starts[0]) // _DAY, (int(self.period.ends[-1]) - 1) // _DAY
+        few = [day for day in range(first, last + 1) if self.days.get(day, 0) < _LEAST]
+        named = ", ".join(f"{from_microseconds(day * _DAY):%Y-%m-%d}" for day in few[:_MOST_DAYS])
+        more = f" and {len(few) - _MOST_DAYS:,} more" if len(few) > _MOST_DAYS else ""
+        yield f"  days (UTC) of the period with fewer than 100 rows: {named or 'none'}{more}, of {last - first + 1:,}"
+
+
+def look_at(report: Report) -> Look:
+    """Read the input once, here. Cost: about that of reading it in a run. Raises Refusal where only a run can."""
+    period, domain = report.question.period, report.question.selection.domain
+    parts = report.source.rows(period)
+    if parts is None:
+        raise Refusal("show_left_out", f"cannot look at {verbatim(report.source.place)} before a run",
+                      "files can be looked at; a run tells afterwards")  # fmt: skip
+    columns = report.source.columns if period is not None else replace(report.source.columns, time=None)
+    found = Look(period=period)
+    spelled = None if isinstance(domain, UnknownDomain) else _Spelled(domain)
+    for rows in parts:
+        _add(found, rows, columns, spelled)
+    return found
+
+
+def _add(look: Look, rows: Rows, columns: Columns, spelled: _Spelled | None) -> None:
+    block, missing = block_of(rows, columns)
+    look.total += len(next(iter(rows.columns.values())))
+    for reason in ("null", "unreadable"):
+        _count(look.lost, reason, missing.get(reason, 0))
+    if look.period is not None:
+        times = block["time"].to_numpy()
+        first, after = look.period.spans(times)
+        inside = first < after
+        _count(look.lost, "outside the period", int((~inside).sum()))
+        if not inside.all() or missing.get("unreadable"):
+            _try_units(look, rows, columns)
+        for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
+            look.days[int(day)] = look.days.get(int(day), 0) + int(count)
+        block = block.filter(pa.array(inside))
+    if spelled is not None:
+        _count(look.lost, "not in the domain", spelled.add(block["item"], look.spellings))
+
+
+def _try_units(look: Look, rows: Rows, columns: Columns) -> None:
+    assert columns.time is not None and look.period is not None
+    times, _ = texts_of(rows.columns[columns.time])
+    read = {unit: to_microseconds(times, unit) for unit in _UNITS}
+    inside = {}
+    for unit, values in read.items():
+        first, after = look.period.spans(values.fill_null(-(2**62)).to_numpy(zero_copy_only=False))
+        inside[unit] = first < after
+    for unit in _UNITS:
+        if unit != columns.time_unit:
+            _count(look.units, unit, int((inside[unit] & ~inside[columns.time_unit]).sum()))
+
+
+class _Spelled:
+    """The domain, and its items without what writers of items differ in."""
+
+    def __init__(self, domain: PublicDomain | RangeDomain) -> None:
+        self._domain = domain
+        labels = domain.index().labels if isinstance(domain, PublicDomain) else None  # numbers have one spelling
+        self._plain = {} if labels is None else {name: _without(labels, name) for name in _SPELLINGS}
+
+    def add(self, items: pa.Array, spellings: dict[str, int]) -> int:
+        """How many of the items are outside the domain; notes what puts them there."""
+        outside = items.filter(pa.array(self._domain.encode(items) < 0)) if len(items) else items
+        for name, known in self._plain.items():
+            if len(outside):
+                _count(spellings, name, pc.sum(pc.is_in(_without(outside, name), value_set=known)).as_py() or 0)
+        return len(outside)
+
+
+def _without(labels: pa.Array, spelling: str) -> pa.Array:
+    labels = labels.cast(pa.large_string())
+    labels = pc.utf8_trim_whitespace(labels) if "spaces" in spelling else labels
+    return pc.utf8_lower(labels) if "capital" in spelling else labels
+
+
+def _count(counts: dict[str, int], name: str, more: int) -> None:
+    counts[name] = counts.get(name, 0) + more

@@ -1,0 +1,120 @@
+"""`rank(frame, ...)`: a private ranking of a table that is in memory, for people who look at data in a notebook."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from private_topk.pipelines.frames import table_of
+from private_topk.pipelines.publishing import manifest_path
+from private_topk.pipelines.question import ask
+from private_topk.pipelines.rankings import Rankings
+from private_topk.pipelines.report import Report
+from private_topk.pipelines.run import run
+from private_topk.pipelines.sinks import ToFile
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.frame import Frame
+from private_topk.runners import prepare
+from private_topk.transforms.domain import Domain
+from private_topk.transforms.keys import Release
+from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.selection import CountBudget
+from private_topk.transforms.windows import Period
+
+__all__ = ["rank"]
+
+
+def rank(
+    rows: object,
+    k: int,
+    mechanism: Mechanism,
+    domain: Domain | Iterable[str | int],
+    *,
+    user: str = "user",
+    item: str = "item",
+    time: str = "time",
+    time_unit: str = "s",
+    period: Period | None = None,
+    max_items_per_user: int | None = None,
+    publish_counts: CountBudget | float | None = None,
+    release: Release | None = None,
+    privacy_unit: str = "user-window",
+    horizon: int | None = None,
+    delta: Fraction | float | None = None,
+) -> Rankings:
+    """The private top k items of a table: by how many *users* have each item, not by how many rows.
+
+    Every call is a release and costs its epsilon, also when it is called again to see another answer: only the same
+    release over the same rows gives the same ranking at no cost. `run --ledger` keeps books; this does not.
+
+    Args:
+        rows: a polars or pandas frame, an Arrow table or reader, a DuckDB relation, or anything else that hands over
+            Arrow's columns.
+        k: how many items.
+        mechanism: how to draw them, such as `Joint(epsilon=1.0)`.
+        domain: the public list of items, which must not come from the rows; or `UnknownDomain()`, with a mechanism
+            for it such as `LimitDomain(epsilon=1.0, delta=1e-6)`.
+        user, item, time: names of columns. Users and items are texts or whole numbers. The time is read where there is
+            a period; what its values mean is what they mean in a file (docs/formats.md).
+        time_unit: what a plain number in the time column counts since 1970 UTC: s, ms or us.
+        period: the declared windows, such as `Period.of("2026-01-05", "2026-02-02", "7d")`: each is ranked, empty or
+            not. Without it all rows are one window.
+        max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
+        publish_counts: an epsilon of its own, on top of the mechanism's, for noisy counts of the released items.
+        release: key and id that make the draw repeatable, on the command line and on any runner too; by default new
+            ones.
+        privacy_unit: user-window: the mechanism's epsilon is that of every window. user: it is the total of all
+            windows, which share it.
+        horizon: with the unit user, how many windows there will be in all.
+        delta: with the unit user, for a mechanism without a delta of its own: it pays for composing windows.
+
+    Returns:
+        The rankings of all windows. A notebook shows them with their guarantee in words.
+
+    Cost: that of a run on Beam's runner in this process, a second or two and then about a second a million rows.
+
+    Guarantee: the mechanism's, plus that of `publish_counts`, for one user's rows; what it covers is in the result.
+
+    Raises:
+        Refusal: an argument breaks its rule; nothing has been drawn then. No message holds a value of the rows.
+    """
+    if user == item:
+        raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
+                      "ranked")  # fmt: skip
+    question = ask(
+        k,
+        mechanism,
+        domain,
+        max_items_per_user=max_items_per_user,
+        publish_counts=publish_counts,
+        spare_delta=delta,
+        period=period,
+        release=release,
+        privacy_unit=privacy_unit,
+        horizon=horizon,
+    )
+    columns = _columns(user, item, time if period is not None else None, time_unit)
+    frame = Frame(table_of(rows, columns), columns)
+    with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
+        path = f"{folder}/ranking.parquet"
+        run(Report(question, frame, ToFile(path)), prepare("direct", []))
+        return Rankings(pq.read_table(path), _manifest(path))
+
+
+def _manifest(path: str) -> dict[str, Any]:
+    with open(manifest_path(path), encoding="utf-8") as source:
+        found: dict[str, Any] = json.load(source)
+    return found
+
+
+def _columns(user: str, item: str, time: str | None, time_unit: str) -> Columns:
+    try:
+        return Columns(user, item, time, time_unit)
+    except Refusal as refusal:
+        raise Refusal(refusal.field.removesuffix("_column"), refusal.rule, refusal.remedy) from None

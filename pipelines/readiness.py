@@ -1,0 +1,122 @@
+"""Whether a report is ready to run, and what it would do: public facts, said before anything is charged or drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from private_topk.pipelines.question import Question
+from private_topk.pipelines.report import Report
+from private_topk.pipelines.requests import request_of
+from private_topk.pipelines.run import check
+from private_topk.transforms.domain import UnknownDomain
+
+if TYPE_CHECKING:
+    from private_topk.runners import Launch
+
+__all__ = ["readiness"]
+
+Fact = tuple[str, str]
+
+
+def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
+    """What a run would do, as names and values; nothing of it hangs on single rows.
+
+    Of the input the types of its columns are told, and no value. With a ledger the input is read once, for its name.
+
+    Raises:
+        Refusal: the report would be refused.
+    """
+    check(report, launch)
+    question = report.question
+    yield "input", f"{report.source.place}: {_columns(report)}"
+    yield "domain", _domain(question)
+    yield "windows", _windows(question)
+    yield "draw", f"{_mechanism(question)}, k {question.selection.k}"
+    yield "privacy", _privacy(question)
+    yield "release", _release(question)
+    yield "ledger", _ledger(report)
+    yield "output", f"{report.sink.place}: can be written"
+    yield "runner", f"{launch.name}: {'elsewhere' if launch.remote else 'here'}, {report.user_shards()} user shards"
+
+
+def _columns(report: Report) -> str:
+    source, period = report.source, report.question.period
+    names = {"user": source.columns.user, "item": source.columns.item}
+    if period is not None and source.columns.time is not None:
+        names["time"] = source.columns.time
+    kinds: dict[str, str] = {}
+    for rows in source.rows(period) or ():
+        kinds = {name: _kind(column.type) for name, column in rows.columns.items()}
+        break
+    return ", ".join(f"{role} {name}{kinds.get(name, '')}" for role, name in names.items())
+
+
+def _kind(kind: pa.DataType) -> str:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_integer(kind):
+        return " (whole numbers)"
+    if pa.types.is_floating(kind):
+        return " (numbers)"
+    return " (timestamps)" if pa.types.is_timestamp(kind) else " (dates)" if pa.types.is_date(kind) else " (text)"
+
+
+def _domain(question: Question) -> str:
+    domain = question.selection.domain
+    if isinstance(domain, UnknownDomain):
+        return "unknown: of the items only those that enough users hold can be published"
+    digest = domain.describe().get("sha256")
+    return f"{domain.size:,} public items" + (f", SHA-256 {str(digest)[:16]}..." if digest else "")
+
+
+def _windows(question: Question) -> str:
+    period = question.period
+    if period is None:
+        return "none: all rows are ranked together, whatever their time"
+    first, last = period.window(0), period.window(len(period) - 1)
+    ends = f"{first.start:%Y-%m-%d %H:%M} to {last.end:%Y-%m-%d %H:%M} UTC"
+    if len(period) == 1:
+        return f"one, {ends}"
+    return f"{len(period):,}, {ends}, the first to {first.end:%Y-%m-%d %H:%M}"
+
+
+def _mechanism(question: Question) -> str:
+    mechanism = question.selection.mechanism
+    own = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
+    return " ".join([mechanism.about.name, *own])
+
+
+def _privacy(question: Question) -> str:
+    selection, privacy = question.selection, question.privacy
+    delta = f" and delta {selection.delta():g}" if selection.delta() else ""
+    each = f"epsilon {selection.epsilon():g}{delta} for one user's rows in each window"
+    if privacy.total is None:
+        return each
+    whole = f"epsilon {float(privacy.total.epsilon):g}, delta {float(privacy.total.delta):g}"
+    return f"{whole} for all of a user's rows, over {privacy.windows:,} windows; of it {each}"
+
+
+def _release(question: Question) -> str:
+    key = question.release.key
+    if key.source == "fresh":
+        return "under a new random key: each run is a release of its own, and costs"
+    named = key.source if key.elsewhere else f"{key.source}, key id {key.key_id()}"
+    return f"{question.release.id}, under {named}: a repeat over the same rows costs nothing"
+
+
+def _ledger(report: Report) -> str:
+    account = report.account
+    if account is None:
+        return "none: nobody adds up what is spent"
+    from private_topk.budget.ledger import Ledger
+
+    found = Ledger(account.ledger).quote(request_of(report, account.dataset))
+    if found is None or isinstance(found, Fraction):
+        after = "" if found is None else f"; {float(found):.1%} of the budget would be used"
+        return f"dataset {account.dataset}: this run fits{after}"
+    return (
+        f"dataset {account.dataset}: this release was charged on {found.charged} ({found.outcome}), so it costs nothing"
+    )

@@ -1,0 +1,89 @@
+"""A published ranking read back, with its manifest: a file, or a folder with a file for every window."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
+from private_topk.pipelines.publishing import manifest_path
+from private_topk.pipelines.showing.told import Told
+from private_topk.pipelines.sinks.formats import FORMATS, format_of
+from private_topk.transforms.refusal import Refusal, verbatim
+
+__all__ = ["read_told"]
+
+_NEEDED = ("window_start", "window_end", "rank", "item", "k", "returned", "release_id")
+_OF_A_FILE = ("output", "ranking_sha256", "windows")
+
+
+def read_told(place: str) -> Told:
+    """What a ranking file, or the files of a folder, and their manifests tell.
+
+    Raises:
+        Refusal: there is no ranking, it cannot be read, or a manifest is of another ranking.
+    """
+    path = as_path(place, "ranking")
+    found = [_read(file) for file in _files(path)]
+    rows = [row for some, _ in found for row in some]
+    facts = [manifest for _, manifest in found if manifest]
+    if facts and any(_shared(its) != _shared(facts[0]) for its in facts[1:]) or len({_name(row) for row in rows}) > 1:
+        raise Refusal("ranking", f"{verbatim(place)} holds several releases", "give one of its files")
+    whole = dict(facts[0], windows=[window for its in facts for window in its.get("windows", ())]) if facts else {}
+    if len(found) > 1:
+        whole.pop("ranking_sha256", None)
+    return Told(rows, whole if len(facts) == len(found) else {}, "group" if rows and "group" in rows[0] else None)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row["release_id"])
+
+
+def _shared(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in _OF_A_FILE}
+
+
+def _files(path: str) -> list[str]:
+    if path.lower().endswith(tuple(FORMATS)) and exists(path):
+        return [path]
+    try:
+        found = [file.path for file in match_any(f"{path.rstrip('/')}/*")]
+    except Exception as error:  # every file system raises its own kind
+        raise Refusal("ranking", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
+    files = [file for file in found if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in found]
+    if not files:
+        raise Refusal("ranking", f"{verbatim(path)} is no ranking", f"give a file that ends with one of "
+                      f"{', '.join(FORMATS)}, or a folder of them with their manifests")  # fmt: skip
+    return files
+
+
+def _read(path: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    with open_file(path) as source:
+        content = source.read()
+    try:
+        rows = format_of(path).decode(content)
+    except Exception as error:  # every format raises its own kinds
+        raise Refusal("ranking", f"{verbatim(path)} cannot be read: {type(error).__name__}") from None
+    missing = [name for name in _NEEDED if rows and name not in rows[0]]
+    if missing:
+        raise Refusal("ranking", f"{verbatim(path)} is no ranking of ours", f"it has no column {', '.join(missing)}")
+    return rows, _manifest(path, content)
+
+
+def _manifest(path: str, content: bytes) -> dict[str, Any]:
+    place = manifest_path(path)
+    if not exists(place):
+        return {}
+    with open_file(place) as source:
+        try:
+            found = json.loads(source.read())
+        except ValueError:
+            found = None
+    if not isinstance(found, dict):
+        raise Refusal("ranking", f"{verbatim(path)}: {verbatim(place)} is no manifest")
+    if found.get("ranking_sha256", "") != hashlib.sha256(content).hexdigest():
+        raise Refusal("ranking", f"{verbatim(path)} is not the file that its manifest is of",
+                      "one of the two was changed or replaced: the SHA-256 is another")  # fmt: skip
+    return found

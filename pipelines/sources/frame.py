@@ -1,0 +1,105 @@
+"""A table in the memory of this process: a source for runs that stay in it."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import apache_beam as beam
+import pyarrow as pa
+
+from private_topk.pipelines.identity import identity_of, named, unasked
+from private_topk.pipelines.sources.columns import Columns, LeftOut, Rows, block_of
+from private_topk.runners import Launch
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows import Period
+
+__all__ = ["Frame"]
+
+_ROWS = 1 << 17
+_TABLES: weakref.WeakValueDictionary[str, pa.Table] = weakref.WeakValueDictionary()
+"""By their digests. A job does not carry its rows: the runner's threads find them here."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows of a table. Its name in a ledger comes from what it holds.
+
+    Args:
+        table: of the columns that are read, and no others.
+    """
+
+    table: pa.Table = field(repr=False, compare=False, metadata=unasked("its digest names the rows"))
+    columns: Columns = Columns()
+    digest: str = ""
+
+    place, bounded, live = "a table in memory", True, False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", _digest(self.table))
+        _TABLES[self.digest] = self.table
+
+    def check(self, period: Period | None) -> None:
+        """Whoever made the table has looked at its columns."""
+
+    def check_runner(self, launch: Launch) -> None:
+        if launch.remote or launch.name != "direct":
+            raise Refusal("runner", f"{launch.name} cannot see a table in the memory of this process", "use direct")
+
+    def read(self, period: Period | None) -> beam.PTransform:
+        return _ReadTable(self.digest, self._columns(period))
+
+    def rows(self, period: Period | None) -> Iterator[Rows]:
+        return _parts(self.table, self._columns(period))
+
+    def stored_bytes(self) -> int:
+        return self.table.nbytes
+
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
+        return named({"kind": "frame", "digest": self.digest, "columns": identity_of(self._columns(period))}, key)
+
+    def local_places(self) -> tuple[str, ...]:
+        return ()
+
+    def _columns(self, period: Period | None) -> Columns:
+        return self.columns if period is not None else replace(self.columns, time=None)
+
+
+def _parts(table: pa.Table, columns: Columns) -> Iterator[Rows]:
+    for start in range(0, max(len(table), 1), _ROWS):
+        part = table.slice(start, _ROWS)
+        yield Rows({name: part[name].combine_chunks() for name in columns.names()})
+
+
+def _digest(table: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return hashlib.sha256(sink.getvalue()).hexdigest()
+
+
+@beam.typehints.with_output_types(pa.RecordBatch)
+class _ReadTable(beam.PTransform):
+    def __init__(self, digest: str, columns: Columns) -> None:
+        super().__init__()
+        self._fn = _ReadDoFn(digest, columns)
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        # block of up to 131,072 rows
+        return pipeline | beam.Impulse() | "Read the table" >> beam.ParDo(self._fn)
+
+
+class _ReadDoFn(beam.DoFn):
+    def __init__(self, digest: str, columns: Columns) -> None:
+        self._digest, self._columns = digest, columns
+        self._left_out = LeftOut()
+
+    def process(self, _: bytes) -> Iterator[pa.RecordBatch]:
+        for rows in _parts(_TABLES[self._digest], self._columns):
+            block, missing = block_of(rows, self._columns)
+            self._left_out.add(missing)
+            if len(block):
+                yield block

@@ -1,0 +1,206 @@
+"""`run --check` and its kin: readiness, told before anything is drawn, charged or published, and a look at the rows."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from private_topk.pipelines.look import Look, look_at
+from private_topk.pipelines.places import sink_of, source_of
+from private_topk.pipelines.question import ask
+from private_topk.pipelines.report import Report
+from private_topk.pipelines.sources import Columns
+from private_topk.transforms.domain import RangeDomain
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows import Period
+from tests.pipelines.support import Done, command, write
+
+START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+ITEMS = ["Tea", "cake", "scone"]
+SECRET = "secret"
+
+
+def rows_of(n: int = 600, **changes: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+    """Of 14 days, a row an hour and user."""
+    rows = [{"user": f"{SECRET}{i}", "item": ITEMS[i % 3], "time": int((START + timedelta(hours=i % 336)).timestamp())}
+            for i in range(n)]  # fmt: skip
+    return [{**row, **{name: change(row[name]) for name, change in changes.items()}} for row in rows]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "items.txt", "\n".join(ITEMS) + "\n")
+    write(tmp_path / "rows.parquet", rows_of())
+    write(tmp_path / "key", "a key of the tests, which is no secret")
+    return tmp_path
+
+
+ASKED = ["--domain", "items.txt", "--mechanism", "joint", "--k", "2", "--epsilon", "1", "--output", "out.csv",
+         "--window", "7d", "--from", "2026-01-05", "--to", "2026-01-19"]  # fmt: skip
+
+
+def checked(*words: str, rows: str = "rows.parquet") -> Done:
+    return command("run", "--input", rows, *ASKED, "--check", *words)
+
+
+def test_it_says_what_a_run_would_do_and_does_nothing(folder: Path) -> None:
+    before = sorted(path.name for path in folder.iterdir())
+    done = checked()
+    assert done.status == 0 and done.err == ""
+    for line in (
+        "input    rows.parquet: user user (text), item item (text), time time (whole numbers)",
+        "domain   3 public items, SHA-256 ",
+        "windows  2, 2026-01-05 00:00 to 2026-01-19 00:00 UTC, the first to 2026-01-12 00:00",
+        "draw     joint epsilon 1",
+        "privacy  epsilon 1 for one user's rows in each window",
+        "release  under a new random key: each run is a release of its own, and costs",
+        "ledger   none: nobody adds up what is spent",
+        "output   out.csv: can be written",
+        "runner   direct: here, ",
+        "ready: nothing was drawn, charged or published",
+    ):
+        assert line in done.out, done.out
+    assert SECRET not in done.out and sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_the_same_is_said_of_any_rows(folder: Path) -> None:
+    """Neighbours, and rows that have nothing in common, read alike: only names and types are told."""
+    said = set()
+    for rows in (rows_of(), rows_of()[1:], rows_of(2), rows_of(item=lambda item: item * 9)):
+        write(folder / "rows.parquet", rows)
+        said.add(checked().out)
+    assert len(said) == 1
+
+
+def test_what_would_be_refused_is_refused(folder: Path) -> None:
+    assert "matches no file" in checked(rows="none.parquet").err
+    assert "no column 'who'" in checked("--user-column", "who").err
+    write(folder / "out.csv", "in the way")
+    assert "exists and is kept" in checked().err and checked().status == 2
+
+
+def test_a_ledger_is_asked_and_not_charged(folder: Path) -> None:
+    url = "sqlite:///budget.db"
+    assert command("budget", "create", "--ledger", url, "--dataset", "plays", "--epsilon", "4").status == 0
+    books = ["--ledger", url, "--dataset", "plays", "--release-key", "file:key", "--release-id", "week 1"]
+    for _ in range(2):
+        assert "dataset plays: this run fits; 25.0% of the budget would be used" in checked(*books).out
+    assert "0.0% used by 0 charges" in command("budget", "show", "--ledger", url).out
+    assert command("run", "--input", "rows.parquet", *ASKED, *books, "--quiet").status == 0
+    assert "(released), so it costs nothing" in checked(*books).out
+    assert "key id" in checked(*books).out
+    dear = checked(*books[:-1], "week 2", "--publish-counts", "9", "--overwrite")
+    assert dear.status == 2 and "budget" in dear.err
+
+
+class TestTheOperatorsLook:
+    """What is wrong with rows is told, to those who may see them, on stderr, and coarsely."""
+
+    def test_nothing_is_wrong(self, folder: Path) -> None:
+        done = checked("--show-left-out")
+        assert "in the input: 100 or more" in done.err and "outside the period: fewer than 100" in done.err
+        assert "operator only, never publish" in done.err and SECRET not in done.err + done.out
+        assert "rows" not in done.out.replace("rows.parquet", "").replace("user's rows", "")
+
+    @pytest.mark.parametrize(("factor", "unit"), [(1000, "ms"), (1_000_000, "us")])
+    def test_times_in_another_unit(self, folder: Path, factor: int, unit: str) -> None:
+        write(folder / "rows.parquet", rows_of(time=lambda time: time * factor))
+        assert f"(--time-unit {unit})" in checked("--show-left-out").err
+        assert "the times look like" not in checked("--show-left-out", "--time-unit", unit).err
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            (str.upper, "but for capital letters: compare the spelling"),
+            (lambda item: f" {item} ", "but for spaces around them: compare the spelling"),
+            (lambda item: f"{item.lower()}\t", "but for spaces around them"),
+            (lambda item: f"{item.upper()}\t", "but for spaces and capital letters"),
+        ],
+    )
+    def test_items_in_another_spelling(self, folder: Path, change: Any, said: str) -> None:  # noqa: ANN401
+        write(folder / "rows.parquet", rows_of(item=change))
+        told = checked("--show-left-out").err
+        assert said in told, told
+
+    def test_items_that_are_others_altogether(self, folder: Path) -> None:
+        write(folder / "rows.parquet", rows_of(item=lambda item: f"{SECRET} {item}"))
+        told = checked("--show-left-out").err
+        assert "not in the domain: 100 or more, all" in told and "compare the spelling" not in told
+        assert "no row is left: the ranking would be pure noise" in told and SECRET not in told
+
+    def test_days_without_rows(self, folder: Path) -> None:
+        write(folder / "rows.parquet", [row for row in rows_of(336 * 8) if row["time"] % (86_400 * 14) > 86_400 * 3])
+        assert "fewer than 100 rows: " in (told := checked("--show-left-out").err) and "of 14" in told
+
+    def test_one_row_changes_nothing_that_is_told(self, folder: Path) -> None:
+        """But at 100, 10,000, ... and at half: there it does, which is why it is the operator's."""
+        told = set()
+        for rows in (rows_of(600), rows_of(601), rows_of(599), [*rows_of(), {"user": None, "item": "x", "time": 0}]):
+            write(folder / "rows.parquet", rows)
+            told.add(checked("--show-left-out").err)
+        assert len(told) == 1
+
+    def test_exact_numbers_on_request(self, folder: Path) -> None:
+        odd = [{"user": None, "item": "Tea", "time": 0}, {"user": "a", "item": "Tea", "time": 0},
+               {"user": "a", "item": "gin", "time": int(START.timestamp())}]  # fmt: skip
+        write(folder / "rows.parquet", [*rows_of(), *odd])
+        told = checked("--show-left-out", "--exact-counters").err
+        for line in ("in the input: 603", "null: 1", "unreadable: 0", "outside the period: 1", "not in the domain: 1"):
+            assert line in told
+
+    def test_it_agrees_with_what_a_run_leaves_out(self, folder: Path) -> None:
+        odd = [{"user": None, "item": "Tea", "time": 0}, {"user": "a", "item": "gin", "time": int(START.timestamp())}]
+        write(folder / "rows.parquet", [*rows_of(), *odd * 3])
+        words = ["run", "--input", "rows.parquet", *ASKED, "--show-left-out", "--exact-counters", "--quiet"]
+        assert "not in domain 3, null 3" in command(*words).err
+        told = command(*words, "--check", "--overwrite").err
+        assert "null: 3" in told and "not in the domain: 3" in told
+
+    def test_streams_and_ranges(self, folder: Path) -> None:
+        question = ask(1, Joint(1.0), RangeDomain(0, 10), period=Period.of("2026-01-05", "2026-01-19"))
+        columns = Columns(time="time")
+        write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
+        look = look_at(Report(question, source_of("numbers.csv", columns), sink_of("x.csv")))
+        assert look.lost["not in the domain"] == 1 and look.total == 2 and not look.spellings
+        with pytest.raises(Refusal, match="cannot look at rows/.*: files can be looked at; a run tells afterwards"):
+            look_at(Report(question, source_of("rows/*.csv", columns, True), sink_of("x/")))
+        assert list(Look().lines())[1] == "  in the input: fewer than 100"
+
+
+class TestRowsExpected:
+    @pytest.mark.parametrize(("least", "status"), [(1, 0), (600, 0), (601, 2)])
+    def test_whether_a_run_starts(self, folder: Path, least: int, status: int) -> None:
+        done = command("run", "--input", "rows.parquet", *ASKED, "--quiet", "--expect-rows-at-least", least)
+        assert done.status == status and (folder / "out.csv").exists() is (status == 0)
+        if status:
+            assert f"--expect-rows-at-least {least}: fewer rows are there" in done.err and "600" not in done.err
+
+    def test_rows_outside_the_period_do_not_count(self, folder: Path) -> None:
+        write(folder / "rows.parquet", rows_of(time=lambda time: time * 1000))
+        done = command("run", "--input", "rows.parquet", *ASKED, "--expect-rows-at-least", 1)
+        assert done.status == 2 and "nothing was done; --check --show-left-out tells" in done.err
+
+    @pytest.mark.parametrize("least", ["0", "-1", "many", "1.5"])
+    def test_it_is_a_whole_number(self, folder: Path, least: str) -> None:
+        done = command("run", "--input", "rows.parquet", *ASKED, f"--expect-rows-at-least={least}")
+        assert done.status == 2 and "--expect-rows-at-least must be a whole number" in done.err
+
+    def test_nothing_is_charged(self, folder: Path) -> None:
+        url = "sqlite:///budget.db"
+        command("budget", "create", "--ledger", url, "--dataset", "plays", "--epsilon", "4")
+        books = ["--ledger", url, "--dataset", "plays", "--expect-rows-at-least", "601"]
+        assert command("run", "--input", "rows.parquet", *ASKED, *books).status == 2
+        assert "used by 0 charges" in command("budget", "show", "--ledger", url).out
+
+
+def test_a_stream_is_checked_too(folder: Path) -> None:
+    words = ["stream", "--input", "rows.parquet", *ASKED, "--output", "out/", "--check"]
+    words.remove("out.csv")
+    words.remove("--output")
+    done = command(*words)
+    assert done.status == 0 and "ready: nothing was drawn" in done.out and not (folder / "out").exists(), done

@@ -1,0 +1,210 @@
+"""`rank(frame, ...)` is `private-topk run` on the same rows: the same files under one key and id, whoever has them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import private_topk
+from private_topk import (
+    Joint,
+    JointSet,
+    LimitDomain,
+    Period,
+    Rankings,
+    Release,
+    ReleaseKey,
+    UnknownDomain,
+    rank,
+)
+from private_topk.pipelines.frames import table_of
+from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.pipelines.sources.frame import Frame
+from private_topk.runners import prepare
+from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.support import command
+
+ITEMS = [f"track {n}" for n in range(12)]
+START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+ROWS = pl.DataFrame(
+    {
+        "listener": [f"u{n % 41}" for n in range(600)],
+        "track": [f"track {(n * n + n // 7) % 14}" for n in range(600)],
+        "played": [START + timedelta(hours=n * n % 700) for n in range(600)],
+        "price": [n / 7 for n in range(600)],
+    }
+)
+NAMES = {"user": "listener", "item": "track", "time": "played"}
+KEY = ReleaseKey.fresh()
+PERIOD = Period.of("2026-01-05", "2026-02-02", "7d")
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Release:
+    (tmp_path / "key").write_text("a key of the tests, which is no secret")
+    return Release(ReleaseKey.parse(f"file:{tmp_path}/key"), "tests")
+
+
+WINDOWS = ["--window", "7d", "--from", "2026-01-05", "--to", "2026-02-02"]
+QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "one window": ({"mechanism": Joint(1.0)}, ["--mechanism", "joint"]),
+    "windows": ({"mechanism": Joint(1.0), "period": PERIOD}, ["--mechanism", "joint", *WINDOWS]),
+    "sliding, counted, bounded": (
+        {"mechanism": Joint(1.0), "period": Period.of("2026-01-05", "2026-02-02", "7d", every="3d"),
+         "publish_counts": 0.5, "max_items_per_user": 4, "privacy_unit": "user"},
+        ["--mechanism", "joint", *WINDOWS, "--every", "3d", "--publish-counts", "0.5", "--max-items-per-user", "4",
+         "--privacy-unit", "user"],
+    ),
+    "a set": ({"mechanism": JointSet(1.0)}, ["--mechanism", "joint-set"]),
+    "unknown domain": (
+        {"mechanism": LimitDomain(2.0, 1e-2, max_items_per_user=3), "domain": UnknownDomain(), "period": PERIOD},
+        ["--mechanism", "limit-domain", "--epsilon", "2", "--delta", "1e-2", "--max-items-per-user", "3", *WINDOWS],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_it_publishes_what_run_publishes(question: str, tmp_path: Path, release: Release) -> None:
+    arguments, words = QUESTIONS[question]
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "items.txt").write_text("\n".join(ITEMS) + "\n")
+    domain = ["--unknown-domain"] if "domain" in arguments else ["--domain", f"{tmp_path}/items.txt"]
+    names = ["--user-column", "listener", "--item-column", "track", "--time-column", "played"]
+    keyed = ["--release-key", release.key.source, "--release-id", release.id]
+    budget = [] if "--epsilon" in words else ["--epsilon", "1"]
+    places = ["--input", f"{tmp_path}/rows.parquet", "--output", f"{tmp_path}/run.avro"]
+    done = command("run", *places, *domain, "--k", "5", *budget, *words, *names, *keyed, "--quiet")
+    assert done.status == 0, done
+    found = rank(ROWS, 5, **{"domain": ITEMS, **arguments}, **NAMES, release=release)
+    found.write(f"{tmp_path}/rank.avro")
+    assert (tmp_path / "rank.avro").read_bytes() == (tmp_path / "run.avro").read_bytes()
+    of_run, of_rank = (json.loads((tmp_path / f"{name}.manifest.json").read_text()) for name in ("run", "rank"))
+    differ = {name for name in of_run if of_run[name] != of_rank.get(name)}
+    assert found.rows() and differ <= {"output"} and of_run.keys() == of_rank.keys()
+
+
+class Relation:
+    """What DuckDB hands over, by each of its names for that."""
+
+    def __init__(self, name: str) -> None:
+        setattr(self, name, lambda: ROWS.to_arrow())
+
+
+class Capsule:
+    """Anything that speaks Arrow's interface for streams."""
+
+    def __arrow_c_stream__(self, schema: object = None) -> object:
+        return ROWS.to_arrow().__arrow_c_stream__(schema)
+
+
+HOLDERS: dict[str, Callable[[], object]] = {
+    "lazy polars": ROWS.lazy,
+    "pandas": ROWS.to_pandas,
+    "pandas of Arrow": lambda: ROWS.to_pandas(use_pyarrow_extension_array=True),
+    "pandas by category": lambda: ROWS.to_pandas().astype({"listener": "category", "track": "category"}),
+    "Arrow": ROWS.to_arrow,
+    "batches": lambda: ROWS.to_arrow().to_reader(max_chunksize=100),
+    "a batch": lambda: ROWS.to_arrow().combine_chunks().to_batches()[0],
+    "a stream": Capsule,
+    **{name: lambda name=name: Relation(name) for name in ("to_arrow", "fetch_arrow_table", "arrow")},
+    "times as text": lambda: ROWS.with_columns(pl.col("played").dt.strftime("%Y-%m-%dT%H:%M:%SZ")),
+    "times as numbers": lambda: ROWS.with_columns(pl.col("played").dt.epoch("s")),
+}
+
+
+def read(rows: object) -> list[dict[str, Any]]:
+    """The rows as they are counted."""
+    columns = Columns(**NAMES)
+    blocks = [block_of(part, columns)[0] for part in Frame(table_of(rows, columns), columns).rows(PERIOD) or ()]
+    return [row for block in blocks for row in block.to_pylist()]
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_whoever_holds_the_rows_they_are_the_same(holder: str) -> None:
+    assert read(HOLDERS[holder]()) == read(ROWS) and len(read(ROWS)) == 600
+
+
+def test_users_are_counted_and_not_rows(release: Release) -> None:
+    wanted = rank(ROWS, 5, Joint(1.0), ITEMS, **NAMES, period=PERIOD, release=release)
+    assert len({window.items for window in wanted}) > 1
+    twice = pl.concat([ROWS, ROWS]).reverse().lazy()
+    assert rank(twice, 5, Joint(1.0), ITEMS, **NAMES, period=PERIOD, release=release) == wanted
+
+
+def test_many_rows_come_in_parts() -> None:
+    rows = pl.concat([ROWS] * 300)
+    frame = Frame(table_of(rows, Columns(**NAMES)), Columns(**NAMES))
+    assert [len(part.columns["listener"]) for part in frame.rows(PERIOD)] == [1 << 17, 180_000 - (1 << 17)]
+    with pytest.raises(Refusal, match="runner prism cannot see a table in the memory of this process: use direct"):
+        frame.check_runner(replace(prepare("direct", []), name="prism"))
+    assert frame.identity(KEY, PERIOD) == Frame(frame.table, frame.columns).identity(KEY, PERIOD)
+    assert frame.identity(KEY, PERIOD) != Frame(frame.table.slice(1), frame.columns).identity(KEY, PERIOD)
+
+
+def test_a_relation_of_duckdb() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    held = ROWS.to_arrow()  # noqa: F841 - the query names it
+    assert read(duckdb.sql("select * from held")) == read(ROWS)
+
+
+SECRET = "secret"
+MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
+    "a path": ("rows.csv", {}, "rows", "must be a table, got str: read the file before"),
+    "a list": ([(SECRET, "b")], {}, "rows", "must be a table, got list: give a polars or pandas frame"),
+    "a number": (7, {}, "rows", "must be a table, got int"),
+    "no such column": (ROWS, {"user": "user"}, "user", "must name a column of the table, got 'user': it has listener"),
+    "one column twice": (pa.table([["a"], ["b"], ["c"]], names=["listener", "track", "track"]), {}, "item",
+                         "it has 2 columns of that name"),
+    "user and item alike": (ROWS, {"item": "listener"}, "user", "must be another column than item"),
+    "numbers with a point": (ROWS, {"item": "price"}, "item", "cannot be the column 'price': users and items must be"),
+    "values of two kinds": (pd.DataFrame({"listener": [SECRET, 5], "track": ["a", "b"]}), {}, "rows",
+                            "must have one kind of value in each of the columns listener, track"),
+    "no time": (ROWS.drop("played"), {"period": PERIOD}, "time", "must name a column of the table, got 'played'"),
+    "truths as times": (ROWS, {"period": PERIOD, "time": "true"}, "time", "must name a column"),
+    "a period as text": (ROWS, {"period": "2026-01-05"}, "period", "must be a Period, got str"),
+    "an id alone": (ROWS, {"release": "weekly"}, "release", "must be a Release, got str"),
+    "an unknown unit": (ROWS, {"time_unit": "h", "period": PERIOD}, "time_unit", "must be one of s, ms, us"),
+    "an empty name": (ROWS, {"user": ""}, "user", "must be the name of a column"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_is_wrong_is_told_by_its_argument(mistake: str) -> None:
+    rows, changes, field, message = MISTAKES[mistake]
+    with pytest.raises(Refusal) as caught:
+        rank(rows, **{"k": 3, "mechanism": Joint(1.0), "domain": ITEMS, **NAMES, **changes})
+    assert caught.value.field == field and message in str(caught.value) and SECRET not in str(caught.value)
+
+
+def test_the_domain_has_to_be_said() -> None:
+    with pytest.raises(TypeError, match="domain"):
+        rank(ROWS, 3, Joint(1.0), **NAMES)  # type: ignore[call-arg]
+    with pytest.raises(Refusal, match="domain must be a list of items or UnknownDomain"):
+        rank(ROWS, 3, Joint(1.0), None, **NAMES)  # type: ignore[arg-type]
+
+
+def test_names_complete_and_say_their_kinds() -> None:
+    """What an editor offers: every mechanism, and of each the parameters with their types."""
+    offered = dir(private_topk)
+    for mechanism in MECHANISMS.values():
+        assert mechanism.__name__ in offered and getattr(private_topk, mechanism.__name__) is mechanism
+        hints = get_type_hints(mechanism.__init__)
+        assert set(inspect.signature(mechanism).parameters) == set(parameters_of(mechanism)) == set(hints) - {"return"}
+    assert set(get_type_hints(rank)) == {*inspect.signature(rank).parameters, "return"}
+    assert get_type_hints(rank)["return"] is Rankings
+
+
+def test_an_empty_table_has_a_ranking() -> None:
+    found = rank(ROWS.clear(), 3, Joint(1.0), ITEMS, **NAMES, period=PERIOD)
+    assert len(found) == 4 and all(len(set(window.items)) == 3 for window in found.windows)

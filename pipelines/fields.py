@@ -58,8 +58,10 @@ class Asked(TypedDict, total=False):
     parameters: Mapping[str, Any]
     neighbours: str
     max_items_per_user: int
+    like: str
     publish_counts: Fraction | float
     publish_counts_delta: Fraction | float
+    round_counts: int
     privacy_unit: str
     horizon: int
     ledger: str

@@ -14,10 +14,12 @@ from urllib.parse import unquote
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from private_topk.pipelines.waiting import answer_of
 from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = [
     "FileInfo",
+    "as_it_is",
     "as_path",
     "exists",
     "is_gzip",
@@ -45,6 +47,8 @@ def match(pattern: str) -> list[FileInfo]:
         files = match_any(pattern)
     except Exception as error:  # every file system raises its own kind
         raise refused(f"{pattern} cannot be read: {why(error)}") from None
+    if not files and is_local(pattern) and os.path.isdir(pattern):
+        raise refused(f"{pattern} is a folder: name its files, as in '{pattern.rstrip('/')}/*.avro'")
     if not files:
         raise refused(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
                          "leaves it alone")  # fmt: skip
@@ -56,7 +60,8 @@ def match_any(pattern: str) -> list[FileInfo]:
     if is_local(pattern):
         paths = [pattern] if os.path.isfile(pattern) else _below(*_literal(pattern))
         return sorted(found for found in map(_look, dict.fromkeys(paths)) if found is not None)
-    found = FileSystems.match([pattern])[0].metadata_list
+    with answer_of(pattern):
+        found = FileSystems.match([pattern])[0].metadata_list
     return sorted(FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
                   for entry in found if not entry.path.endswith("/"))  # fmt: skip
 
@@ -67,6 +72,10 @@ def why(error: Exception) -> str:
     while isinstance(inner, dict) and inner:
         error = next(iter(inner.values()))
         inner = getattr(error, "exception_details", None)
+    if isinstance(error, NameError):  # Beam's modules go on without a client that is not installed, up to its first use
+        return "the client of its store is not installed: pip install 'apache-beam[gcp,aws,azure]' has all"
+    if "Unable to get filesystem" in str(error):
+        return "no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://"
     return (str(error) or type(error).__name__).rstrip(".")
 
 
@@ -74,7 +83,8 @@ def names_in(folder: str) -> set[str]:
     """The names in a folder; none where there is no such folder. Raises what a file system raises."""
     if is_local(folder):
         return set(os.listdir(folder)) if os.path.isdir(folder) else set()
-    found = FileSystems.match([f"{folder.rstrip('/')}/*"])[0].metadata_list
+    with answer_of(folder):
+        found = FileSystems.match([f"{folder.rstrip('/')}/*"])[0].metadata_list
     return {entry.path.rpartition("/")[2] for entry in found}
 
 
@@ -86,6 +96,11 @@ def as_path(place: str, field: str) -> str:
     if host not in ("", "localhost") or not path:
         raise Refusal(field, f"must be a path or file:///PATH, got {verbatim(place)}")
     return slash + unquote(path)
+
+
+def as_it_is(file: FileInfo) -> FileInfo | None:
+    """A file of this machine once more; None where it is gone. A store's objects are whole, and stay as they are."""
+    return _look(file.path) if is_local(file.path) else file
 
 
 def _look(path: str) -> FileInfo | None:
@@ -126,7 +141,8 @@ def open_file(path: str) -> IO[bytes]:
     try:
         if "://" not in path:
             return open(path, "rb")
-        return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        with answer_of(path):
+            return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except OSError as error:
         raise refused(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
 
@@ -156,4 +172,7 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
 
 def exists(path: str) -> bool:
     """Whether something stands at a path, be it a link that leads nowhere."""
-    return os.path.lexists(path) if is_local(path) else FileSystems.exists(path)
+    if is_local(path):
+        return os.path.lexists(path)
+    with answer_of(path):
+        return bool(FileSystems.exists(path))

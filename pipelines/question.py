@@ -24,17 +24,9 @@ from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
 
 __all__ = [
-    "Question",
-    "amounts_of",
-    "ask",
-    "check_domain",
-    "check_groups",
-    "check_unknown",
-    "counts_of",
-    "groups_of",
-    "question_of",
-    "release_of",
-]
+    "Question", "amounts_of", "ask", "check_domain", "check_groups", "check_unknown", "counts_of", "declared_period",
+    "domain_of", "groups_of", "question_of", "release_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -119,11 +111,11 @@ def question_of(asked: Asked, held: Total | None = None) -> Question:
     return ask(
         asked["k"],
         mechanism,
-        _domain_of(asked),
+        domain_of(asked),
         max_items_per_user=asked.get("max_items_per_user"),
         publish_counts=counts_of(asked),
         spare_delta=spare_delta,
-        period=_period(asked),
+        period=declared_period(asked),
         release=release_of(asked),
         privacy_unit=asked.get("privacy_unit", "user-window"),
         horizon=asked.get("horizon"),
@@ -183,19 +175,23 @@ def counts_of(asked: Asked) -> CountBudget | None:
     """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
     epsilon, delta = asked.get("publish_counts"), asked.get("publish_counts_delta")
     if epsilon is None:
-        if delta is not None:
-            raise Refusal("publish_counts_delta", "needs {publish_counts}: the epsilon of the noisy counts")
+        for name in ("publish_counts_delta", "round_counts"):
+            if name in asked:
+                raise Refusal(name, "needs {publish_counts}: the epsilon of the noisy counts")
         return None
     check_epsilon(epsilon, "publish_counts")
     if delta is not None and not delta:
         raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
     try:
-        return CountBudget(epsilon, delta or 0.0)
+        return CountBudget(epsilon, delta or 0.0, asked.get("round_counts", 1))
     except Refusal as error:
+        if error.field == "round_counts":
+            raise
         raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
 
 
-def _period(asked: Asked) -> Period | None:
+def declared_period(asked: Asked) -> Period | None:
+    """The period that was asked for, or None where all rows are ranked together. Raises Refusal."""
     try:
         period = period_of(asked)
     except Refusal as error:
@@ -227,7 +223,8 @@ def check_unknown(asked: Asked) -> None:
         make_selection(asked["k"], mechanism_of(asked)[0], UnknownDomain(), asked.get("max_items_per_user"))
 
 
-def _domain_of(asked: Asked) -> Domain:
+def domain_of(asked: Asked) -> Domain:
+    """The domain that was asked for. Reads its file. Raises Refusal."""
     check_domain(asked)
     if asked.get("unknown_domain", False):
         return UnknownDomain()

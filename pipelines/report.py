@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
 from private_topk.budget.charging import Account
 from private_topk.pipelines.fields import Asked, require
-from private_topk.pipelines.files import as_path, exists
+from private_topk.pipelines.files import as_path, exists, is_local, why
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.question import Question, question_of
 from private_topk.pipelines.sinks.sink import Sink
@@ -61,9 +62,12 @@ class Report:
         if self.complete_when is None:
             return
         try:
-            there = exists(as_path(self.complete_when, "complete_when"))
-        except OSError as error:
-            rule = f"{verbatim(self.complete_when)} cannot be looked for: {type(error).__name__}"
+            path = as_path(self.complete_when, "complete_when")
+            there = os.path.isfile(path) if is_local(path) else exists(path)
+        except Refusal:
+            raise
+        except Exception as error:  # every file system raises its own kind
+            rule = f"{verbatim(self.complete_when)} cannot be looked for: {verbatim(why(error))}"
             raise Refusal("complete_when", rule) from None
         if not there:
             raise Refusal("complete_when", f"{verbatim(self.complete_when)} is not there yet, so the input may still "

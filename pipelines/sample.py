@@ -16,13 +16,14 @@ from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["EVENTS", "START", "WEEKS", "write_sample"]
+__all__ = ["EVENTS", "START", "WEEKS", "users_per_item", "write_sample"]
 
 EVENTS = 200_000
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 WEEKS = 4
 _LISTENERS = 8_000
 _WEEK = timedelta(days=7)
+_KEY = b"private-topk sample 1"
 
 _MOODS = """Amber Borrowed Broken Copper Distant Electric Fading First Gentle Golden Hollow Last Late Little Long Lost
 Midnight Morning Narrow Northern Open Paper Patient Quiet Restless Silver Slow Southern Velvet Winter""".split()
@@ -63,7 +64,7 @@ def write_sample(folder: str) -> None:
     """Write plays.avro (200,000 events), catalogue.txt (the public domain) and countries.txt (the public groups) into a
     folder, replacing older ones.
     """
-    draw = RandomBits.keyed(b"private-topk sample 1").draw()
+    draw = RandomBits.keyed(_KEY).draw()
     catalogue = _catalogue()
     plays = _plays(draw, len(catalogue))
     try:
@@ -82,6 +83,25 @@ def write_sample(folder: str) -> None:
     print(f"{folder}/plays.avro: {EVENTS:,} plays from {START:%Y-%m-%d} on, {WEEKS} weeks\n"
           f"{folder}/catalogue.txt: {len(catalogue):,} tracks, the public domain\n"
           f"{folder}/countries.txt: {len(_COUNTRIES)} countries, the public groups")  # fmt: skip
+
+
+def users_per_item(days: float | None = None, max_items_per_user: int | None = None) -> np.ndarray:
+    """How many listeners have played each track of the catalogue, in so many days from the start on, or in all of it.
+
+    Args:
+        max_items_per_user: of each listener so many tracks are kept, those of the largest hash.
+    """
+    tracks = len(_catalogue())
+    plays = _plays(RandomBits.keyed(_KEY).draw(), tracks)
+    end = np.inf if days is None else START.timestamp() * 1000 + days * 86_400_000
+    within = np.asarray(plays.times) < end
+    pairs = np.unique(np.asarray(plays.users)[within] * tracks + np.asarray(plays.tracks)[within])
+    if max_items_per_user is not None:
+        words = pairs.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        pairs = pairs[np.lexsort((words, pairs // tracks))]
+        first = np.searchsorted(pairs // tracks, pairs // tracks)
+        pairs = pairs[np.arange(len(pairs)) - first < max_items_per_user]
+    return np.bincount(pairs % tracks, minlength=tracks)
 
 
 def _catalogue() -> list[str]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from private_topk.transforms.mechanisms.parameters import decimal
 from private_topk.transforms.windows.texts import duration, moment, window_length
 
-__all__ = ["duration", "fraction", "moment", "number", "one_of", "printable_text", "whole", "window_length"]
+__all__ = [
+    "duration", "fraction", "listed", "moment", "number", "one_of", "printable_text", "whole", "whole_or_power",
+    "window_length",
+]  # fmt: skip
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _RATIO = re.compile(r"[+-]?[0-9]{1,50}/[0-9]{1,50}")
@@ -26,6 +30,24 @@ def whole(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
         raise ValueError(f"must be a whole number, got {text!r}")
     return int(text)
+
+
+def whole_or_power(text: str) -> int:
+    """A whole number, also in scientific notation: 1e6 is a million."""
+    value = number(text)
+    if not isinstance(value, Fraction) or value.denominator != 1:
+        if value != 0:
+            raise ValueError(f"must be a whole number such as 1000 or 1e6, got {text!r}")
+    return int(value)
+
+
+def listed(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    """A reading of several values with commas between them."""
+
+    def read_all(text: str) -> tuple[Any, ...]:
+        return tuple(read(part.strip()) for part in text.split(","))
+
+    return read_all
 
 
 def fraction(text: str) -> Fraction:

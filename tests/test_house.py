@@ -126,6 +126,15 @@ def test_budgets_load_without_beam_and_without_a_database() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+def test_previews_load_without_beam_and_without_files() -> None:
+    code = (
+        "import sys; from private_topk.previews import preview, Zipf; "
+        "print([name for name in ('apache_beam', 'sqlalchemy', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_nobody_asks_which_way_of_cutting_a_period_has() -> None:
     """Whoever asks forgets the next one; what differs between them is a method of theirs."""
     kinds = r"isinstance\([^)]*(Whole|FixedWindows|SlidingWindows|CalendarWindows)\b"
@@ -145,8 +154,9 @@ def test_words_are_read_at_the_doors_alone() -> None:
 
 
 def test_arrows_point_one_way() -> None:
-    """transforms <- budget <- pipelines; runners know transforms at most; nobody names the commands."""
+    """transforms <- budget <- previews <- pipelines; runners know transforms at most; nobody names the commands."""
     rooms = {"transforms": {"transforms"}, "budget": {"transforms", "budget"}, "testing": {"transforms", "testing"},
+             "previews": {"transforms", "budget", "previews"},
              "runners": {"runners", "transforms"}}  # fmt: skip
     for room, may in rooms.items():
         for path in (ROOT / room).rglob("*.py"):

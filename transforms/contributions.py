@@ -17,6 +17,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
 from private_topk.transforms.side_by_side import SideBySideDoFn
@@ -158,6 +159,7 @@ class CountContributions(beam.PTransform):
         cores: how many user shards of a bounded input are counted at a time. More than one: in the global window.
         cap: where amounts are added up, the most units that one user adds to an item.
         groups_per_user: where the layout splits windows into groups, how many of them a user counts in.
+        weighting: what a user adds to a count, where that is not 1.
     """
 
     def __init__(
@@ -169,9 +171,11 @@ class CountContributions(beam.PTransform):
         cores: int = 1,
         cap: int | None = None,
         groups_per_user: int = 1,
+        weighting: Weighting | None = None,
     ) -> None:
         super().__init__()
-        self._counter, self._waits_for_timers = UserShard(layout, key, limit, cap, groups_per_user), waits_for_timers
+        self._counter = UserShard(layout, key, limit, cap, groups_per_user, weighting)
+        self._waits_for_timers = waits_for_timers
         self._cores = cores
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:

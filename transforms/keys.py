@@ -14,13 +14,12 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Release", "ReleaseKey", "release_seed"]
 
-_LEAST_BYTES = 16
+_LEAST_BYTES, _MOST_BYTES = 16, 1 << 16
 _KNOWN = "known to everybody"
 _FORMS = "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V"
 
@@ -126,9 +125,13 @@ def release_seed(release: Release, window: str, parameters: Mapping[str, object]
 
 def _from_file(place: str) -> bytes:
     try:
-        return Path(place).read_bytes()
+        with open(place, "rb") as source:
+            secret = source.read(_MOST_BYTES + 1)
     except OSError as error:
         raise Refusal("release_key", f"file:{verbatim(place)} cannot be read: {error.strerror}") from None
+    if len(secret) > _MOST_BYTES:  # such as /dev/urandom, which has no end and would be another key each time
+        raise Refusal("release_key", f"file:{verbatim(place)} must have at most {_MOST_BYTES:,} bytes")
+    return secret
 
 
 def _from_environment(place: str) -> bytes:

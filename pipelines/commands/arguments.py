@@ -9,28 +9,32 @@ from typing import Any, cast
 
 from private_topk.pipelines.commands.parser import Group, Parser, add, add_switch
 from private_topk.pipelines.fields import Asked
-from private_topk.pipelines.texts import duration, fraction, moment, number, one_of, whole, window_length
+from private_topk.pipelines.texts import duration, fraction, listed, moment, number, one_of, whole, window_length
 from private_topk.transforms.mechanisms import MECHANISMS, Parameter, mechanism_by_name, parameters_of
 
 __all__ = [
     "UNITS",
+    "add_budget",
     "add_columns",
     "add_counts",
     "add_domain",
     "add_exact_counters",
     "add_groups",
     "add_ledger",
+    "add_like",
     "add_looks",
     "add_mechanism",
     "add_question",
     "add_release",
     "add_running",
+    "add_windows",
     "asked_of",
 ]
 
 UNITS = ("user-window", "user")
 NEIGHBOURS = ("add-remove", "swap")
-_OF_COMMANDS = {"runner", "quiet", "check", "show_left_out", "exact_counters", "counts", "windows"}
+_OF_COMMANDS = {"runner", "quiet", "check", "show_left_out", "exact_counters", "counts", "windows", "zipf", "items",
+                "users", "items_per_user", "these_counts_are_public", "recall", "draws", "json", "plot"}  # fmt: skip
 _MANY = 5
 _READ: dict[str, Callable[[str], object]] = {
     "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
@@ -42,9 +46,10 @@ def add_question(parser: Parser, words: Sequence[str]) -> None:
     add_domain(parser.add_argument_group("domain (one of them)"))
     add_groups(parser.add_argument_group("groups (optional)"))
     add_mechanism(parser.add_argument_group("privacy"), words, "privacy budget of each window; smaller is more private")
+    add_like(parser.add_argument_group("what is publicly known of the counts (optional)"))
     add_counts(parser.add_argument_group("noisy counts (optional)"))
-    _add_budget(parser.add_argument_group("budget across windows and runs (docs/budget.md)"))
-    _add_windows(parser.add_argument_group("windows (all of --from, --to and perhaps --window, or none)"))
+    add_budget(parser.add_argument_group("budget across windows and runs (docs/budget.md)"))
+    add_windows(parser.add_argument_group("windows (all of --from, --to and perhaps --window, or none)"))
     add_release(parser.add_argument_group("repeatable releases"))
 
 
@@ -92,16 +97,19 @@ def add_mechanism(
     words: Sequence[str],
     budget: str,
     bound: str = "keep at most M items of every user and window, chosen by a hash",
+    several: bool = False,
 ) -> None:
     """The mechanism, k and the budget: commands that share them explain budget and bound differently.
 
     Args:
         words: of the command line, which may name a mechanism of one's own: its parameters become arguments too.
+        several: mechanism, k and epsilon may each be given as a list, with commas.
     """
+    read, many = (listed, " (or several, with commas)") if several else (_as_it_is, "")
     add(group, "mechanism", "NAME", f"one of {', '.join(MECHANISMS)}, or your own as module:Class; `private-topk "
-        "mechanisms` compares them")  # fmt: skip
-    add(group, "k", "K", "how many items to publish", whole)
-    add(group, "epsilon", "E", budget, number)
+        f"mechanisms` compares them{many}", read(str))  # fmt: skip
+    add(group, "k", "K", f"how many items to publish{many}", read(whole))
+    add(group, "epsilon", "E", f"{budget}{many}", read(number))
     add(group, "delta", "D", "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users", number)
     for parameter, owners in _parameters(words):
         add(group, parameter.name, parameter.name[0].upper(), f"{owners}: {parameter.help}", _READ[parameter.kind])
@@ -118,13 +126,16 @@ def asked_of(arguments: Namespace) -> Asked:
     return cast(Asked, {**asked, **({"parameters": parameters} if parameters else {})})
 
 
+def _as_it_is(read: Callable[[str], object]) -> Callable[[str], object]:
+    return read
+
+
 def _parameters(words: Sequence[str]) -> list[tuple[Parameter, str]]:
     """Those of every mechanism but for the ones that all share, in order, each with the mechanisms that take it."""
     kinds = list(MECHANISMS.values())
     name = next((after for before, after in pairwise(words) if before == "--mechanism"), "")
     name = next((word.partition("=")[2] for word in words if word.startswith("--mechanism=")), name)
-    if ":" in name:
-        kinds.append(mechanism_by_name(name))
+    kinds += [mechanism_by_name(own) for own in name.split(",") if ":" in own]
     found: dict[str, tuple[Parameter, list[str]]] = {}
     for kind in kinds:
         for name, its in parameters_of(kind).items():
@@ -133,14 +144,24 @@ def _parameters(words: Sequence[str]) -> list[tuple[Parameter, str]]:
     return [(its, ", ".join(names) if len(names) < _MANY else "some mechanisms") for its, names in found.values()]
 
 
+def add_like(
+    group: Group,
+    what: str = "warn before the charge where a ranking would be close to noise, judging by this",
+    otherwise: str = " (default: what stands at the output)",
+) -> None:
+    add(group, "like", "WHAT", f"{what}: an earlier ranking with noisy counts; a shape, as in zipf=1.1,items=1e6,"
+        f"users=1e6,items_per_user=20; or sample, the project's own{otherwise}")  # fmt: skip
+
+
 def add_counts(group: Group) -> None:
     add(group, "publish_counts", "E", "also publish noisy counts of the released items from a budget of their own: "
         "this epsilon is added to --epsilon", number)  # fmt: skip
-    add(group, "publish_counts_delta", "D", "discrete Gaussian instead of discrete Laplace noise; added to --delta",
+    add(group, "publish_counts_delta", "D", "Gaussian noise for the counts, less for many of them; added to --delta",
         number)  # fmt: skip
+    add(group, "round_counts", "N", "publish noisy counts as multiples of N, such as 10", whole)
 
 
-def _add_budget(group: Group) -> None:
+def add_budget(group: Group) -> None:
     add(group, "privacy_unit", "{user-window,user}", "user-window (default): --epsilon is that of every single window; "
         "user: --epsilon and --delta are the total of all windows that a user can be in, and each gets a share",
         one_of(*UNITS))  # fmt: skip
@@ -155,7 +176,7 @@ def add_ledger(group: Group) -> None:
     add(group, "dataset", "NAME", "with --ledger: whose budget is charged")
 
 
-def _add_windows(group: Group) -> None:
+def add_windows(group: Group) -> None:
     add(group, "window", "LENGTH", "one ranking for every such length, as in 7d or 12h, or for every day, week or "
         "month of the calendar", window_length)  # fmt: skip
     add(group, "every", "LENGTH", "with a --window of a length: one such window starts every so often, and they "

@@ -9,6 +9,7 @@ from importlib import import_module
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
 from private_topk.pipelines.fields import require
+from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.printable import printable
 from private_topk.pipelines.report import Report, report_of
@@ -35,6 +36,9 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     require(asked, "input", "output", "mechanism", "k", "epsilon")
     reach_files(others, asked)
     report = report_of(asked, watch=watch)
+    warning = forewarned(report.question, asked.get("like"), report.sink.files(report.question.period) or ())
+    if warning is not None:
+        print(f"private-topk: {warning}", file=sys.stderr, flush=True)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     if arguments.check:

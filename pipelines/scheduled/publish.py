@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import cast
 
 from private_topk.pipelines.drawing import mechanism_of
+from private_topk.pipelines.expecting import names_a_file
 from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.question import amounts_of, check_domain, check_groups, check_unknown, counts_of
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
@@ -77,6 +80,7 @@ class ScheduledReport:
             return None
         report, launch = self._made(number)
         with self._pointing():
+            self._forewarn(report, self.asked(number), number)
             return run(report, launch, "call the report again", show_exact_counters=exact_counters)
 
     def look(self, number: int, tell: Callable[[Report, Launch], None]) -> None:
@@ -105,6 +109,17 @@ class ScheduledReport:
     def _runner(self) -> tuple[str, list[str]]:
         values = self._file.values
         return values.get("runner.name", "direct"), list(values.get("runner.options", ()))
+
+    def _forewarn(self, report: Report, asked: Asked, number: int) -> None:
+        """Say so where what was published of the periods before tells that this one would be close to noise."""
+        before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
+        warning = forewarned(report.question, asked.get("like"), before)
+        if warning is not None:
+            print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
+
+    def _files(self, number: int) -> list[str]:
+        asked = self.asked(number)
+        return sink_for(asked, watch=self._watches(asked)).files(period_of(asked)) or []
 
     def published(self, number: int) -> bool:
         """Whether a period's output is there, complete, and noted in the ledger if there is one.
@@ -190,7 +205,7 @@ class ScheduledReport:
             return f"file:{self._at_home(value.removeprefix('file:'))}"
         if name == "ledger.url" and (found := re.fullmatch(r"(sqlite(?:\+\w+)?:///)([^/:].*)", value)):
             return found[1] + os.path.abspath(self._at_home(found[2]))
-        return self._at_home(value) if self._file.fields[name].path else value
+        return self._at_home(value) if self._file.fields[name].path and names_a_file(value) else value
 
     def _filled(self, template: str, number: int) -> str:
         schedule = self._file.schedule

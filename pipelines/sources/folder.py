@@ -20,7 +20,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.files import FileInfo, is_local, match_any
+from private_topk.pipelines.files import FileInfo, as_it_is, is_local, match_any
 from private_topk.pipelines.identity import named, unasked
 from private_topk.pipelines.sources.arrivals import arrival_of
 from private_topk.pipelines.sources.clock import Clock, now_of
@@ -36,6 +36,7 @@ __all__ = ["Folder"]
 
 _TURN = 5.0
 _DIGEST = 16
+_NAME = 10  # bytes of a digest that tell the path; the rest tell its size and time
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Folder:
 
 @beam.typehints.with_output_types(pa.RecordBatch)
 class _Watch(beam.PTransform):
-    """What is read is kept as 16 bytes a file."""
+    """What is read is kept as 16 bytes a file: of its path, and of how it was."""
 
     def __init__(self, pattern: str, columns: Columns, clock: Clock, poll: float) -> None:
         super().__init__()
@@ -105,13 +106,18 @@ class _Watch(beam.PTransform):
 
 
 class _Read(NamedTuple):
-    """Which files have been read, 16 bytes each; `over` if no more belong to this part of the work."""
+    """Which files have been read, 16 bytes each: 10 of the path's digest, 6 of that of the size and time it had then.
+
+    `over` if no more belong to this part of the work.
+    """
 
     files: bytes
     over: bool = False
 
-    def digests(self) -> set[bytes]:
-        return {self.files[at : at + _DIGEST] for at in range(0, len(self.files), _DIGEST)}
+    def digests(self) -> dict[bytes, bytes]:
+        """How each file was, by its path's digest."""
+        found = (self.files[at : at + _DIGEST] for at in range(0, len(self.files), _DIGEST))
+        return {digest[:_NAME]: digest for digest in found}
 
 
 class _ReadTracker(RestrictionTracker):
@@ -126,11 +132,11 @@ class _ReadTracker(RestrictionTracker):
     def current_progress(self) -> RestrictionProgress:
         return RestrictionProgress(fraction=1.0 if self._read.over else 0.0)
 
-    def try_claim(self, path: str | None) -> bool:
+    def try_claim(self, file: FileInfo | None) -> bool:
         """Claim a file; None says that nothing is left to claim."""
         if self._read.over:
             return False
-        self._read = self._read._replace(over=True) if path is None else _Read(self._read.files + _digest(path))
+        self._read = self._read._replace(over=True) if file is None else _Read(self._read.files + _digest(file))
         return True
 
     def try_split(self, fraction_of_remainder: float) -> tuple[_Read, _Read] | None:
@@ -171,18 +177,24 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         looked, deadline = time.time(), time.monotonic() + _TURN
         read = tracker.current_restriction().digests()
         for file in arrived(pattern):
-            if _digest(file.path) in read:
+            digest = _digest(file)
+            known = read.get(digest[:_NAME])
+            if known is not None:
+                if known != digest:
+                    raise _changed()
                 continue
             if time.monotonic() > deadline:  # before the clock may move: there are more files
                 tracker.defer_remainder(Duration(0))
                 return
-            if not tracker.try_claim(file.path):
+            if not tracker.try_claim(file):
                 return
             at = file.written if self._clock.by_rows else arrival_of(file, self._clock, now_of(estimator).micros)
             latest = None
             for block in self._blocks(file, at):
                 yield TimestampedValue(block, now_of(estimator))
                 latest = max(latest or 0, pc.max(block["time"]).as_py())
+            if as_it_is(file) not in (None, file):  # what was read may be neither the one nor the other
+                raise _changed()
             if self._clock.by_rows:
                 self._clock.advance(estimator, latest)
         if not self._clock.by_rows:
@@ -216,5 +228,11 @@ def _is_complete(path: str) -> bool:
     return bool(name) and not name.startswith(".") and not name.endswith((".tmp", ".incomplete"))
 
 
-def _digest(path: str) -> bytes:
-    return hashlib.sha256(path.encode()).digest()[:_DIGEST]
+def _digest(file: FileInfo) -> bytes:
+    path, state = hashlib.sha256(file.path.encode()), hashlib.sha256(b"%d %d" % (file.size, file.written))
+    return path.digest()[:_NAME] + state.digest()[: _DIGEST - _NAME]
+
+
+def _changed() -> Refusal:
+    return Refusal("", "a file was changed after it had been read, so a repetition would read another one", "let files "
+                   "stay as they are, and new rows come in new files; go on under a new {release_id}")  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from private_topk.pipelines.rank import rank
     from private_topk.pipelines.rankings import Rankings
+    from private_topk.previews import preview
     from private_topk.transforms import (
         Amounts,
         CountBudget,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         RestrictedNormal,
         RestrictedPnf,
         TopStable,
+        WeightedGaussian,
     )
 
     __version__: str
@@ -77,7 +79,9 @@ __all__ = [
     "RestrictedPnf",
     "TopStable",
     "UnknownDomain",
+    "WeightedGaussian",
     "__version__",
+    "preview",
     "rank",
 ]
 
@@ -92,7 +96,9 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
         return _version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("rank", "Rankings"):
+    if name == "preview":
+        found = getattr(import_module(f"{__name__}.previews"), name)
+    elif name in ("rank", "Rankings"):
         found = getattr(import_module(f"{__name__}.pipelines.{name.lower()}"), name)
     else:
         room = "transforms" if name in _OF_TRANSFORMS else "transforms.mechanisms"

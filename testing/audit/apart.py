@@ -6,18 +6,20 @@ import math
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from private_topk.testing.audit.bounds import Tally, epsilon_at_least
 from private_topk.testing.audit.cases import Case
 from private_topk.testing.audit.events import Drawn
 from private_topk.testing.audit.sampler import Sampler
-from private_topk.testing.audit.scenes import Sheet
-from private_topk.transforms.selection import CountBudget
+from private_topk.testing.audit.scenes import LABELS, Sheet
+from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.selection import CountBudget, Selection
 
 __all__ = ["Dependence", "dependence"]
 
 _STEP, _HEIGHT = 1, 400
+_SIZE, _EPSILON, _COUNTS = 4, 0.5, CountBudget(0.5)
 _LEAST, _RATIO = 0.1, 1.3
 
 
@@ -35,18 +37,25 @@ class Dependence(NamedTuple):
 def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> Dependence:
     """A lower bound of it: 0 where answer and noise are drawn apart, but for `risk`.
 
-    Two items are asked for and the noise has scale 4, so that its first bits are the last two binary digits of its
-    size. Which answer and which noise are looked at is chosen on one half of the draws, and tested on the other.
+    Two items are asked for and the noise has a standard deviation of about 4. Which answer and which noise are looked
+    at is chosen on one half of the draws, and tested on the other.
     """
-    case = replace(case, selection=replace(case.selection, k=2, publish_counts=CountBudget(0.5)))
-    size = len(case.scenes[0].here[0].heights)
-    sheet = Sheet(tuple(_HEIGHT + _STEP * (size - n) for n in range(size)))
+    case = replace(case, selection=_small(case.selection))
+    sheet = Sheet(tuple(_HEIGHT + _STEP * (_SIZE - n) for n in range(_SIZE)))
     name = f"apart {case.selection.parameters()}"
     chosen, tested = (_noises(sampler.draw(case, (sheet,), draws // 2, f"{name} {half}"), sheet) for half in range(2))
     answer, noises = _choose(chosen, draws // 2)
     with_it, without = _split(tested, answer)
     ups, downs = (Tally(sum(some[noise] for noise in noises), some.total()) for some in (with_it, without))
     return Dependence(case, epsilon_at_least(ups, downs, 0, risk) if ups.draws and downs.draws else 0.0)
+
+
+def _small(selection: Selection) -> Selection:
+    """Few items, so that no answer is rare."""
+    domain = PublicDomain.of(LABELS[:_SIZE]) if isinstance(selection.domain, PublicDomain) else selection.domain
+    changes: dict[str, Any] = {"epsilon": _EPSILON}
+    mechanism = replace(selection.mechanism, **changes)
+    return replace(selection, k=2, domain=domain, mechanism=mechanism, publish_counts=_COUNTS)
 
 
 Noises = Counter[tuple[tuple[str, Hashable], int]]

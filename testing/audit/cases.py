@@ -13,14 +13,15 @@ import numpy as np
 from private_topk.testing.audit.scenes import LABELS, Scene, hidden_scenes, open_scenes, repeated_scenes
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
 
 __all__ = ["Case", "cases_of"]
 
-_OPEN, _HIDDEN = 4, 5
+_OPEN, _HIDDEN = (4, len(LABELS)), (5, len(LABELS) - 3)
+"""How many items there are in a public and an unknown domain, without and with published counts."""
 _DELTA = 0.01
 _TRIES, _HEIGHTS = 24, 40
 
@@ -41,11 +42,12 @@ class Case:
         """All pairs of neighbouring inputs that are tried."""
         swap, public = self.neighbours == "swap", isinstance(self.selection.domain, PublicDomain)
         height = 0 if public else threshold_of(self.selection)
+        size = (_OPEN if public else _HIDDEN)[self.selection.publish_counts is not None]
         if self.releases == 1:
-            return tuple(open_scenes(swap, _OPEN) if public else hidden_scenes(swap, height, _HIDDEN))
+            return tuple(open_scenes(swap, size) if public else hidden_scenes(swap, height, size))
         if public:
-            return tuple(repeated_scenes(False, (6,) * _OPEN, tuple(range(_OPEN // 2))))
-        return tuple(repeated_scenes(True, (height, height, *(0,) * (_HIDDEN - 2)), (0, 1)))
+            return tuple(repeated_scenes(False, (6,) * size, tuple(range(size // 2))))
+        return tuple(repeated_scenes(True, (height, height, *(0,) * (size - 2)), (0, 1)))
 
     @property
     def neighbours(self) -> str:
@@ -59,7 +61,7 @@ def cases_of(names: Iterable[str] = ()) -> list[Case]:
 
 def _cases(kind: type[Mechanism]) -> Iterator[Case]:
     for neighbours in kind.neighbours_offered:
-        for counted in (False, True):
+        for counted in (False,) if kind.weighs_users else (False, True):
             selection = _selection(kind, neighbours, counted)
             yield Case(selection, 1)
             if neighbours == "add-remove":
@@ -68,10 +70,13 @@ def _cases(kind: type[Mechanism]) -> Iterator[Case]:
 
 def _selection(kind: type[Mechanism], neighbours: str, counted: bool) -> Selection:
     """Without counts one item of a public domain is asked for at a large epsilon, since what few draws can show is then
-    larger. With them it is three, of which one user moves all. A bound is set where the mechanism needs one.
+    larger. With them it is nearly all of many, at a small epsilon: one user moves all their counts, so that noise for
+    fewer shows. A bound is set where the mechanism needs one.
     """
-    given: dict[str, Any] = {"epsilon": 0.5 if counted else 2.0, "delta": _DELTA, "neighbours": neighbours,
-                             "max_items_per_user": 1 + counted, "kbar": _HIDDEN - 2}  # fmt: skip
+    open_size, hidden_size = _OPEN[counted], _HIDDEN[counted]
+    given: dict[str, Any] = {"epsilon": 0.25 if counted else 2.0, "delta": _DELTA, "neighbours": neighbours,
+                             "max_items_per_user": hidden_size // 2 if counted else 1,
+                             "kbar": hidden_size - 2}  # fmt: skip
     own = parameters_of(kind)
     for name, its in own.items():
         if its.required and name not in given:
@@ -82,9 +87,9 @@ def _selection(kind: type[Mechanism], neighbours: str, counted: bool) -> Selecti
     mechanism = kind(**{name: value for name, value in given.items() if name in own and name not in optional})
     budget = CountBudget(1.0, _DELTA if mechanism.parameter("delta", 0) else 0.0) if counted else None
     public = kind.about.domain == "public"
-    domain = PublicDomain.of(LABELS[:_OPEN]) if public else UnknownDomain()
+    domain = PublicDomain.of(LABELS[:open_size]) if public else UnknownDomain()
     limit = given["max_items_per_user"] if bounded else None
-    k = (_OPEN - 1 if counted else 1) if public else 2
+    k = (open_size - 1 if counted else 1) if public else (hidden_size - 2 if counted else 2)
     return make_selection(k, mechanism, domain, limit, budget)
 
 
@@ -93,12 +98,11 @@ def threshold_of(selection: Selection) -> int:
 
     Cost: some hundred draws.
     """
-    mechanism = selection.mechanism
-    assert isinstance(mechanism, UnknownDomainMechanism)
+    mechanism, unit = selection.mechanism, UNIT if selection.mechanism.weighs_users else 1
     bits = RandomBits.keyed(b"where the threshold is")
 
     def passes(height: int) -> bool:
-        counts = np.array([height, height])
+        counts = np.array([height, height]) * unit
         return sum(len(mechanism(counts, selection.k, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
 
     heights = [round(2 * 1.2**n) for n in range(_HEIGHTS)]

@@ -14,6 +14,8 @@ from private_topk.testing.audit.bounds import Tally
 __all__ = ["Answer", "Drawn", "Event", "choose_events", "features"]
 
 _SIGMAS = 1.0
+_PLACES = {"least": 0.0, "lower": 0.25, "middle": 0.5, "upper": 0.75, "largest": 1.0}
+_LOOKED_AT = (0, 1)
 
 
 class Answer(NamedTuple):
@@ -70,9 +72,15 @@ def _of_one(answer: Answer) -> Iterator[tuple[str, Hashable]]:
     noisy = answer.noisy
     if noisy:
         yield "the sum of noisy counts", sum(noisy)
-        yield "the least noisy count", min(noisy)
-        yield "the largest noisy count", max(noisy)
+        ordered = sorted(noisy)
+        for name, share in _PLACES.items():
+            yield f"the {name} noisy count", ordered[round(share * (len(ordered) - 1))]
         yield "the first noisy count", noisy[0]
+        of_items = dict(zip(answer.items, noisy, strict=True))
+        one, other = (of_items.get(item) for item in _LOOKED_AT)
+        yield from ((f"the noisy count of item {item}", of_items.get(item)) for item in _LOOKED_AT)
+        if one is not None and other is not None:
+            yield "the difference of two noisy counts", other - one
         yield "answer and first noisy count", (answer.items, noisy[0])
         yield "answer and parities", (answer.items, tuple(count % 4 for count in noisy))
         yield "everything", (answer.items, noisy)

@@ -10,7 +10,8 @@ __all__ = ["LABELS", "USER", "Row", "Scene", "Sheet", "hidden_scenes", "open_sce
 Row = tuple[str, str]
 Items = tuple[int, ...]
 
-LABELS = ("A", "a", "a ", "a\u0301", "é", "日本")
+LABELS = ("A", "a", "a ", "a\u0301", "b", "b\u200b", "null", "ss", "\u00df", "\u00e9", "\u0438\u0306", "\u0439",
+          "\u65e5", "\u65e5\u672c", "\u672c", "\uff21", "\U0001f600")  # fmt: skip
 """Items that are easily taken for each other, in the order of their bytes."""
 
 _OFTEN = 9
@@ -100,6 +101,8 @@ def hidden_scenes(swap: bool, height: int, size: int = 5) -> Iterator[Scene]:
     yield Scene("from below the bar into the tie", *_worlds(lower, (0,) if swap else (), (last,), swap))
     above = (tall[0] + height, tall[0] + height, *tall[2:])
     yield Scene("the order of two that are tied", *_worlds(above, (0,) if swap else (), (1,), swap))
+    far = (*tall[:-2], 0, 0)
+    yield Scene("all items that come out", *_worlds(far, (), tuple(range(size - 2)), swap))
 
 
 def repeated_scenes(unknown: bool, heights: tuple[int, ...], mine: tuple[int, ...]) -> Iterator[Scene]:

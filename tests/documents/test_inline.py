@@ -28,17 +28,22 @@ BY_HAND = {
     "pip install /path/to/the/clone": "tests/test_packaging.py installs the wheel of a clone in an empty environment",
     "python -m private_topk.runners.worker_pool --port 50000": "it serves until it is ended: tests/runners do it",
     "private-topk report weekly.yaml": "tests/documents/test_pages.py calls such a file",
-    "private-topk audit --mechanism laplace --draws 2000": "a minute: tests/pipelines/commands/test_audit.py runs less",
     **dict.fromkeys(
         (f"report FILE {how}" for how in ("--window-end DATE", "--missed [--until DATE]", "--catch-up [--until DATE]",
                                           "--check", "--window-end DATE --correction 1")),
         "tests/pipelines/scheduled/test_publish.py calls a report in each of these ways"),
     "python -m benchmarks.fuzz --inputs N": "tests/pipelines/sources/test_fuzz.py runs it",
+    "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
+    "python -m tests.pipelines.faults race 1500": "tests/pipelines/test_publishing.py runs less",
+    "python -m tests.pipelines.kills 50": "minutes: tests/pipelines/test_kills.py runs a few",
+    "python -m tests.pipelines.streaming.test_hostile_folder 500": "a minute: the test itself runs fewer schedules",
+    "python -m tests.testing.audit.planted --seeds 20": "long: tests/pipelines/commands/test_audit.py runs one seed",
+    "private-topk audit --draws 1000 --beam-draws 100": "long: tests/pipelines/commands/test_audit.py runs less",
 }  # fmt: skip
 OF_JOB_SERVER = {"--checkpointing_interval", "--execution_mode_for_batch", "--min_pause_between_checkpoints",
                  "--number_of_execution_retries", "--shutdown_sources_after_idle_ms", "--state_backend"}  # fmt: skip
 """Options that Beam's job server for Flink knows, and is asked about when it runs."""
-OF_BENCHMARKS = {"--cluster", "--epsilons", "--large", "--results", "--rows", "--shapes", "--sorts"}
+OF_BENCHMARKS = {"--cluster", "--epsilons", "--large", "--results", "--rows", "--seeds", "--shapes", "--sorts"}
 
 
 def test_no_page_is_left_out() -> None:

@@ -19,6 +19,7 @@ import pytest
 from private_topk.pipelines.sinks.formats import FORMATS
 from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
+from tests.pipelines.support import SHARED
 
 Check = Callable[[World], None]
 
@@ -226,6 +227,16 @@ def test_budget(world: World) -> None:
     hold(world, "docs/budget.md", BUDGET)
 
 
+COUNTS = [
+    Held("$ private-topk sample", says=" ± 12", after=ranked("top.csv", 5)),
+    Held("from private_topk.transforms.mechanisms import noise_of_counts", "python"),
+]
+
+
+def test_counts(world: World) -> None:
+    hold(world, "docs/counts.md", COUNTS)
+
+
 MECHANISMS = [
     Held("from private_topk.transforms.mechanisms import Joint", "python"),
     Held("import numpy as np", "python"),
@@ -234,6 +245,33 @@ MECHANISMS = [
 
 def test_mechanisms(world: World) -> None:
     hold(world, "docs/mechanisms.md", MECHANISMS)
+
+
+def published_games(world: World) -> None:
+    place = SHARED / "data" / "games.npy"
+    if not place.exists():
+        pytest.skip("the shared data are not there: the rest of the page needs them, the part above it has been held")
+    (world.folder / "games.npy").symlink_to(place)
+
+
+def drawn_against_k(world: World) -> None:
+    picture = (world.folder / "against-k.svg").read_text()
+    assert picture.count("<svg") == 1 and "recall of the top k" in picture and "canonical" in picture
+
+
+CHOOSING = [
+    Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
+    Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 5,10,20"),
+    Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --recall 0.9"),
+    Held("$ private-topk preview --zipf 1 --items 5000", after=drawn_against_k),
+    Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
+    Held("$ python -m benchmarks.previews", "parsed", MINUTES),
+    Held("$ private-topk preview --counts games.npy", before=published_games),
+]
+
+
+def test_choosing(world: World) -> None:
+    hold(world, "docs/choosing.md", CHOOSING)
 
 
 OWN_MECHANISM = [

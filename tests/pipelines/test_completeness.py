@@ -60,6 +60,17 @@ def test_nothing_is_looked_at_or_charged_before_the_input_is_said_to_be_complete
     assert run("--complete-when", "plays/_SUCCESS").status == 0 and charged() == 1
 
 
+def test_only_a_file_says_that_the_input_is_complete(folder: Path) -> None:
+    """A folder that a writer makes first says nothing, nor a link to nowhere, nor a store that cannot be asked."""
+    (folder / "plays" / "2026-01-05.csv").write_text(HEADER + ROWS)
+    (folder / "plays" / "folder").mkdir()
+    (folder / "plays" / "link").symlink_to("gone")
+    for place, said in (("plays/folder", "is not there yet"), ("plays/link", "is not there yet"),
+                        ("what://b/_SUCCESS", "cannot be looked for: no file system is known")):  # fmt: skip
+        done = run("--complete-when", place)
+        assert done.status == 2 and f"--complete-when {place} {said}" in done.err and charged() == 0, done.err
+
+
 def test_no_file_is_refused_and_no_row_is_an_answer(folder: Path) -> None:
     """The one is public. The other would tell a user who is alone from nobody at all, whatever epsilon is."""
     done = run()

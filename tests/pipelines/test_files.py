@@ -69,4 +69,5 @@ def test_a_broken_gzip_is_said_to_be_one(folder: Path) -> None:
 def test_what_a_store_says_is_found_inside() -> None:
     inner = BeamIOError("exists() failed", {"s3://b/x": AssertionError("Missing boto3 requirement.")})
     assert why(BeamIOError("Match failed", {"s3://b/x": inner})) == "Missing boto3 requirement"
+    assert "not installed" in why(NameError("name 'BlobServiceClient' is not defined"))
     assert why(OSError("disk is full")) == "disk is full" and why(KeyError()) == "KeyError"

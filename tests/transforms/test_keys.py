@@ -61,6 +61,8 @@ def test_unreadable_missing_and_short_keys(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ValueError, match="at least 16 bytes, got 7") as caught:
         ReleaseKey.parse("env:PRIVATE_TOPK_SHORT").secret()
     assert "hunter2" not in str(caught.value)
+    with pytest.raises(ValueError, match="must have at most 65,536 bytes"):
+        ReleaseKey.parse("file:/dev/zero").secret()
 
 
 def test_a_key_of_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,8 @@
-"""Files that come late to a watched folder: read live under hostile timing and read again, the folder is one."""
+"""Files that come late to a watched folder, in real time; test_hostile_folder.py has schedules in a time of its own."""
 
 from __future__ import annotations
 
 import os
-import random
 import time
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.folder import Folder, _WatchDoFn
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
-from tests.pipelines.streaming.turns import Reading, in_the_background, short_windows
+from tests.pipelines.streaming.turns import Reading, short_windows
 from tests.pipelines.support import to_json_lines
 
 COLUMNS = Columns(time="time", time_unit="ms")
@@ -45,37 +44,6 @@ def test_a_file_renamed_after_its_window_closed_is_late_live_and_when_repeated(t
     (tmp_path / "late.jsonl").chmod(0o600)  # as a backup by links does too, this changes its inode's time
     os.link(tmp_path / "late.jsonl", tmp_path / "backup")
     assert reading(tmp_path, period).to_the_end() == counted
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_live_equals_replayed_under_hostile_timing(tmp_path: Path, seed: int) -> None:
-    """Files that are renamed at once, much later, or bear times of the past and of the future."""
-    dice, period = random.Random(seed), short_windows(time.time() + 0.3, 0.4, 8)
-
-    def send() -> None:
-        waiting: list[Path] = []
-        number = 0
-        while time.time() * 1e6 < period.closing[-1]:
-            number += 1
-            path = tmp_path / f"{number}.tmp"
-            path.write_bytes(rows(f"f{number}", 3, time.time() - dice.choice([0, 0, 0.3, 0.8])))
-            at = time.time() + dice.choice([0, 0, -0.6, -5, 0.5])
-            os.utime(path, (at, at))
-            waiting.append(path)
-            for file in [file for file in waiting if dice.random() < 0.5]:
-                waiting.remove(file)
-                os.replace(file, file.with_suffix(".jsonl"))
-            time.sleep(dice.choice([0.001, 0.03, 0.2]))
-
-    sender = in_the_background(send)
-    live = reading(tmp_path, period)
-    counted = live.to_the_end()
-    sender.join()
-    for path in tmp_path.glob("*.jsonl"):  # what came after the report had ended is nobody's matter
-        if not any(row[0].startswith(f"f{path.stem} ") for row in live.rows):
-            path.unlink()
-    assert reading(tmp_path, period).to_the_end() == counted
-    assert len(counted) > 20 and len(live.rows) > len(counted) and list((tmp_path / NOTES).iterdir())
 
 
 def test_files_that_are_there_have_arrived_when_they_were_written(tmp_path: Path) -> None:

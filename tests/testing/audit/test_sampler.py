@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from private_topk.testing.audit.cases import cases_of
 from private_topk.testing.audit.sampler import Sampler
-from private_topk.testing.audit.scenes import Sheet
+from private_topk.testing.audit.scenes import LABELS, Sheet
+from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.mechanisms import MECHANISMS
 
-WORLD = (Sheet((9, 9, 9, 9, 0)[:4]),)
+WORLD = (Sheet((9,) * len(LABELS)),)
 
 
 def test_a_seed_repeats_every_draw_and_fresh_ones_differ() -> None:
@@ -21,7 +22,8 @@ def test_every_case_of_every_mechanism_can_be_drawn() -> None:
     sampler = Sampler(b"every")
     for name in MECHANISMS:
         for case in cases_of([name]):
-            size = 4 if case.selection.mechanism.about.domain == "public" else 5
+            domain = case.selection.domain
+            size = domain.size if isinstance(domain, PublicDomain) else 5
             sheet = Sheet((500,) * size)
             world = (sheet,) * case.releases
             for answers in sampler.draw(case, world, 2, name):

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
@@ -103,6 +103,7 @@ class _Descents:
     lane: int
     met: list[_Met] = field(default_factory=list)
     cut: float = -np.inf
+    _sums: dict[tuple[int, int], list[arb]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._sizes = self.blocks.sizes.astype(np.float64)
@@ -216,13 +217,15 @@ class _Descents:
             self.cut = float(np.partition(low, len(low) - self.k)[len(low) - self.k])
 
     def _score(self, place: int, turn: int, count: int) -> Real:
-        size, level = int(self.blocks.sizes[place]), self.levels.level(count)
-        terms = [(self._exponential(place, t), size - t) for t in range(turn + 1)]
+        level = self.levels.level(count)
+        return lambda: level() + self.levels.quantile(self._sum(place, turn))
 
-        def value() -> arb:
-            return level() + self.levels.quantile(sum((e() / left for e, left in terms), arb(0)))
-
-        return value
+    def _sum(self, place: int, turn: int) -> arb:
+        """The A of a turn, exactly. Sums are kept: each of many scores of one block adds to those before it."""
+        size, sums = int(self.blocks.sizes[place]), self._sums.setdefault((ctx.prec, place), [])
+        for t in range(len(sums), turn + 1):
+            sums.append((sums[-1] if t else arb(0)) + self._exponential(place, t)() / (size - t))
+        return sums[turn]
 
 
 def _octave(turn: int) -> int:

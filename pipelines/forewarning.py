@@ -1,0 +1,69 @@
+"""A warning before the charge, where what is publicly known says that a ranking would be close to noise.
+
+Public knowledge is what the operator declares (`like`), or the noisy counts of a ranking that was published before.
+The rows of the run are never looked at: what a warning says of them would be a release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from private_topk.pipelines.expecting import earlier_ranking, expected_of
+from private_topk.pipelines.question import Question
+from private_topk.previews import look
+from private_topk.previews.outlook import NOISE
+from private_topk.previews.reasons import short
+from private_topk.previews.shapes import Expected
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["forewarned"]
+
+_DRAWS = 100
+_PLACES = 4
+
+
+def forewarned(question: Question, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
+    """One line where less than half of the top k can be expected, surely; None where more can, or nobody knows.
+
+    Of amounts nothing is known: what is expected are numbers of users.
+
+    Args:
+        question: settled: its mechanism has the budget of one window.
+        like: what was declared, as `expected_of` reads it.
+        earlier: rankings that may stand where an earlier release was written, the likeliest first; those that do not,
+            or tell nothing, are passed over.
+
+    Raises:
+        Refusal: what was declared is no shape and no ranking, or does not apply.
+
+    Cost: 100 draws over a histogram, a tenth of a second for most mechanisms; nothing where nothing is known.
+    """
+    selection = question.selection
+    if selection.amounts is not None:
+        if like is not None:
+            raise Refusal("like", "is of numbers of users, and {value_column} adds up amounts", "leave it out")
+        return None
+    unknown = isinstance(selection.domain, UnknownDomain)
+    items = None if isinstance(selection.domain, UnknownDomain) else selection.domain.size
+    expected = expected_of(like, items, question.period) if like is not None else _first(earlier, items)
+    if expected is None:
+        return None
+    histogram = expected.histogram(selection.max_items_per_user, unknown)
+    if not unknown and histogram.items < selection.k:
+        return None
+    outlook = look(selection.mechanism, histogram, selection.k, _DRAWS)
+    if outlook.recall.high >= NOISE:
+        return None
+    return (f"close to noise: judging by {expected.words()}, {short(outlook)}. `private-topk preview` compares "
+            "mechanisms and budgets, and spends nothing")  # fmt: skip
+
+
+def _first(places: Iterable[str], items: int | None) -> Expected | None:
+    for place in islice(places, _PLACES):
+        try:
+            return earlier_ranking(place, items)
+        except Refusal:
+            continue
+    return None

@@ -1,0 +1,128 @@
+"""From what a door was asked to a preview of it: the question as a run would settle it, and the counts to expect."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from private_topk.pipelines.expecting import expected_of, zipf_of
+from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.files import open_content
+from private_topk.pipelines.question import counts_of, declared_period, domain_of
+from private_topk.pipelines.report import account_of
+from private_topk.pipelines.select import read_counts
+from private_topk.previews import Expected, PublicCounts, Setting
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.windows import Period
+
+__all__ = ["asked_setting", "expected_counts"]
+
+_ANY = Period(datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(2000, 1, 2, tzinfo=timezone.utc))
+_SHAPE = ("zipf", "items", "users", "items_per_user")
+
+
+def asked_setting(asked: Asked, k: int, epsilon: Fraction | float) -> Setting:
+    """The question of a run with this k and epsilon, but for its mechanism. Reads the ledger. Raises Refusal."""
+    period, account = declared_period(asked), account_of(asked)
+    unit = asked.get("privacy_unit", "user-window")
+    return Setting(
+        k=k,
+        epsilon=epsilon,
+        delta=asked.get("delta"),
+        unknown_domain=asked.get("unknown_domain", False),
+        neighbours=asked.get("neighbours"),
+        max_items_per_user=asked.get("max_items_per_user"),
+        parameters=asked.get("parameters", {}),
+        publish_counts=counts_of(asked),
+        privacy_unit=unit,
+        windows=len(period) if period else 1,
+        horizon=asked.get("horizon"),
+        overlap=period.overlap if period else 1,
+        held=account.budget(unit).total if account else None,
+    )
+
+
+def expected_counts(asked: Asked, given: Mapping[str, Any]) -> Expected:
+    """The counts that a preview is of.
+
+    Args:
+        given: those of the fields `zipf`, `items`, `users`, `items_per_user`, `counts` and `these_counts_are_public`
+            that were given.
+
+    Raises:
+        Refusal: there is not one kind of them; or counts that may be private.
+    """
+    shape = {name: given[name] for name in _SHAPE if name in given}
+    kinds = [name for name in ("like", "counts") if name in {**given, **asked}] + (["zipf"] if shape else [])
+    if len(kinds) != 1:
+        raise Refusal("", "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
+                      "{like} sample is the project's own sample")  # fmt: skip
+    items = _items(asked)
+    if "these_counts_are_public" in given and "counts" not in given:
+        raise Refusal("these_counts_are_public", "is said of {counts}: leave it out")
+    if shape:
+        return zipf_of(shape, items)
+    if "like" in asked:
+        return expected_of(asked["like"], items, declared_period(asked))
+    return _public_counts(asked, given["counts"], given.get("these_counts_are_public", False))
+
+
+def _items(asked: Asked) -> int | None:
+    """How many a public domain has, where one is given."""
+    if "domain" not in asked and "domain_range" not in asked:
+        return None
+    domain = domain_of(asked)
+    return None if isinstance(domain, UnknownDomain) else domain.size
+
+
+def _public_counts(asked: Asked, path: str, said: bool) -> PublicCounts:
+    """Counts that somebody says are public, and that nothing here tells otherwise."""
+    if not said:
+        raise Refusal("these_counts_are_public", "must be given with {counts}: what a preview says of private counts "
+                      "is a release, and no budget pays for it", "if they are public or made up, say so with this "
+                      "word; otherwise give {like} or {zipf}")  # fmt: skip
+    user = asked.get("user_column", "user")
+    if path.lower().endswith(".csv") and user in _header(path):
+        raise Refusal("counts", f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no "
+                      "public counts", "a preview takes a column count, and perhaps item")  # fmt: skip
+    if "ledger" in asked and path.lower().endswith(".csv"):
+        _refuse_known(asked, path)
+    counts = read_counts(path)
+    try:
+        return PublicCounts(counts.values, path)
+    except (Refusal, TypeError) as error:
+        raise Refusal("counts", verbatim(f"{path}: {error}")) from None
+
+
+def _refuse_known(asked: Asked, path: str) -> None:
+    """Raise Refusal where the file was the input of a release that is charged to the ledger, under the same key."""
+    from private_topk.budget.ledger import Ledger
+    from private_topk.pipelines.sources import Columns, Files
+
+    if "release_key" not in asked:
+        raise Refusal("ledger", "needs {release_key}: the ledger knows its inputs under the key of their releases only",
+                      "give the key, so that a file that was the input of one is told")  # fmt: skip
+    key = ReleaseKey.parse(asked["release_key"])
+    entries = [entry for entry in Ledger(asked["ledger"]).read()[1] if entry.request.key_id == key.key_id()]
+    fingerprints = {entry.request.fingerprint for entry in entries}
+    read = {tuple(sorted(entry.request.rows.items())) for entry in entries}
+    for rows, item in product(read, {*_header(path), "item"}):
+        named: dict[str, Any] = {**dict(rows), "item_column": item}
+        columns = Columns(**{name.removesuffix("_column"): value for name, value in named.items()})
+        if Files(path, columns).identity(key, _ANY if columns.time else None) in fingerprints:
+            raise Refusal("counts", f"{verbatim(path)} was the input of a release in this ledger, so it is not public")
+
+
+def _header(path: str) -> list[str]:
+    try:
+        with open_content(path) as source:
+            line = source.readline(1 << 16).decode("utf-8-sig", "replace")
+        return next(csv.reader([line]), [])
+    except (OSError, Refusal, csv.Error):
+        return []  # whoever reads the file says what is wrong with it

@@ -1,0 +1,30 @@
+"""What a ranking would look like, before any budget is spent on one: from public knowledge of the counts alone.
+
+Arithmetic and seeded draws; it knows neither Beam nor files.
+"""
+
+from __future__ import annotations
+
+from private_topk.previews.comparing import Preview, preview, preview_of
+from private_topk.previews.estimates import Estimate
+from private_topk.previews.outlook import Outlook, look
+from private_topk.previews.setting import Setting
+from private_topk.previews.shapes import Expected, PublicCounts, Released, Zipf
+from private_topk.previews.solving import Solved, largest_k, least_epsilon
+
+__all__ = [
+    "Estimate",
+    "Expected",
+    "Outlook",
+    "Preview",
+    "PublicCounts",
+    "Released",
+    "Setting",
+    "Solved",
+    "Zipf",
+    "largest_k",
+    "least_epsilon",
+    "look",
+    "preview",
+    "preview_of",
+]

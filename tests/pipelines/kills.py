@@ -1,0 +1,180 @@
+"""Whole runs and reports of the command line, killed or told to end at any moment, and started again.
+
+    python -m tests.pipelines.kills 50 --seed 1
+
+Each is started in a child of this process, ended after a random while by SIGKILL, SIGTERM or SIGINT, and begun again,
+now and then by two at once. It prints how each ended, and fails where a word that was said is not true, a ranking is
+not whole, something was published uncharged, the second attempt ends in other bytes, or the budget is spent twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from private_topk.budget.ledger import Ledger
+from private_topk.pipelines.commands import main as private_topk
+from private_topk.pipelines.commands.status import heed_signals, leave
+from tests.pipelines.support import command, write
+
+__all__ = ["Ended", "kill_one", "prepare"]
+
+ROWS = [
+    {"user": f"secret user {n}", "item": f"i{n % 7}", "time": f"2026-01-{5 + n % 14:02}T12:00:00Z"} for n in range(90)
+]
+RUN = ["run", "--quiet", "--input=rows.csv", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1",
+       "--window=7d", "--from=2026-01-05", "--to=2026-01-19", "--release-key=file:key", "--release-id=week",
+       "--output=out/r.jsonl", "--ledger=sqlite:///b.db", "--dataset=d"]  # fmt: skip
+REPORT = """\
+report: weekly
+source: {input: rows.csv}
+domain: {file: items.txt}
+window: {every: week, first: 2026-01-05, horizon: 2}
+mechanism: {name: joint, k: 3}
+budget: {epsilon: 1}
+release_key: file:key
+sink: {output: "out/{start}.jsonl"}
+ledger: {url: "sqlite:///b.db", dataset: d}
+"""
+COMMANDS = {"run": (RUN, ("out/r.jsonl",)),
+            "report": (["report", "report.yaml", "--catch-up", "--quiet"],
+                       ("out/2026-01-05.jsonl", "out/2026-01-12.jsonl"))}  # fmt: skip
+CHARGES = {"run": 1, "report": 2}
+
+
+class Ended(NamedTuple):
+    """A child that has ended: its exit status, negative for a signal that nobody caught, and what it said."""
+
+    status: int
+    said: str
+
+
+def prepare(place: Path) -> None:
+    """What both commands read, in the working directory."""
+    write(place / "rows.csv", ROWS)
+    write(place / "items.txt", "".join(f"i{n}\n" for n in range(7)))
+    write(place / "key", "a key of the tests, which is no secret")
+    write(place / "report.yaml", REPORT)
+    made = command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=9")
+    assert made.status == 0, made.err
+
+
+def start(words: list[str], log: Path) -> int:
+    """A child that runs a command with what this process has imported."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        heed_signals()
+        leave(private_topk(words))
+    finally:
+        os._exit(99)
+
+
+def ended(child: int, log: Path) -> Ended:
+    return Ended(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), log.read_text())
+
+
+def standing(path: str) -> str | None:
+    """The digest of a ranking that stands with its manifest; None where there is no ranking. Raises AssertionError."""
+    ranking, manifest = Path(path), Path(path).with_suffix("").with_suffix(".manifest.json")
+    if not ranking.exists():
+        return None
+    digest = hashlib.sha256(ranking.read_bytes()).hexdigest()
+    assert json.loads(manifest.read_text())["ranking_sha256"] == digest, "a ranking beside another's manifest"
+    return digest
+
+
+def outcomes() -> list[str]:
+    return sorted(entry.outcome for entry in Ledger("sqlite:///b.db").read("d")[1])
+
+
+def kill_one(name: str, sent: signal.Signals, after: float, twice: bool) -> str:
+    """One run that is ended after so many seconds, and begun again; how it ended. Raises AssertionError."""
+    words, paths = COMMANDS[name]
+    child = start(words, log := Path("log"))
+    time.sleep(after)
+    os.kill(child, sent)  # a child that has ended is there until it is waited for
+    first = ended(child, log)
+    found = [standing(path) for path in paths]
+    _check_words(first, found, sent)
+    charged = outcomes()
+    assert len(charged) >= sum(digest is not None for digest in found), "published before it was charged"
+    assert charged.count("released") <= sum(digest is not None for digest in found), "released, and not there"
+    _again(name, twice)
+    after_all = [standing(path) for path in paths]
+    for before, now in zip(found, after_all, strict=True):
+        assert now is not None and before in (None, now), "another ranking"
+    assert outcomes() == ["released"] * CHARGES[name], outcomes()
+    assert not [left for left in os.listdir("out") if left.endswith(".incomplete")], os.listdir("out")
+    return f"{name}, {sent.name}: exit {first.status}, {sum(map(bool, found))} of {len(found)} published"
+
+
+def _check_words(first: Ended, found: list[str | None], sent: signal.Signals) -> None:
+    number = {signal.SIGTERM: 143, signal.SIGINT: 130}.get(sent)
+    assert first.status in (0, -sent, number), first
+    assert "secret" not in first.said and "Traceback" not in first.said, first
+    out = sum(digest is not None for digest in found)
+    if "nothing is published" in first.said:
+        assert len(found) > 1 or out == 0, first
+    if "all is published" in first.said:
+        assert out > 0, first
+    if first.status == 0:
+        assert out == len(found), first
+
+
+def _again(name: str, twice: bool) -> None:
+    words, paths = COMMANDS[name]
+    logs = [Path(f"log {n}") for n in range(1 + twice)]
+    children = [start(words, log) for log in logs]
+    ends = [ended(child, log) for child, log in zip(children, logs, strict=True)]
+    assert any(end.status == 0 for end in ends) and all(end.status in (0, 1, 2) for end in ends), ends
+    assert not any("Traceback" in end.said or "secret" in end.said for end in ends), ends
+
+
+def kill_many(number: int, seed: int) -> Counter[str]:
+    dice, found, took = random.Random(seed), Counter[str](), {"run": 3.0, "report": 4.0}
+    home = os.getcwd()
+    for count in range(number):
+        name = dice.choice(list(COMMANDS))
+        place = tempfile.mkdtemp()  # not one that a child would remove as it leaves
+        os.chdir(place)
+        try:
+            prepare(Path(place))
+            if count < 2:
+                name, started = list(COMMANDS)[count], time.monotonic()
+                _again(name, False)
+                took[name] = time.monotonic() - started  # a whole one, undisturbed
+                continue
+            sent = dice.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+            found[kill_one(name, sent, dice.uniform(0, 1.1 * took[name]), dice.random() < 0.3)] += 1
+        finally:
+            os.chdir(home)
+            shutil.rmtree(place)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kills", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    for told, times in sorted(kill_many(asked.kills + 2, asked.seed).items()):
+        print(f"{times:4} {told}")
+
+
+if __name__ == "__main__":
+    main()

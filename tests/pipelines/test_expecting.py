@@ -1,0 +1,128 @@
+"""What counts are said to be like: the sample, shapes, and earlier rankings with their noisy counts."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import fastavro
+import numpy as np
+import pytest
+
+from private_topk.pipelines.expecting import earlier_ranking, expected_of, names_a_file
+from private_topk.pipelines.sample import START, users_per_item, write_sample
+from private_topk.previews import Released, Zipf
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows import Period
+from tests.pipelines.support import command, options, write
+
+ROWS = [{"user": f"u{n}", "item": f"item {n % m}", "time": "2026-01-06"} for m in (1, 2, 3, 4) for n in range(120)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rows.csv", ROWS)
+    write(tmp_path / "items.txt", "\n".join(f"item {n}" for n in range(20)))
+    return tmp_path
+
+
+def published(output: str, **changes: object) -> None:
+    settings = {"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 4, "epsilon": 50,
+                "publish_counts": 50, "output": output, **changes}  # fmt: skip
+    assert command("run", *options(**{key: value for key, value in settings.items() if value is not None})).status == 0
+
+
+@pytest.mark.parametrize("ending", ["avro", "jsonl", "csv", "parquet"])
+def test_an_earlier_ranking_tells_its_counts(folder: Path, ending: str) -> None:
+    published(f"out.{ending}")
+    found = earlier_ranking(f"out.{ending}", None)
+    assert found.ranked and found.items == 20 and len(found.noisy_counts) == 4
+    truth = [120, 80, 60, 30]
+    assert np.abs(np.array(found.noisy_counts) - truth).max() <= 2
+    assert earlier_ranking(f"file://{folder}/out.{ending}", 30).items == 30
+    assert isinstance(expected_of(f"out.{ending}", None, None), Released)
+
+
+def test_the_last_window_is_the_one(folder: Path) -> None:
+    windows = {"window": "7d", "from": "2026-01-05", "to": "2026-01-19", "privacy_unit": "user-window"}
+    more = [{**row, "item": "item 7", "time": "2026-01-13"} for row in ROWS[:50]]
+    write(folder / "rows.csv", ROWS + more)
+    published("out.csv", **windows)
+    assert max(earlier_ranking("out.csv", None).noisy_counts) == pytest.approx(50, abs=2)
+    write(folder / "rows.csv", ROWS)
+    published("first.csv", **windows)
+    assert max(earlier_ranking("first.csv", None).noisy_counts) == pytest.approx(120, abs=2), "the second is empty"
+
+
+def test_a_set_has_no_order(folder: Path) -> None:
+    published("out.avro", mechanism="canonical")
+    assert not earlier_ranking("out.avro", None).ranked
+
+
+@pytest.mark.parametrize(
+    ("like", "said"),
+    [
+        ("none.avro", "none.avro does not exist: give a ranking with its manifest beside it"),
+        ("items.txt", "must end with one of .avro"),
+        ("rows.csv", "rows.manifest.json does not exist"),
+        ("zipf=1.1,item=5", "did you mean items?"),
+        ("zipf=x,items=5", "zipf must be a number, got 'x'"),
+        ("zipf=1.1,items=5.5", "items must be a whole number such as 1000 or 1e6"),
+        ("zipf=1.1,items=5", "{users}, {items_per_user} must be given too"),
+        ("zipf=1.1,items=5,users=9,items_per_user=5", "must be above 0 and below the 5 items"),
+    ],
+)
+def test_what_tells_nothing_is_refused(folder: Path, like: str, said: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        expected_of(like, None, None)
+    assert said in refused.value.shown(lambda name: f"{{{name}}}")
+
+
+def test_rankings_that_tell_no_counts_are_refused(folder: Path) -> None:
+    published("bare.avro", publish_counts=None)
+    with pytest.raises(Refusal, match="was published without noisy counts"):
+        earlier_ranking("bare.avro", None)
+    published("out.csv")
+    ranking, manifest = folder / "out.csv", folder / "out.manifest.json"
+    whole = ranking.read_bytes()
+    ranking.write_bytes(whole.replace(b"item 1", b"item 2"))
+    with pytest.raises(Refusal, match="is not the ranking that its manifest is of"):
+        earlier_ranking("out.csv", None)
+    ranking.write_bytes(whole)
+    facts = json.loads(manifest.read_text())
+    for broken in ([], {**facts, "privacy": None}, {key: facts[key] for key in facts if key != "domain"}):
+        manifest.write_text(json.dumps(broken))
+        with pytest.raises(Refusal, match="like out.csv"):
+            earlier_ranking("out.csv", None)
+    manifest.write_text("{")
+    with pytest.raises(Refusal, match="cannot be read"):
+        earlier_ranking("out.csv", None)
+
+
+def test_a_shape_takes_its_items_from_the_domain() -> None:
+    assert expected_of("zipf=1.1, users=1e4, items-per-user=2", 50, None) == Zipf(1.1, 50, 10_000, 2)
+    assert expected_of("zipf=1.1 items=60 users=1e4 items_per_user=2", 50, None) == Zipf(1.1, 60, 10_000, 2)
+    assert [names_a_file(text) for text in ("sample", "zipf=1", "./sample", "out.avro")] == [False, False, True, True]
+
+
+def test_the_sample_is_the_one_that_is_written(tmp_path: Path) -> None:
+    write_sample(str(tmp_path))
+    with (tmp_path / "plays.avro").open("rb") as source:
+        rows = list(fastavro.reader(source))
+    pairs = {(row["user"], row["item"]) for row in rows}
+    week = {(row["user"], row["item"]) for row in rows if row["time"] < START + timedelta(days=7)}
+    for number, some in ((None, pairs), (7, week)):
+        assert users_per_item(number).sum() == len(some)
+        held = sorted(users_per_item(number).tolist(), reverse=True)
+        items = [item for _, item in some]
+        assert held[:5] == sorted((items.count(item) for item in set(items)), reverse=True)[:5]
+    period = Period(datetime(2030, 1, 7, tzinfo=timezone.utc), datetime(2030, 2, 4, tzinfo=timezone.utc),
+                    timedelta(days=7))  # fmt: skip
+    expected = expected_of("sample", None, period)
+    assert expected.histogram(None, False).counts().sum() == len(week)
+    assert expected.words() == "the sample's made-up plays, its first 7 days"
+    kept = expected.histogram(3, False).counts().sum()
+    users = [user for user, _ in week]
+    assert kept == sum(min(users.count(user), 3) for user in set(users))

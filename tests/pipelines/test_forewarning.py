@@ -1,0 +1,105 @@
+"""A line before the charge where public knowledge says that a ranking would be close to noise, and none otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.forewarning import forewarned
+from private_topk.pipelines.question import ask
+from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.support import command, options, write
+
+ITEMS = [f"item {n}" for n in range(60)]
+SHAPE = "zipf=0.8,users=300,items_per_user=3"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rows.csv", [{"user": f"u{n}", "item": ITEMS[n * n % 60]} for n in range(200)])
+    write(tmp_path / "items.txt", "\n".join(ITEMS))
+    return tmp_path
+
+
+def run(*more: str, **changes: object) -> str:
+    settings = {"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 10, "epsilon": 0.01,
+                "output": "out.avro", **changes}  # fmt: skip
+    done = command("run", *options(**settings), "--quiet", *more)
+    assert done.status == 0, done.err
+    return done.err
+
+
+def test_a_declared_shape_warns_before_the_charge(folder: Path) -> None:
+    ledger = {"ledger": "sqlite:///b.db", "dataset": "d"}
+    assert command("budget", "create", *options(**ledger, epsilon=100)).status == 0
+    said = run(like=SHAPE, **ledger)
+    assert said.count("close to noise") == 1 and said.index("close to noise") < said.index("charged")
+    assert "joint finds" in said and "`private-topk preview`" in said
+    assert "noise" not in run(like=SHAPE, epsilon=50, output="sure.avro", **ledger)
+
+
+def test_the_ranking_that_stands_there_warns(folder: Path) -> None:
+    """Its noisy counts are public; those of the rows are never looked at."""
+    assert "noise" not in run(epsilon=50, publish_counts=50)
+    said = run("--overwrite", epsilon=0.001)
+    assert "judging by out.avro: 10 noisy counts" in said
+    assert "noise" not in run("--overwrite", epsilon=0.001), "the one before had no counts"
+
+
+def test_the_warning_does_not_depend_on_the_rows(folder: Path) -> None:
+    one = run(like=SHAPE)
+    write(folder / "rows.csv", [{"user": f"u{n}", "item": ITEMS[n % 3]} for n in range(5000)])
+    assert run(like=SHAPE, output="other.avro") == one.replace("out.", "other.")
+
+
+def test_a_text_that_is_no_shape_is_refused_before_anything(folder: Path) -> None:
+    done = command("run", *options(input="rows.csv", domain="items.txt", mechanism="joint", k=10, epsilon=1,
+                                   output="out.avro", like="zipf=1"))  # fmt: skip
+    assert done.status == 2 and "--users, --items-per-user must be given too" in done.err
+    assert not (folder / "out.avro").exists()
+
+
+def test_questions_of_which_nothing_is_known() -> None:
+    question = ask(3, Joint(epsilon=0.001), ITEMS)
+    assert forewarned(question) is None
+    assert forewarned(question, earlier=["nowhere.avro", "no ranking"]) is None
+    found = forewarned(question, SHAPE)
+    assert found is not None and found.startswith(
+        "close to noise: judging by Zipf 0.8: 60 items, 300 users with 3 each"
+    )
+    assert forewarned(ask(3, Joint(epsilon=100.0), ITEMS), SHAPE) is None
+    with pytest.raises(Refusal, match="like nowhere.avro does not exist"):
+        forewarned(question, "nowhere.avro")
+    amounts = ask(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60))
+    assert forewarned(amounts, earlier=["nowhere.avro"]) is None
+    with pytest.raises(Refusal, match="like is of numbers of users"):
+        forewarned(amounts, SHAPE)
+
+
+def test_a_report_is_warned_by_the_period_before(folder: Path) -> None:
+    write(folder / "key", "a key of the tests, thirty-two bytes and more")
+    for start in ("2026-01-05", "2026-01-12"):
+        write(folder / f"rows-{start}.csv",
+              [{"user": f"u{n}", "item": ITEMS[n * n % 60], "time": start} for n in range(200)])  # fmt: skip
+    text = """report: weekly
+source: {{input: 'rows-{{start}}.csv'}}
+domain: {{file: items.txt}}
+window: {{every: week, first: 2026-01-05}}
+mechanism: {{name: joint, k: 10}}
+budget: {{epsilon: {epsilon}, publish_counts: 20}}
+release_key: file:key
+sink: {{output: 'out/{{start}}.avro'}}
+"""
+    write(folder / "weekly.yaml", text.format(epsilon=50))
+    first = command("report", "weekly.yaml", "--window-end", "2026-01-12", "--quiet")
+    assert first.status == 0 and "noise" not in first.err, first.err
+    write(folder / "weekly.yaml", text.format(epsilon=0.001))
+    second = command("report", "weekly.yaml", "--window-end", "2026-01-19", "--quiet")
+    assert second.status == 0 and "close to noise: judging by " in second.err, second.err
+    write(folder / "weekly.yaml", text.format(epsilon=0.001) + f"preview: {{like: '{SHAPE}'}}\n")
+    third = command("report", "weekly.yaml", "--window-end", "2026-01-19", "--correction", "1", "--quiet")
+    assert "judging by Zipf 0.8" in third.err, third.err

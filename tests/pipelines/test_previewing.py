@@ -1,0 +1,123 @@
+"""A preview is of what a run draws; and what is not public does not get into one."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from private_topk.pipelines.previewing import asked_setting, expected_counts
+from private_topk.previews import PublicCounts, look
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.support import command, options, write
+
+COUNTS = [40, 36, 33, 20, 19, 18, 6, 4, 1, 0, 0, 0]
+DAYS = 200
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows_of(counts: list[int], days: int) -> list[dict[str, str]]:
+    """The first `count` users hold an item, on every day."""
+    start = date(2026, 1, 1)
+    return [
+        {"user": f"u{user}", "item": f"item {item:02}", "time": (start + timedelta(days=day)).isoformat()}
+        for day in range(days)
+        for item, count in enumerate(counts)
+        for user in range(count)
+    ]
+
+
+@pytest.mark.parametrize("mechanism", ["joint", "pnf-peeling"])
+def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str) -> None:
+    """200 windows of one run, each with the same counts: 200 draws of the whole path.
+
+    Their recall and every place's chance to be right lie within five standard errors of the preview's: a sound pair
+    fails one time in 1e5; the budget of another window share, or of another k, is seen (asserted below).
+    """
+    write(folder / "rows.csv", rows_of(COUNTS, DAYS))
+    write(folder / "items.txt", "\n".join(f"item {n:02}" for n in range(len(COUNTS))))
+    end = (date(2026, 1, 1) + timedelta(days=DAYS)).isoformat()
+    asked = {"mechanism": mechanism, "k": 5, "epsilon": 0.5, "window": "1d", "from": "2026-01-01", "to": end}
+    done = command("run", *options(input="rows.csv", domain="items.txt", output="out.csv", **asked), "--quiet")
+    assert done.status == 0, done.err
+    drawn: dict[str, list[int]] = {}
+    with (folder / "out.csv").open() as source:
+        for row in csv.DictReader(source):
+            drawn.setdefault(row["window_start"], []).append(COUNTS[int(row["item"].removeprefix("item "))])
+    assert len(drawn) == DAYS
+    answers = np.array(list(drawn.values()))
+    seen_recall = (answers >= COUNTS[4]).mean()
+    seen_right = (answers == COUNTS[:5]).mean(axis=0)
+
+    def outlook(epsilon: float, k: int):  # noqa: ANN202 - an Outlook
+        setting = asked_setting({}, k, epsilon)
+        return look(setting.share_of(mechanism).mechanism, PublicCounts(COUNTS).histogram(None, False), k, 2000)
+
+    def agrees(epsilon: float) -> bool:
+        found, error = outlook(epsilon, 5), 5 * math.sqrt(0.25 * (1 / DAYS + 1 / 2000))
+        near = [abs(one.value - seen) <= error for one, seen in zip(found.right, seen_right, strict=True)]
+        return all(near) and abs(found.recall.value - seen_recall) <= error
+
+    assert agrees(0.5)
+    assert not agrees(0.1) and not agrees(2.5)
+
+
+def test_counts_want_a_word(folder: Path) -> None:
+    write(folder / "counts.csv", "item,count\na,5\nb,3\n")
+    given = {"counts": "counts.csv"}
+    with pytest.raises(Refusal, match="these_counts_are_public must be given with counts: .* no budget pays for it"):
+        expected_counts({}, given)
+    found = expected_counts({}, {**given, "these_counts_are_public": True})
+    assert found.histogram(None, False).counts().tolist() == [5, 3]
+    assert found.words() == "counts.csv: 2 items, the largest count 5"
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "said"),
+    [
+        ({}, {}, "give one of like, zipf and counts"),
+        ({"like": "sample"}, {"zipf": 1.0}, "give one of like, zipf and counts"),
+        ({}, {"users": 5}, "zipf, items, items_per_user must be given too"),
+        ({"like": "sample"}, {"these_counts_are_public": True}, "is said of counts: leave it out"),
+        ({}, {"counts": "none.npy", "these_counts_are_public": True}, "none.npy cannot be read"),
+        ({}, {"counts": "rows.csv", "these_counts_are_public": True}, "has a column user, so it holds rows of users"),
+        ({"ledger": "sqlite:///b.db"}, {"counts": "c.csv", "these_counts_are_public": True}, "needs release_key"),
+    ],
+)
+def test_what_is_not_to_be_previewed(folder: Path, asked: dict, given: dict, said: str) -> None:
+    write(folder / "rows.csv", rows_of([2, 1], 1))
+    write(folder / "c.csv", "count\n5\n")
+    with pytest.raises(Refusal) as refused:
+        expected_counts(asked, given)  # type: ignore[arg-type]
+    assert said in refused.value.shown()
+
+
+def test_the_input_of_a_charged_release_is_refused(folder: Path) -> None:
+    """Rows that happen to have a column `count`, read by columns of other names: nothing in the file itself tells."""
+    people = Counter({f"p{n}": 1 for n in range(9)})
+    write(folder / "rows.csv", [{"who": who, "what": "tea", "count": number} for who, number in people.items()])
+    write(folder / "items.txt", "tea\ncake\n")
+    (folder / "key").write_text("a key of the tests, thirty-two bytes and more")
+    ledger = {"ledger": "sqlite:///b.db", "dataset": "d"}
+    assert command("budget", "create", *options(**ledger, epsilon=1)).status == 0
+    done = command("run", *options(**ledger, input="rows.csv", domain="items.txt", mechanism="joint", k=1, epsilon=1,
+                                   user_column="who", item_column="what", output="o.csv", release_key="file:key",
+                                   release_id="r"))  # fmt: skip
+    assert done.status == 0, done.err
+    asked = options(counts="rows.csv", k=1, epsilon=1, release_key="file:key", **ledger)
+    said = command("preview", *asked, "--these-counts-are-public")
+    assert said.status == 2 and "was the input of a release in this ledger, so it is not public" in said.err
+    write(folder / "other.csv", "item,count\ntea,9\ncake,2\n")
+    other = command("preview", *options(counts="other.csv", k=1, epsilon=1, mechanism="joint", release_key="file:key",
+                                        **ledger), "--these-counts-are-public")  # fmt: skip
+    assert other.status == 0 and "Take joint" in other.out

@@ -1,0 +1,129 @@
+"""Which mechanism a preview takes, what it leaves out and why, and what it says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import private_topk
+from private_topk.budget.sharing import share_out
+from private_topk.previews import Estimate, Preview, PublicCounts, Setting, Zipf, preview, preview_of
+from private_topk.previews.comparing import _ordered
+from private_topk.previews.outlook import Outlook, look
+from private_topk.previews.reasons import ranges, reasons, short, verdict
+from private_topk.previews.tables import comparison, ranks_table, table
+from private_topk.transforms.mechanisms import MECHANISMS, CdpPeeling, Joint
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.refusal import Refusal
+
+GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
+CLOSE = PublicCounts(np.arange(1000, 900, -1))
+
+
+def test_gaps_are_for_joint_and_noise_is_called_noise() -> None:
+    """Three shapes: wide gaps, where a joint draw is sure; close counts at a tiny budget; many items and a delta."""
+    wide = preview(GAPS, 5, 0.1)
+    assert wide.best.name == "joint" and wide["joint"].recall.value > wide["peeling"].recall.high
+    assert not wide.close_to_noise and wide.best.recall.value > 0.95
+    noise = preview(CLOSE, 10, 0.01, draws=100)
+    assert noise.close_to_noise and noise.reasons()[-1].startswith("This is close to noise")
+    many = preview(
+        Zipf(1.0, 5000, 12_000, 10), 100, 0.5, 1e-6, mechanisms=("joint", "peeling", "cdp-peeling"), draws=20
+    )
+    assert many.best.name == "cdp-peeling" and not many.close_to_noise
+    assert "to 100 are noise" in many.reasons()[2] and "It beats joint" in many.reasons()[3]
+
+
+def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
+    found = preview(GAPS, 3, 1.0, draws=2)
+    assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(MECHANISMS)
+    assert {error.shown() for error in found.left_out.values()} == {"needs delta"}
+    with_delta = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2)
+    assert not with_delta.left_out
+    unknown = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2, unknown_domain=True)
+    assert {outlook.mechanism.about.domain for outlook in unknown.outlooks} == {"unknown"}
+    assert {error.shown() for error in unknown.left_out.values()} == {"needs a public domain"}
+    assert unknown.items == 55
+
+
+def test_a_question_that_nobody_answers_is_refused() -> None:
+    with pytest.raises(Refusal, match="needs delta"):
+        preview(GAPS, 3, 1.0, unknown_domain=True, mechanisms=("limit-domain",))
+    with pytest.raises(Refusal, match="at most the number of items, got k = 56 and 55"):
+        preview(GAPS, 56, 1.0)
+    with pytest.raises(Refusal, match="horizon needs"):
+        preview(GAPS, 3, 1.0, horizon=3)
+    for wrong, field in (({"k": 0}, "k"), ({"epsilon": -1}, "epsilon"), ({"delta": 1.0}, "delta")):
+        with pytest.raises(Refusal) as refused:
+            preview(GAPS, **{"k": 3, "epsilon": 1.0, **wrong})  # type: ignore[arg-type]
+        assert refused.value.field == field
+
+
+def test_the_share_of_a_window_is_that_of_a_run() -> None:
+    setting = Setting(10, 1.0, 1e-6, privacy_unit="user", horizon=52)
+    for name, kind in (("joint", Joint(1.0)), ("cdp-peeling", CdpPeeling(1.0, 1e-6))):
+        spare = 1e-6 if name == "joint" else None
+        assert setting.share_of(name) == share_out(kind, 10, None, spare, unit="user", horizon=52)
+    pure = replace(setting, delta=None)
+    assert pure.share_of("joint").mechanism.parameter("epsilon") == pytest.approx(1 / 52)
+    found = preview_of(GAPS, setting, ("joint",), 2)
+    assert found.windows == 52 and found["joint"].mechanism == setting.share_of("joint").mechanism
+    assert not found["joint"].pure, "its windows are composed by a delta"
+    assert preview_of(GAPS, pure, ("joint",), 2)["joint"].pure
+
+
+def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Outlook:
+    base = look(Joint(1.0) if pure else CdpPeeling(1.0, 1e-6), Histogram.of(np.array([9, 5, 2])), 2, 2)
+    off = 0.01
+    near = {key: Estimate(v, v - off, v + off) for key, v in (("recall", recall), ("order", order))}
+    kind = type(base.mechanism)
+    about = replace(kind.about, name=name)
+    named = type(kind.__name__, (kind,), {"about": about, "__module__": __name__})
+    return replace(base, mechanism=named(**base.mechanism.parameters()), pure=pure, **near)
+
+
+def test_recall_decides_then_order_then_purity() -> None:
+    a, b = outlook_of("a", 0.9, 0.5), outlook_of("b", 0.8, 0.9)
+    assert [one.name for one in _ordered([b, a])] == ["a", "b"]
+    c = outlook_of("c", 0.895, 0.9)
+    assert _ordered([a, b, c])[0].name == "c", "as much is found, and more of it in its place"
+    d = outlook_of("d", 0.9, 0.905, pure=False)
+    assert _ordered([a, d, c])[0].name == "c", "the same, without a delta"
+    assert "d finds as many" in " ".join(reasons(_ordered([a, d, c]), 1))
+    assert "but needs a delta" in " ".join(reasons(_ordered([d, c]), 1))
+    assert "It beats b" in " ".join(reasons(_ordered([a, b]), 1))
+
+
+def test_places_in_words() -> None:
+    assert ranges([3]) == "Rank 3"
+    assert ranges([8, 9, 10]) == "Ranks 8 to 10"
+    assert ranges([1, 3, 4, 7]) == "Ranks 1, 3 to 4 and 7"
+    assert "fewer windows" in verdict(52) and "fewer windows" not in verdict(1)
+
+
+def test_tables_hold_what_was_found() -> None:
+    found: Preview = preview(GAPS, 3, 1.0, mechanisms=("joint", "canonical"), draws=40)
+    lines = table(found.outlooks)
+    assert len(lines) == 3 and lines[1].split()[0] == "joint" and "set" in lines[2]
+    assert len(ranks_table(found.best)) == 4 and len(ranks_table(found["canonical"])) == 4
+    many = look(Joint(1.0), GAPS.histogram(None, False), 40, 3)
+    assert [line.split()[0] for line in ranks_table(many)[1:]] == ["1", "2", "3", "5", "10", "20", "30", "40"]
+    several = comparison({"k=3": found.outlooks, "k=4": preview(GAPS, 4, 1.0, draws=2).outlooks})
+    assert "k=3" in several[0] and any("*" in line for line in several[1:])
+    assert any(line.split()[:2] == ["peeling", "-"] for line in several)
+    assert str(found).count("\n\n") == 2 and "Take joint" in str(found)
+    assert short(found.best).startswith("joint finds 3 of the top 3")
+
+
+def test_json_holds_all_of_it() -> None:
+    plain = json.loads(json.dumps(preview(GAPS, 3, 1.0, draws=2).plain()))
+    assert plain["recommended"] == plain["mechanisms"][0]["mechanism"]
+    assert len(plain["mechanisms"][0]["right"]) == 3 and plain["mechanisms"][0]["recall"]["high"] <= 1
+    assert plain["left_out"]["gaussian"] == "needs delta"
+
+
+def test_it_is_a_name_of_the_package() -> None:
+    assert private_topk.preview is preview

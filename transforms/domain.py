@@ -141,7 +141,7 @@ class DomainIndex:
     def __init__(self, labels: pa.Array) -> None:
         self.labels = labels
         for attempt in count():  # a collision inside the domain is left by another key
-            self._hash_key = b"the key of a public list, %d" % attempt
+            self._hash_key = _list_key(attempt)
             words = hash_labels(labels, self._hash_key)
             self._order = np.argsort(words, kind="stable")
             self._sorted = words[self._order]
@@ -176,12 +176,18 @@ def check_items(items: pa.Array) -> pa.Array:
         raise Refusal("domain", "must hold at least one item, got an empty list")
     if labels.null_count:
         raise Refusal("domain", f"must not hold empty items, got {labels.null_count}: remove them")
-    tally = pc.value_counts(labels)
-    repeated = tally.filter(pc.greater(tally.field("counts"), 1))
-    if len(repeated):
-        example = verbatim(repr(repeated[0]["values"].as_py()))
-        raise Refusal("domain", f"must hold every item once, got {len(repeated)} repeated, such as {example}")
+    words = np.sort(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels
+    if np.any(words[1:] == words[:-1]):
+        tally = pc.value_counts(labels)
+        repeated = tally.filter(pc.greater(tally.field("counts"), 1))
+        if len(repeated):
+            example = verbatim(repr(repeated[0]["values"].as_py()))
+            raise Refusal("domain", f"must hold every item once, got {len(repeated)} repeated, such as {example}")
     return labels
+
+
+def _list_key(attempt: int) -> bytes:
+    return b"the key of a public list, %d" % attempt
 
 
 def digest_of(labels: pa.Array) -> str:

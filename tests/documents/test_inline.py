@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.commands import COMMANDS
-from private_topk.runners import UnknownArgument, refuse_unknown
+from private_topk.runners import UnknownArgument, check_arguments
 from tests.documents.reading import PAGES, ROOT, Command, blocks, in_lines
 from tests.documents.test_pages import parses
 from tests.documents.worlds import World, clone
@@ -75,7 +75,7 @@ def test_every_option_within_the_text_is_known(page: str) -> None:
     text = re.sub(r"(?ms)^```.*?^```", "", (ROOT / page).read_text())
     named = set(re.findall(r"`(--[a-z][\w-]*)", text))
     with pytest.raises(UnknownArgument) as beam:
-        refuse_unknown(["--no-such-option"])
+        check_arguments("direct", ["--no-such-option"])
     unknown = named - options_of_ours() - set(beam.value.known) - OF_JOB_SERVER - OF_BENCHMARKS
     assert not unknown, f"{page} names {unknown}"
 

@@ -304,6 +304,10 @@ def test_testing(world: World) -> None:
     hold(world, "docs/testing.md", TESTING)
 
 
+def test_scale(world: World) -> None:
+    hold(world, "docs/scale.md", [Held("$ python -m benchmarks.scale", "parsed", MINUTES)])
+
+
 CONTRIBUTING = [picture("a door ")]
 PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
 

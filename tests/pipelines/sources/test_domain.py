@@ -4,9 +4,10 @@ import gzip
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from private_topk.pipelines.sources.domain import read_domain
+from private_topk.pipelines.sources.domain import DomainFile, read_domain
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import avro_schema, to_avro, write
@@ -25,6 +26,29 @@ def test_one_item_a_line_or_a_column(tmp_path: Path, name: str) -> None:
     domain = read_domain(str(path), "item")
     assert domain == PublicDomain.of(ITEMS) and domain.index().labels.to_pylist() == ITEMS
     assert pickle.loads(pickle.dumps(domain)).load().to_pylist() == ITEMS
+
+
+SPACES = "".join(chr(n) for n in range(0x110000) if chr(n).isspace())
+LETTERS = "ab\u00e9\u2713\u3042\U0001f3b5\x00\ufeff" + "\n" * 6 + "\r"
+
+
+def listed(text: str) -> list[str | None]:
+    """A line at a time, as a reader would."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return [line if line.strip() else None for line in lines]
+
+
+def test_lines_are_told_apart_as_by_python(tmp_path: Path) -> None:
+    """Random texts of few characters, all that is white space to Python among them."""
+    rng = np.random.default_rng(1)
+    texts = ["".join(rng.choice([*LETTERS, *SPACES], rng.integers(0, 40))) for _ in range(400)]
+    texts += [f"a{space}\n{space}{space}\nb\n{space}" for space in SPACES]
+    assert sum(None in listed(text) for text in texts) > 50
+    for text in texts:
+        read = DomainFile(str(write(tmp_path / "d.txt", text.encode())), "item")
+        assert read().to_pylist() == listed(text), repr(text)
 
 
 def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["SHAPES", "load", "shape"]
+__all__ = ["FOLDER", "SHAPES", "load", "shape"]
 
-_FOLDER = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
+FOLDER = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
 
 _MADE: dict[str, Callable[[int], np.ndarray]] = {
     "all equal": lambda d: np.full(d, 1000),
@@ -32,7 +32,7 @@ SHAPES = tuple(_MADE)
 
 def load(name: str) -> np.ndarray:
     """A vector of the data folder, such as foods_synth (d = 166,049)."""
-    path = _FOLDER / f"{name}.npy"
+    path = FOLDER / f"{name}.npy"
     if not path.exists():
         raise SystemExit(f"the data folder has no {name}.npy: set PRIVATE_TOPK_SHARED to the folder that holds data/")
     return np.load(path)

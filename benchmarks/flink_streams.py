@@ -15,8 +15,7 @@ The cluster `loopback` is the standalone one with workers in the command's own p
 at its place already, so that a stream can end by its clocks only.
 
 With --unfinished-bundles Flink is told not to finish bundles before a checkpoint, which the command refuses. Then it
-loses counts, and what is to be seen is that this is told: no window is published that is not the batch's, and no run in
-which one is missing ends well.
+loses rows, and what is to be seen is whether that is told, or other rankings are published.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def main() -> None:
     parser.add_argument("--interval", type=int, default=500, help="milliseconds between checkpoints")
     parser.add_argument("--load", type=int, default=1, help="cores kept busy meanwhile")
     parser.add_argument("--rows", type=int, default=2_400)
-    parser.add_argument("--unfinished-bundles", action="store_true", help="show that a loss is told")
+    parser.add_argument("--unfinished-bundles", action="store_true", help="see whether a loss is told")
     parser.add_argument("--again", action="store_true", help="let every window be published before")
     parser.add_argument("--together", type=int, default=2, help="how many streams run side by side")
     parser.add_argument("--patience", type=float, default=900, help="seconds until a stream counts as hung")

@@ -21,9 +21,12 @@ from flint import arb
 
 from private_topk.budget.limits import at_least_0
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.cost import Cost as StatedCost
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
+from private_topk.transforms.mechanisms.noisy_counts import cost_of_counts
+from private_topk.transforms.selection import CountBudget
 
 __all__ = [
     "ACCOUNTINGS", "Cost", "Price", "Share", "Total", "best_share", "optimal_delta", "rho_within", "rounded_down",
@@ -94,7 +97,15 @@ class Cost:
     @classmethod
     def of(cls, mechanism: Mechanism, k: int) -> Cost:
         """The cost of one draw of k items."""
-        stated = mechanism.cost(k)
+        return cls._as_stated(mechanism.cost(k))
+
+    @classmethod
+    def of_counts(cls, counts: CountBudget) -> Cost:
+        """The cost of publishing noisy counts of the items drawn."""
+        return cls._as_stated(cost_of_counts(counts.epsilon, counts.delta))
+
+    @classmethod
+    def _as_stated(cls, stated: StatedCost) -> Cost:
         if stated.rho is None:
             return cls.of_any(stated.epsilon, stated.delta)
         return cls(stated.epsilon, stated.delta, stated.rho, bounded_range=stated.bounded_range)

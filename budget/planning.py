@@ -11,6 +11,7 @@ from private_topk.budget.limits import check_windows
 from private_topk.budget.reference import installed, reference_shares
 from private_topk.budget.sharing import Split, check_sizes
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.selection import CountBudget
 
 __all__ = ["Plan", "plan"]
 
@@ -22,12 +23,15 @@ class Plan:
     Args:
         shares: the largest share of one window under every accounting that applies, in the order of `ACCOUNTINGS`.
         reference: the epsilons that dp-accounting allows, by accountant; None where it is not installed.
+        mechanism, counts: of one window at the best share: what a run of that total draws with.
     """
 
     total: Total
     windows: int
     shares: Mapping[str, Share]
     reference: Mapping[str, float] | None
+    mechanism: Mechanism
+    counts: CountBudget | None = None
 
     @property
     def best(self) -> Share:
@@ -35,13 +39,21 @@ class Plan:
         return best_share(dict(self.shares))
 
 
-def plan(mechanism: Mechanism, k: int, spare_delta: float | Fraction | None = None, *, windows: int) -> Plan:
+def plan(
+    mechanism: Mechanism,
+    k: int,
+    spare_delta: float | Fraction | None = None,
+    *,
+    windows: int,
+    counts: CountBudget | None = None,
+) -> Plan:
     """What each of n windows may spend of a mechanism's whole budget.
 
     Args:
         mechanism: with the total as its epsilon, and as its delta where it has one.
         k: how many items a window publishes.
         spare_delta: a delta for composing, with a mechanism that has none of its own.
+        counts: the total of the noisy counts, where these are published.
 
     Raises:
         Refusal: a parameter breaks its rule.
@@ -49,7 +61,9 @@ def plan(mechanism: Mechanism, k: int, spare_delta: float | Fraction | None = No
     Cost: 10 to 100 ms, and a second or two where dp-accounting is installed.
     """
     check_windows(windows, "windows")
-    check_sizes(mechanism, None, spare_delta)
-    split = Split(mechanism, k, None, spare_delta)
+    check_sizes(mechanism, counts, spare_delta)
+    split = Split(mechanism, k, counts, spare_delta)
     reference = reference_shares(split.price, split.spendable, windows) if installed() else None
-    return Plan(split.total, windows, shares(split.price, split.spendable, windows), reference)
+    found = shares(split.price, split.spendable, windows)
+    best = best_share(found)
+    return Plan(split.total, windows, found, reference, *split.window(best.epsilon, best.delta))

@@ -186,7 +186,7 @@ def cost_of(selection: Selection) -> Cost:
 
 def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:
     cost = Cost.of(mechanism, k)
-    return cost if counts is None else cost + Cost.of_any(Fraction(counts.epsilon), Fraction(counts.delta))
+    return cost if counts is None else cost + Cost.of_counts(counts)
 
 
 def _found(split: Split, total: Total, windows: int, held: bool) -> dict[str, Share]:

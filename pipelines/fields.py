@@ -58,6 +58,7 @@ class Asked(TypedDict, total=False):
     like: str
     publish_counts: Fraction | float
     publish_counts_delta: Fraction | float
+    round_counts: int
     privacy_unit: str
     horizon: int
     ledger: str

@@ -45,6 +45,8 @@ def match(pattern: str) -> list[FileInfo]:
         files = match_any(pattern)
     except Exception as error:  # every file system raises its own kind
         raise refused(f"{pattern} cannot be read: {why(error)}") from None
+    if not files and is_local(pattern) and os.path.isdir(pattern):
+        raise refused(f"{pattern} is a folder: name its files, as in '{pattern.rstrip('/')}/*.avro'")
     if not files:
         raise refused(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
                          "leaves it alone")  # fmt: skip

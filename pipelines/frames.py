@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.times import to_microseconds
+from private_topk.transforms.amounts import as_numbers
 from private_topk.transforms.columnar import as_labels
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["table_of"]
 
-_FIELDS = ("user", "item", "time")
+_FIELDS = ("user", "item", "time", "value")
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"
 
 
@@ -69,7 +70,7 @@ def _arrow(rows: Any, names: list[str]) -> pa.Table:  # noqa: ANN401
 
 def _check(table: pa.Table, columns: Columns) -> None:
     """Raise Refusal unless the columns are there, once, users and items as labels and the time as a time."""
-    for field, name in zip(_FIELDS, (columns.user, columns.item, columns.time), strict=True):
+    for field, name in zip(_FIELDS, (columns.user, columns.item, columns.time, columns.value), strict=True):
         if name is None:
             continue
         there = table.column_names.count(name)
@@ -78,10 +79,19 @@ def _check(table: pa.Table, columns: Columns) -> None:
             raise Refusal(field, verbatim(f"must name a column of the table, got {name!r}: it {found}"), _hint(field))
         kind = table.schema.field(name).type
         try:
-            to_microseconds(pa.array([], kind), columns.time_unit) if field == "time" else as_labels(pa.array([], kind))
+            _read(field, pa.array([], kind), columns)
         except (TypeError, pa.ArrowNotImplementedError) as error:
             remedy = "cast it first, such as .astype('Int64') in pandas" if pa.types.is_floating(kind) else ""
             raise Refusal(field, verbatim(f"cannot be the column {name!r}: {error}"), remedy) from None
+
+
+def _read(field: str, values: pa.Array, columns: Columns) -> None:
+    if field == "time":
+        to_microseconds(values, columns.time_unit)
+    elif field == "value":
+        as_numbers(values)
+    else:
+        as_labels(values)
 
 
 def _hint(field: str) -> str:

@@ -143,15 +143,18 @@ def counts_of(asked: Asked) -> CountBudget | None:
     """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
     epsilon, delta = asked.get("publish_counts"), asked.get("publish_counts_delta")
     if epsilon is None:
-        if delta is not None:
-            raise Refusal("publish_counts_delta", "needs {publish_counts}: the epsilon of the noisy counts")
+        for name in ("publish_counts_delta", "round_counts"):
+            if name in asked:
+                raise Refusal(name, "needs {publish_counts}: the epsilon of the noisy counts")
         return None
     check_epsilon(epsilon, "publish_counts")
     if delta is not None and not delta:
         raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
     try:
-        return CountBudget(epsilon, delta or 0.0)
+        return CountBudget(epsilon, delta or 0.0, asked.get("round_counts", 1))
     except Refusal as error:
+        if error.field == "round_counts":
+            raise
         raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
 
 

@@ -20,6 +20,7 @@ from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame
 from private_topk.runners import prepare
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
@@ -47,8 +48,10 @@ def rank(
     privacy_unit: str = "user-window",
     horizon: int | None = None,
     delta: Fraction | float | None = None,
+    amounts: Amounts | None = None,
+    value: str = "value",
 ) -> Rankings:
-    """The private top k items of a table: by how many *users* have each item, not by how many rows.
+    """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
 
     Every call is a release and costs its epsilon, also when it is called again to see another answer: only the same
     release over the same rows gives the same ranking at no cost. `run --ledger` keeps books; this does not.
@@ -73,6 +76,8 @@ def rank(
             windows, which share it.
         horizon: with the unit user, how many windows there will be in all.
         delta: with the unit user, for a mechanism without a delta of its own: it pays for composing windows.
+        amounts: rank by amounts and not by users, such as `Amounts(max_value=60)`: docs/amounts.md.
+        value: with amounts: the name of their column.
 
     Returns:
         The rankings of all windows. A notebook shows them with their guarantee in words.
@@ -98,8 +103,9 @@ def rank(
         release=release,
         privacy_unit=privacy_unit,
         horizon=horizon,
+        amounts=amounts,
     )
-    columns = _columns(user, item, time if period is not None else None, time_unit)
+    columns = _columns(user, item, time if period is not None else None, time_unit, value if amounts else None)
     frame = Frame(table_of(rows, columns), columns)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
@@ -113,8 +119,8 @@ def _manifest(path: str) -> dict[str, Any]:
     return found
 
 
-def _columns(user: str, item: str, time: str | None, time_unit: str) -> Columns:
+def _columns(user: str, item: str, time: str | None, time_unit: str, value: str | None) -> Columns:
     try:
-        return Columns(user, item, time, time_unit)
+        return Columns(user, item, time, time_unit, value=value)
     except Refusal as refusal:
         raise Refusal(refusal.field.removesuffix("_column"), refusal.rule, refusal.remedy) from None

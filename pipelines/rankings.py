@@ -18,6 +18,7 @@ from private_topk.pipelines.showing.page import page, snippet
 from private_topk.pipelines.showing.style import STYLE
 from private_topk.pipelines.showing.told import Listing, Told
 from private_topk.pipelines.sinks.formats import format_of
+from private_topk.pipelines.sinks.rows import Shape
 from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Rankings:
     def write(self, path: str, overwrite: bool = False) -> None:
         """A ranking file and its manifest, as `private-topk run` writes them. Raises Refusal where one stands."""
         path = as_path(path, "path")
-        rows = format_of(path).encode(self.rows())
+        rows = format_of(path).encode(self.rows(), Shape.of(self.facts))
         own = {"output": path.rpartition("/")[2], "ranking_sha256": hashlib.sha256(rows).hexdigest()}
         manifest = json.dumps({**self.facts, **own}, indent=2, ensure_ascii=False) + "\n"
         publish(path, rows, manifest.encode(), overwrite)

@@ -35,7 +35,7 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
     yield "input", f"{report.source.place}: {_columns(report)}"
     yield "domain", _domain(question)
     yield "windows", _windows(question)
-    yield "draw", f"{_mechanism(question)}, k {question.selection.k}"
+    yield "draw", f"{_mechanism(question)}, k {question.selection.k}{_measure(question)}"
     yield "privacy", _privacy(question)
     yield "release", _release(question)
     yield "ledger", _ledger(report)
@@ -87,6 +87,13 @@ def _mechanism(question: Question) -> str:
     mechanism = question.selection.mechanism
     own = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
     return " ".join([mechanism.about.name, *own])
+
+
+def _measure(question: Question) -> str:
+    amounts = question.selection.amounts
+    return (
+        "" if amounts is None else f", by amounts of which a user adds at most {float(amounts.max_value):g} to an item"
+    )
 
 
 def _privacy(question: Question) -> str:

@@ -38,6 +38,8 @@ def select(counts: Counts, asked: Asked) -> Drawn:
     name, k = mechanism.about.name, asked["k"]
     if spare_delta is not None:
         raise Refusal("delta", f"does not apply to {name}", "leave it out")
+    if mechanism.weighs_users:
+        raise Refusal("mechanism", f"{name} needs rows: it adds up weights of users, which counts do not tell")
     if "max_items_per_user" in asked and mechanism.parameter("max_items_per_user") is None:
         raise Refusal("max_items_per_user", f"does not apply to {name} here, where users are counted already",
                       "leave it out")  # fmt: skip

@@ -15,6 +15,7 @@ from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
 from private_topk.transforms.side_by_side import SideBySideDoFn
@@ -129,6 +130,7 @@ class CountContributions(beam.PTransform):
         waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
         cores: how many user shards of a bounded input are counted at a time. More than one: in the global window.
         cap: where amounts are added up, the most units that one user adds to an item.
+        weighting: what a user adds to a count, where that is not 1.
     """
 
     def __init__(
@@ -139,9 +141,10 @@ class CountContributions(beam.PTransform):
         waits_for_timers: bool = False,
         cores: int = 1,
         cap: int | None = None,
+        weighting: Weighting | None = None,
     ) -> None:
         super().__init__()
-        self._counter, self._waits_for_timers = UserShard(layout, key, limit, cap), waits_for_timers
+        self._counter, self._waits_for_timers = UserShard(layout, key, limit, cap, weighting), waits_for_timers
         self._cores = cores
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:

@@ -24,30 +24,31 @@ class AddUp(beam.PTransform):
     Args:
         keep: unknown domain: how many of the largest totals a place hands on of every window; None keeps all (public
             domain).
+        least: unknown domain: totals below this are not handed on.
     """
 
-    def __init__(self, layout: Layout, keep: int | None) -> None:
+    def __init__(self, layout: Layout, keep: int | None, least: int = 0) -> None:
         super().__init__()
-        self._layout, self._keep = layout, keep
+        self._layout, self._keep, self._least = layout, keep, least
 
     def expand(self, partial: beam.PCollection) -> beam.PCollection:
         return (
             partial
             | "Gather each item's counts" >> beam.GroupByKey()
             # (place, [Part])  ->  (place, Part)
-            | "Add up" >> beam.ParDo(_AddUpDoFn(self._layout, self._keep)).with_output_types(PlacedPart)
+            | "Add up" >> beam.ParDo(_AddUpDoFn(self._layout, self._keep, self._least)).with_output_types(PlacedPart)
         )
 
 
 class _AddUpDoFn(beam.DoFn):
-    def __init__(self, layout: Layout, keep: int | None) -> None:
-        self._layout, self._keep = layout, keep
+    def __init__(self, layout: Layout, keep: int | None, least: int) -> None:
+        self._layout, self._keep, self._least = layout, keep, least
 
     def process(self, gathered: tuple[int, Iterable[Part]]) -> Iterator[PlacedPart]:
-        yield add_up(*gathered, self._layout, self._keep)
+        yield add_up(*gathered, self._layout, self._keep, self._least)
 
 
-def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None = None) -> PlacedPart:
+def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None = None, least: int = 0) -> PlacedPart:
     """The sum of the parts, which names the user shards of all of them; manifests are put together."""
     sources: list[Codes] = []
     tables = _noting(parts, sources)  # one at a time: together they may be large
@@ -56,7 +57,7 @@ def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None =
     elif layout.size:
         total = add_up_codes(place, tables, layout)
     else:
-        total = add_up_labels(tables, keep)
+        total = add_up_labels(tables, keep, least)
     return place, Part(np.concatenate(sources), total)
 
 
@@ -94,12 +95,17 @@ def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> tuple[C
     return codes, part["count"].to_numpy()
 
 
-def add_up_labels(tables: Iterable[pa.RecordBatch], keep: int | None = None) -> pa.RecordBatch:
-    """Totals of the items of one hash residue, by window: the `keep` largest, ties by label."""
+def add_up_labels(tables: Iterable[pa.RecordBatch], keep: int | None = None, least: int = 0) -> pa.RecordBatch:
+    """Totals of the items of one hash residue, by window: the `keep` largest of those of `least` or more, ties by
+    label.
+    """
     table = pa.Table.from_batches(tables)
     keys = table.schema.names[:-1]
-    sums = table.group_by(keys).aggregate([("count", "sum")])
-    return joined(largest(sums.rename_columns([*keys, "count"]).select([*keys, "count"]), keep).to_batches())
+    sums = table.group_by(keys).aggregate([("count", "sum")]).rename_columns([*keys, "count"])
+    if least:
+        sums = sums.filter(pc.greater_equal(sums["count"], pa.scalar(least)))
+    sums = sums.select([*keys, "count"])
+    return joined(largest(sums, keep).to_batches() or [pa.RecordBatch.from_pylist([], sums.schema)])
 
 
 def largest(table: pa.Table, keep: int | None) -> pa.Table:

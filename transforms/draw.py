@@ -112,11 +112,11 @@ def rank(selection: Selection, release: Release, bounds: WindowBounds, tables: l
         digest.update(len(label.encode()).to_bytes(8, "little") + label.encode())
     # The table is in rank order, so ranks are its rows. No item at all is as good as one that nobody holds.
     histogram = Histogram.of(counts if len(counts) else np.zeros(1, np.int64))
-    chosen, noisy = selection.draw(histogram, digest.digest(), bounds.label(), release)
+    chosen, noisy, noise = selection.draw(histogram, digest.digest(), bounds.label(), release)
     if selection.mechanism.answer == "set":
         # The labels came in order of their counts, so a set must be put into a public order before it is written.
         order = sorted(range(len(chosen)), key=lambda place: labels[chosen[place]].encode())
         chosen, noisy = chosen[order], None if noisy is None else noisy[order]
     items = tuple(labels[row] for row in chosen)
     counted = None if noisy is None else selection.shown(noisy.tolist())
-    return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted)
+    return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted, noise)

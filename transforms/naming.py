@@ -157,7 +157,7 @@ class _DrawDoFn(beam.DoFn):
             yield group * layout.item_shards + shard, Part(_NOBODY, asked.append_column("digest", of_each))
 
     def _drawn(self, window: int, tally: Tally, label: str) -> _Drawn:
-        ranks, noisy = self._selection.draw(tally.histogram(), tally.digest, label, self._release)
+        ranks, noisy, _ = self._selection.draw(tally.histogram(), tally.digest, label, self._release)
         values, shards, numbers = tally.where(ranks)
         return _Drawn(np.full(len(ranks), window), np.arange(len(ranks)), shards, values, numbers,
                       tally.seen[shards], np.zeros(len(ranks), np.int64) if noisy is None else noisy)  # fmt: skip
@@ -271,4 +271,5 @@ def _ranking(selection: Selection, bounds: WindowBounds, rows: pa.RecordBatch) -
     if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
     noisy = None if selection.publish_counts is None else selection.shown(rows["noisy"].to_pylist())
-    return Ranking(bounds, tuple(rows["item"].to_pylist()), selection.k, mechanism.answer, noisy)
+    items = tuple(rows["item"].to_pylist())
+    return Ranking(bounds, items, selection.k, mechanism.answer, noisy, selection.noise(len(items)))

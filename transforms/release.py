@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from private_topk.transforms.selection import CountBudget, Draws, Selection
+from private_topk.transforms.selection import CountBudget, Draws, NoiseSize, Selection
 from private_topk.transforms.windows import WindowBounds
 
-__all__ = ["CountBudget", "Draws", "Ranking", "Selection"]
+__all__ = ["CountBudget", "Draws", "NoiseSize", "Ranking", "Selection"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Ranking:
         answer: "sequence" or "set".
         noisy_counts: of the items in their order, where a budget was set aside for them; may be negative. Noisy sums
             where amounts are added up, in the measure of these.
+        noise: how far those may be off for their noise, in the same measure.
     """
 
     window: WindowBounds
@@ -28,3 +29,4 @@ class Ranking:
     k: int
     answer: str
     noisy_counts: tuple[int | float, ...] | None = None
+    noise: NoiseSize | None = None

@@ -14,13 +14,29 @@ import numpy as np
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.keys import Release, release_seed
-from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
+from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["CountBudget", "Draws", "Selection", "count_budget"]
+__all__ = ["CountBudget", "Draws", "NoiseSize", "Selection", "count_budget", "noise_size"]
+
+_CENTRAL = Fraction(95, 100)
+
+
+class NoiseSize(NamedTuple):
+    """How far published counts may be off for their noise. Public: a function of the question and of how many counts
+    are published. It says nothing of rows that a bound on the items per user leaves out.
+
+    Args:
+        stddev: the standard deviation of the noise of each count.
+        within_95: with a probability of at least 95% a count is off by no more than this, its rounding included.
+    """
+
+    stddev: float
+    within_95: int | float
 
 
 class Draws(NamedTuple):
@@ -28,6 +44,7 @@ class Draws(NamedTuple):
 
     ranks: np.ndarray
     noisy_counts: np.ndarray | None
+    noise: NoiseSize | None = None
 
 
 @dataclass(frozen=True)
@@ -35,19 +52,30 @@ class CountBudget:
     """What publishing noisy counts of the released items costs, on top of the mechanism's own budget.
 
     Args:
-        delta: 0 for discrete Laplace noise (pure), above 0 for discrete Gaussian noise.
+        delta: 0 for a pure release, above 0 for Gaussian noise.
+        round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
     """
 
     epsilon: float | Fraction
     delta: float | Fraction = 0.0
+    round_to: int = field(default=1, metadata={"unasked": "rounding comes after the draw: the same noise either way"})
 
     def parameters(self) -> dict[str, Any]:
-        """Both by name, as JSON."""
+        """What the noise depends on, by name, as JSON."""
         return {"epsilon": plain(self.epsilon), "delta": plain(self.delta)}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
         object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
+        if isinstance(self.round_to, bool) or not isinstance(self.round_to, int) or self.round_to < 1:
+            raise Refusal("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
+
+    def rounded(self, counts: np.ndarray) -> np.ndarray:
+        """The nearest multiples of `round_to`, int64; halves go up."""
+        if self.round_to == 1:
+            return counts
+        steps = (counts.astype(object) + self.round_to // 2) // self.round_to * self.round_to
+        return np.clip(steps, -(2**63), 2**63 - 1).astype(np.int64)
 
 
 def count_budget(given: object) -> CountBudget | None:
@@ -94,11 +122,15 @@ class Selection:
         return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
     def head(self) -> int | None:
-        """How many of the largest counts the mechanism looks at; None for all of a public domain."""
-        if not isinstance(self.domain, UnknownDomain):
+        """How many of the largest counts the mechanism looks at; None for all, as of a public domain."""
+        if not isinstance(self.domain, UnknownDomain) or not isinstance(self.mechanism, UnknownDomainMechanism):
             return None
-        assert isinstance(self.mechanism, UnknownDomainMechanism)
         return self.mechanism.kbar_for(self.k) + 1
+
+    def least(self) -> int:
+        """In an unknown domain, the least count that the mechanism looks at."""
+        weighting = self.mechanism.weighting
+        return 0 if weighting is None else weighting.least
 
     def epsilon(self) -> float:
         """The whole cost of one window, rounded up."""
@@ -119,17 +151,38 @@ class Selection:
         budget = self.publish_counts
         if budget is None:
             return Draws(ranks, None)
-        noisy = publish_counts(
-            histogram.picks(ranks).values,
-            np.arange(len(ranks)),
-            bits,
-            budget.epsilon,
-            budget.delta or None,
-            self.max_items_per_user,
-            self.mechanism.parameter("neighbours", "add-remove"),
-            self.mechanism.cap,
-        )
-        return Draws(ranks, noisy)
+        values, places = histogram.picks(ranks).values, np.arange(len(ranks))
+        noisy = publish_counts(values, places, bits, *self._noise_depends_on())
+        return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)))
+
+    def noise(self, published: int) -> NoiseSize | None:
+        """The noise of so many published counts; None where there are none. Of amounts in their measure."""
+        budget = self.publish_counts
+        if budget is None or not published:
+            return None
+        *_, limit, neighbours, cap = self._noise_depends_on()
+        found = noise_size(published, budget, limit, neighbours, cap)
+        if self.amounts is None:
+            return found
+        return NoiseSize(found.stddev * float(self.amounts.value_resolution), self.amounts.shown(int(found.within_95)))
+
+    def _noise_depends_on(self) -> tuple[Any, ...]:
+        budget = self.publish_counts
+        assert budget is not None
+        neighbours = self.mechanism.parameter("neighbours", "add-remove")
+        return budget.epsilon, budget.delta or None, self.max_items_per_user, neighbours, self.mechanism.cap
+
+
+def noise_size(
+    published: int,
+    budget: CountBudget,
+    max_items_per_user: int | None = None,
+    neighbours: Neighbours = "add-remove",
+    cap: int = 1,
+) -> NoiseSize:
+    """The noise of so many published counts, at least 1, in units. Cost: about 5 ms, once."""
+    noise = noise_of_counts(published, budget.epsilon, budget.delta or None, max_items_per_user, neighbours, cap)
+    return NoiseSize(noise.stddev(), noise.half_width(_CENTRAL) + budget.round_to // 2)
 
 
 def _sum_up(*shares: float | Fraction) -> float:

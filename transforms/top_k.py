@@ -174,8 +174,9 @@ class RankBlocks(beam.PTransform):
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         totals = (
             pairs
-            | "Bound contributions" >> CountContributions(layout, key, limit, waits, cores, cap)
-            | "Count items" >> AddUp(layout, selection.head())
+            | "Bound contributions"
+            >> CountContributions(layout, key, limit, waits, cores, cap, selection.mechanism.weighting)
+            | "Count items" >> AddUp(layout, selection.head(), selection.least())
         )
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
         others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
@@ -247,6 +248,14 @@ def make_selection(
     k = check_k(k, size, about.domain)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)
+    if amounts is not None and mechanism.weighs_users:
+        raise Refusal("mechanism", f"{about.name} adds up weights of users, and no amounts",
+                      "leave {value_column} out, or take another mechanism")  # fmt: skip
+    if amounts is not None and publish_counts is not None and publish_counts.round_to > 1:
+        raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
+    if mechanism.weighs_users and publish_counts is not None:
+        raise Refusal("publish_counts", f"does not go with {about.name}, which adds up weights and counts nobody",
+                      "leave it out")  # fmt: skip
     bound = mechanism.parameter("max_items_per_user")
     if max_items_per_user is None:
         max_items_per_user = bound

@@ -25,6 +25,7 @@ from private_topk.transforms.columnar import (
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import UNKNOWN_ITEM_SHARDS, Layout
+from private_topk.transforms.mechanisms.weighting import Weighting
 
 __all__ = ["UserShard"]
 
@@ -62,10 +63,18 @@ class UserShard:
         limit: at most so many items of every user and window; None for all. Which are kept has nothing to do with
             their amounts, so that it may be decided as they come.
         cap: at most so many units of every user, item and window; None where users are counted.
+        weighting: what a user adds to an item, where that is not 1. It goes with a limit, and with no cap.
     """
 
-    def __init__(self, layout: Layout, key: ReleaseKey, limit: int | None, cap: int | None = None) -> None:
-        self._layout, self._key, self._limit, self._cap = layout, key, limit, cap
+    def __init__(
+        self,
+        layout: Layout,
+        key: ReleaseKey,
+        limit: int | None,
+        cap: int | None = None,
+        weighting: Weighting | None = None,
+    ) -> None:
+        self._layout, self._key, self._limit, self._cap, self._weighting = layout, key, limit, cap, weighting
 
     def no_pairs(self) -> pa.RecordBatch:
         """What a user shard holds that nobody is in."""
@@ -86,13 +95,15 @@ class UserShard:
         return {} if self._cap is None or amounts is None else {"amount": amounts.astype(np.uint32)}
 
     def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(place, {item: code or string, count: int64}), the item's users of this shard or their units, by window where
-        there are several: a column more.
+        """(place, {item: code or string, count: int64}), the item's users of this shard, or their units or weights, by
+        window where there are several: a column more.
         """
         table = joined([self.no_pairs(), *pairs])
         for part in self._parts(table):
             found = self._pairs([part])
-            _, codes, _, amounts = self._bound(found)
+            ranks, codes, _, amounts = self._bound(found)
+            if self._weighting is not None:
+                amounts = self._weighting.weights(ranks)
             if amounts is None:
                 present, counts = count_pairs(codes, self._layout.windows << found.bits)
             else:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from private_topk.pipelines.commands.guesses import meant_command
 from private_topk.pipelines.commands.status import guarded
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -56,6 +57,8 @@ def _dispatch(words: list[str]) -> None:
     if not words:
         raise Refusal("", f"a command must be given: {', '.join(COMMANDS)}", "`private-topk --help` says what they do")
     name, *rest = words
+    if name == "help" and rest and rest[0] in COMMANDS:
+        name, rest = rest[0], ["--help"]
     if name in ("-h", "--help", "help"):
         width = max(map(len, COMMANDS))
         print(_DESCRIPTION.format(commands="\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())))
@@ -64,7 +67,11 @@ def _dispatch(words: list[str]) -> None:
 
         print(f"private-topk {__version__}")
     elif name not in COMMANDS:
-        raise Refusal("", f"{verbatim(name)} is no command of private-topk", did_you_mean(name, COMMANDS, _there_are()))
+        raise Refusal(
+            "",
+            f"{verbatim(name)} is no command of private-topk",
+            meant_command(name, COMMANDS) or did_you_mean(name, COMMANDS, _there_are()),
+        )
     else:
         command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
         command.execute(*command.parser(rest).read(rest))

@@ -145,8 +145,9 @@ def add_like(
 def add_counts(group: Group) -> None:
     add(group, "publish_counts", "E", "also publish noisy counts of the released items from a budget of their own: "
         "this epsilon is added to --epsilon", number)  # fmt: skip
-    add(group, "publish_counts_delta", "D", "discrete Gaussian instead of discrete Laplace noise; added to --delta",
+    add(group, "publish_counts_delta", "D", "Gaussian noise for the counts, less for many of them; added to --delta",
         number)  # fmt: skip
+    add(group, "round_counts", "N", "publish noisy counts as multiples of N, such as 10", whole)
 
 
 def add_budget(group: Group) -> None:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from private_topk.pipelines.commands.guesses import meant
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 
@@ -80,12 +81,15 @@ class Parser(argparse.ArgumentParser):
 
     def unknown(self, word: str, others: Sequence[str] = (), owner: str = "") -> Refusal:
         """What is said of a word that is no argument, nor one of the others that are known elsewhere."""
+        if word == "help":
+            return Refusal("", f"help is no argument of `{self.prog}`", f"did you mean `{self.prog} --help`?")
         if not word.startswith("-"):
-            return Refusal(
-                "", f"{verbatim(repr(word))} stands alone: values follow their argument, and one with spaces is quoted"
-            )
+            rule = f"{verbatim(repr(word))} stands alone: values follow their argument, as in --input rows.csv"
+            return Refusal("", rule, "those with spaces are quoted, and globs are too")
         name, known = word.partition("=")[0], [*self._option_string_actions, *others]
-        remedy = did_you_mean(name, known, f"`{self.prog} --help` lists the arguments")
+        remedy = meant(name, self._option_string_actions) or did_you_mean(
+            name, known, f"`{self.prog} --help` lists the arguments"
+        )
         return Refusal("", f"{verbatim(name)} is no argument of `{self.prog}`{owner}", remedy)
 
     def error(self, message: str) -> NoReturn:

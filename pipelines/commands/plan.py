@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.commands.arguments import add_like, add_mechanism, asked_of
+from private_topk.pipelines.commands.arguments import add_counts, add_like, add_mechanism, asked_of
 from private_topk.pipelines.commands.parser import Parser, add, flag
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.texts import whole
@@ -26,6 +26,7 @@ _WHY_NOT = {
     "zcdp": "with a delta, where it beats adding up",
 }
 _USUAL_K = 10
+_BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta")
 
 
 def parser(words: Sequence[str] = ()) -> Parser:
@@ -35,6 +36,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(found, "windows", "N", "how many windows one user can be in", whole)
     add_mechanism(found.add_argument_group("privacy"), words, "the total over all windows; smaller is more private",
                   "as in the run: at most M items of every user and window")  # fmt: skip
+    add_counts(found.add_argument_group("noisy counts (optional)"))
     add_like(found.add_argument_group("what is publicly known of the counts of a window (optional)"),
              "tell what such a ranking would be like, judging by this", "")  # fmt: skip
     return found
@@ -44,17 +46,20 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     from private_topk.budget.planning import plan
     from private_topk.pipelines.drawing import mechanism_of
+    from private_topk.pipelines.question import counts_of
 
     parser().refuse(others)
     asked, windows = asked_of(arguments), arguments.windows
     require({**asked, **({"windows": windows} if windows is not None else {})}, "mechanism", "epsilon", "windows")
     k, (mechanism, spare_delta) = asked.get("k", _USUAL_K), mechanism_of(asked)
-    found = plan(mechanism, k, spare_delta, windows=windows)
-    epsilon, delta = float(asked["epsilon"]), float(asked.get("delta", 0))
-    print(f"{mechanism.about.name}, k = {k}: epsilon {epsilon:g}, delta {float(found.total.delta):g} in all, over "
-          f"{windows} windows that one user can be in\n")  # fmt: skip
+    found = plan(mechanism, k, spare_delta, windows=windows, counts=counts_of(asked))
+    print(f"{mechanism.about.name}, k = {k}: epsilon {float(found.total.epsilon):g}, delta "
+          f"{float(found.total.delta):g} in all, over {windows} windows that one user can be in\n")  # fmt: skip
     _print_shares(found)
-    given = f"{flag('epsilon')} {epsilon:g}" + (f" {flag('delta')} {delta:g}" if delta else "")
+    if found.counts is not None:
+        _print_counts(found, k, asked.get("max_items_per_user"))
+    budget: Mapping[str, Any] = asked
+    given = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
     unit, horizon = flag("privacy_unit"), flag("horizon")
     print(f"\nTightest: {found.best.accounting}. In a run: {unit} user {horizon} {windows} {given}")
     print("\n".join(_outlook(asked, mechanism.about.name, k, windows)))
@@ -95,6 +100,19 @@ def _print_shares(found: Plan) -> None:
         print("  dp-accounting               not installed: pip install 'private-topk[accounting]' to compare")
     for name, epsilon in (found.reference or {}).items():
         _print_row(name, epsilon, 0, basic, False)
+
+
+def _print_counts(found: Plan, k: int, max_items_per_user: int | None) -> None:
+    """How a window's share is parted, and what that makes of the counts' noise."""
+    from private_topk.transforms.selection import noise_size
+
+    mechanism, counts = found.mechanism, found.counts
+    assert counts is not None
+    neighbours = mechanism.parameter("neighbours", "add-remove")
+    noise = noise_size(k, counts, max_items_per_user, neighbours)
+    print(f"\nOf a window's share the ranking has epsilon {float(mechanism.parameter('epsilon')):.6g}, the counts "
+          f"{float(counts.epsilon):.6g}.\n{k} published counts have noise of standard deviation {noise.stddev:g}: +- "
+          f"{noise.within_95:,} at least 95% of the time.")  # fmt: skip
 
 
 def _print_row(name: str, epsilon: Fraction | float, delta: Fraction | float, basic: Fraction, best: bool) -> None:

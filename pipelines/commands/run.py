@@ -11,6 +11,8 @@ from private_topk.pipelines.texts import whole
 
 __all__ = ["execute", "parser"]
 
+_USAGE = """private-topk run --input GLOB --output FILE --mechanism NAME --k K --epsilon E
+           (--domain FILE | --domain-range FROM:TO | --unknown-domain) [arguments]"""
 _EXAMPLE = """example:
   private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
       --mechanism joint --k 10 --epsilon 1 \\
@@ -22,7 +24,7 @@ Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 inter
 
 def parser(words: Sequence[str] = ()) -> Parser:
     """The arguments, also those of a mechanism of one's own that the words name."""
-    found = Parser(prog="private-topk run", description="Publish a ranking from files.", epilog=_EXAMPLE)
+    found = Parser(prog="private-topk run", description="Publish a ranking from files.", epilog=_EXAMPLE, usage=_USAGE)
     rows = found.add_argument_group("input")
     add(rows, "input", "GLOB", "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or "
         "bigquery://PROJECT:DATASET.TABLE")  # fmt: skip

@@ -11,6 +11,8 @@ from private_topk.pipelines.texts import duration, one_of, whole
 
 __all__ = ["execute", "parser"]
 
+_USAGE = """private-topk stream --input PLACE --output PLACE --mechanism NAME --k K --epsilon E
+           --from TIME --to TIME (--domain FILE | --domain-range FROM:TO | --unknown-domain) [arguments]"""
 _EXAMPLE = """example:
   private-topk stream --input kafka://broker:9092/plays --domain catalogue.txt \\
       --mechanism joint --k 10 --epsilon 1 --runner flink --flink_master jobmanager:8081 \\
@@ -24,7 +26,7 @@ stay, and are told)."""
 def parser(words: Sequence[str] = ()) -> Parser:
     """The arguments, also those of a mechanism of one's own that the words name."""
     text = "Publish a ranking per window from a stream."
-    found = Parser(prog="private-topk stream", description=text, epilog=_EXAMPLE)
+    found = Parser(prog="private-topk stream", description=text, epilog=_EXAMPLE, usage=_USAGE)
     rows = found.add_argument_group("input")
     add(rows, "input", "PLACE", "kafka://HOST:PORT[,HOST:PORT]/TOPIC, pubsub://projects/P/subscriptions/S, or a glob "
         "of files that arrive, as in 'incoming/*.avro'")  # fmt: skip

@@ -157,6 +157,7 @@ FIELDS: dict[str, Rule] = {
     "budget.delta": Rule(number, "delta"),
     "budget.publish_counts": Rule(number, "publish_counts"),
     "budget.publish_counts_delta": Rule(number, "publish_counts_delta"),
+    "budget.round_counts": Rule(_count, "round_counts"),
     "budget.privacy_unit": Rule(one_of("user-window", "user"), "privacy_unit"),
     "budget.neighbours": Rule(one_of("add-remove", "swap"), "neighbours"),
     "preview.like": Rule(_template, "like", path=True, template=True),

@@ -30,7 +30,7 @@ def read_told(place: str) -> Told:
     rows = [row for some, _ in found for row in some]
     facts = [manifest for _, manifest in found if manifest]
     if facts and any(_shared(its) != _shared(facts[0]) for its in facts[1:]) or len({_name(row) for row in rows}) > 1:
-        raise Refusal("ranking", f"{verbatim(place)} holds several releases", "give one of its files")
+        raise Refusal("", f"{verbatim(place)} holds several releases", "give one of its files")
     whole = dict(facts[0], windows=[window for its in facts for window in its.get("windows", ())]) if facts else {}
     if len(found) > 1:
         whole.pop("ranking_sha256", None)
@@ -51,10 +51,10 @@ def _files(path: str) -> list[str]:
     try:
         found = [file.path for file in match_any(f"{path.rstrip('/')}/*")]
     except Exception as error:  # every file system raises its own kind
-        raise Refusal("ranking", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
+        raise Refusal("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
     files = [file for file in found if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in found]
     if not files:
-        raise Refusal("ranking", f"{verbatim(path)} is no ranking", f"give a file that ends with one of "
+        raise Refusal("", f"{verbatim(path)} is no ranking", f"give a file that ends with one of "
                       f"{', '.join(FORMATS)}, or a folder of them with their manifests")  # fmt: skip
     return files
 
@@ -64,11 +64,13 @@ def _read(path: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         content = source.read()
     try:
         rows = format_of(path).decode(content)
+    except KeyError:  # a table, of something else
+        raise Refusal("", f"{verbatim(path)} is no ranking of ours", "it has other columns") from None
     except Exception as error:  # every format raises its own kinds
-        raise Refusal("ranking", f"{verbatim(path)} cannot be read: {type(error).__name__}") from None
+        raise Refusal("", f"{verbatim(path)} cannot be read: {type(error).__name__}") from None
     missing = [name for name in _NEEDED if rows and name not in rows[0]]
     if missing:
-        raise Refusal("ranking", f"{verbatim(path)} is no ranking of ours", f"it has no column {', '.join(missing)}")
+        raise Refusal("", f"{verbatim(path)} is no ranking of ours", f"it has no column {', '.join(missing)}")
     return rows, _manifest(path, content)
 
 
@@ -82,8 +84,8 @@ def _manifest(path: str, content: bytes) -> dict[str, Any]:
         except ValueError:
             found = None
     if not isinstance(found, dict):
-        raise Refusal("ranking", f"{verbatim(path)}: {verbatim(place)} is no manifest")
+        raise Refusal("", f"{verbatim(path)}: {verbatim(place)} is no manifest")
     if found.get("ranking_sha256", "") != hashlib.sha256(content).hexdigest():
-        raise Refusal("ranking", f"{verbatim(path)} is not the file that its manifest is of",
+        raise Refusal("", f"{verbatim(path)} is not the file that its manifest is of",
                       "one of the two was changed or replaced: the SHA-256 is another")  # fmt: skip
     return found

@@ -48,6 +48,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
             "unit": "one user's rows within one window",
             "guarantee": "approximate" if selection.delta() else "pure",
         },
+        **({"counts_rounded_to": selection.publish_counts.round_to} if selection.publish_counts else {}),
         "domain": selection.domain.describe(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
     }
@@ -63,10 +64,17 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
         "start": ranking.window.start and ranking.window.start.isoformat(),
         "end": ranking.window.end and ranking.window.end.isoformat(),
         "returned": len(ranking.items),
+        **_noise(ranking),
     } for ranking in rankings), key=lambda window: window["start"] or "")  # fmt: skip
     digest = hashlib.sha256(rows).hexdigest()
     whole = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
     return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _noise(ranking: Ranking) -> dict[str, Any]:
+    if ranking.noise is None:
+        return {}
+    return {"noise_stddev": ranking.noise.stddev, "noise_95": ranking.noise.within_95}
 
 
 def _of_a_shared_hash(selection: Selection) -> float:

@@ -31,6 +31,8 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
         "answer": ranking.answer,
         "items": list(ranking.items),
         "noisy_counts": ranking.noisy_counts and list(ranking.noisy_counts),
+        "noise_stddev": ranking.noise and ranking.noise.stddev,
+        "noise_95": ranking.noise and ranking.noise.within_95,
         "k": ranking.k,
         "release_id": release_id,
     }

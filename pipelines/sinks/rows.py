@@ -24,6 +24,8 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
         pa.int64(),
         "users who hold the item, or the sum of amounts, with noise, where a budget was set aside for it; else null",
     ),
+    "noise_stddev": (pa.float64(), "standard deviation of that noise; null without a noisy count"),
+    "noise_95": (pa.int64(), "at least 95% of the time noise and rounding put the count off by no more; else null"),
     "k": (pa.int64(), "how many items were asked for"),
     "returned": (pa.int64(), "how many were returned; fewer than k only in the unknown domain, by its guarantee"),
     "release_id": (pa.string(), "the release this row belongs to"),
@@ -50,7 +52,7 @@ def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
     """The columns with their types and what they mean."""
     found = dict(FIELDS)
     if shape.fractional:
-        found["noisy_count"] = pa.float64(), found["noisy_count"][1]
+        found |= {name: (pa.float64(), found[name][1]) for name in ("noisy_count", "noise_95")}
     return found
 
 
@@ -72,6 +74,8 @@ def ranking_rows(rankings: Iterable[Ranking], release_id: str) -> list[dict[str,
                 "rank": place if ranking.answer == "sequence" else None,
                 "item": item,
                 "noisy_count": ranking.noisy_counts[place - 1] if ranking.noisy_counts else None,
+                "noise_stddev": ranking.noise and ranking.noise.stddev,
+                "noise_95": ranking.noise and ranking.noise.within_95,
                 "k": ranking.k,
                 "returned": len(ranking.items),
                 "release_id": release_id,

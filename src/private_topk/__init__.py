@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         RestrictedNormal,
         RestrictedPnf,
         TopStable,
+        WeightedGaussian,
     )
 
     __version__: str
@@ -76,6 +77,7 @@ __all__ = [
     "RestrictedPnf",
     "TopStable",
     "UnknownDomain",
+    "WeightedGaussian",
     "__version__",
     "preview",
     "rank",

@@ -35,8 +35,8 @@ class Dependence(NamedTuple):
 def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> Dependence:
     """A lower bound of it: 0 where answer and noise are drawn apart, but for `risk`.
 
-    Two items are asked for and the noise has scale 4, so that its first bits are the last two binary digits of its
-    size. Which answer and which noise are looked at is chosen on one half of the draws, and tested on the other.
+    Two items are asked for and the noise has a standard deviation of about 4. Which answer and which noise are looked
+    at is chosen on one half of the draws, and tested on the other.
     """
     case = replace(case, selection=replace(case.selection, k=2, publish_counts=CountBudget(0.5)))
     size = len(case.scenes[0].here[0].heights)

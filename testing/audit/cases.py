@@ -13,7 +13,7 @@ import numpy as np
 from private_topk.testing.audit.scenes import LABELS, Scene, hidden_scenes, open_scenes, repeated_scenes
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.top_k import make_selection
@@ -59,7 +59,7 @@ def cases_of(names: Iterable[str] = ()) -> list[Case]:
 
 def _cases(kind: type[Mechanism]) -> Iterator[Case]:
     for neighbours in kind.neighbours_offered:
-        for counted in (False, True):
+        for counted in (False,) if kind.weighs_users else (False, True):
             selection = _selection(kind, neighbours, counted)
             yield Case(selection, 1)
             if neighbours == "add-remove":
@@ -93,12 +93,11 @@ def threshold_of(selection: Selection) -> int:
 
     Cost: some hundred draws.
     """
-    mechanism = selection.mechanism
-    assert isinstance(mechanism, UnknownDomainMechanism)
+    mechanism, unit = selection.mechanism, UNIT if selection.mechanism.weighs_users else 1
     bits = RandomBits.keyed(b"where the threshold is")
 
     def passes(height: int) -> bool:
-        counts = np.array([height, height])
+        counts = np.array([height, height]) * unit
         return sum(len(mechanism(counts, selection.k, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
 
     heights = [round(2 * 1.2**n) for n in range(_HEIGHTS)]

@@ -53,7 +53,8 @@ class Sampler:
         selection = case.selection
         # What is kept of a user hangs on the key, so there are two of them.
         key = self.key(sheet.key + 2 * (number % 2 if selection.max_items_per_user else 0))
-        counting = Counting(selection.domain, selection.max_items_per_user, key, selection.head())
+        counting = Counting(selection.domain, selection.max_items_per_user, key, selection.head(), selection.least(),
+                            selection.mechanism.weighting)  # fmt: skip
         totals = self._totals(counting, sheet, way)
         window = (number // 2 + sheet.window) % len(totals)
         bounds = WindowBounds() if way.period is None else way.period.window(window)

@@ -19,6 +19,7 @@ from private_topk.transforms.domain import Domain, PublicDomain
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.parts import MANIFEST, Part, PlacedPart, with_manifest
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows
@@ -36,13 +37,16 @@ class Counting(NamedTuple):
 
     Args:
         limit: `max_items_per_user`.
-        keep: as for `AddUp`.
+        keep, least: as for `AddUp`.
+        weighting: of the mechanism.
     """
 
     domain: Domain
     limit: int | None
     key: ReleaseKey
     keep: int | None
+    least: int = 0
+    weighting: Weighting | None = None
 
 
 Totals = list[list[pa.RecordBatch]]
@@ -104,8 +108,8 @@ def totals_of(counting: Counting, sheet: Sheet, way: Way) -> Totals:
 
 
 def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout, way: Way) -> Totals:
-    domain, limit, key, keep = counting
-    counter = UserShard(layout, key, limit)
+    domain, limit, key, keep, least, weighting = counting
+    counter = UserShard(layout, key, limit, weighting=weighting)
     pairs: dict[int, list[pa.RecordBatch]] = {shard: [counter.no_pairs()] for shard in range(way.shards)}
     for block in blocks:
         for shard, table in _run(contributions._ShardDoFn(domain, key, way.shards, layout), block):
@@ -116,7 +120,7 @@ def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout
     for shard, tables in pairs.items():
         for place, part in with_manifest(shard, counter.counts(tables)):
             places[place].append(part)
-    placed: list[PlacedPart] = [counts.add_up(place, parts, layout, keep) for place, parts in places.items()]
+    placed: list[PlacedPart] = [counts.add_up(place, parts, layout, keep, least) for place, parts in places.items()]
     check_whole(placed, way.shards)
     tables = [part.table for place, part in placed if place != MANIFEST]
     if layout.windows == 1:

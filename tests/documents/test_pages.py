@@ -227,6 +227,16 @@ def test_budget(world: World) -> None:
     hold(world, "docs/budget.md", BUDGET)
 
 
+COUNTS = [
+    Held("$ private-topk sample", says=" ± 12", after=ranked("top.csv", 5)),
+    Held("from private_topk.transforms.mechanisms import noise_of_counts", "python"),
+]
+
+
+def test_counts(world: World) -> None:
+    hold(world, "docs/counts.md", COUNTS)
+
+
 MECHANISMS = [
     Held("from private_topk.transforms.mechanisms import Joint", "python"),
     Held("import numpy as np", "python"),

@@ -29,7 +29,8 @@ ROWS = [{"who": f"u{n}", "item": f"i{n % 7}", "time": datetime(2026, 1, 5 + n % 
         for n in range(70)]  # fmt: skip
 PLAYS, RANKINGS = "bigquery://my-project:shop.plays", "bigquery://my-project:shop.rankings"
 SNAPSHOT = f"gs://{BUCKET}/snapshots"
-RANKED = {"window_start": START, "window_end": END, "rank": 1, "item": "tea", "noisy_count": None, "k": 1,
+RANKED = {"window_start": START, "window_end": END, "rank": 1, "item": "tea", "noisy_count": None,
+          "noise_stddev": None, "noise_95": None, "k": 1,
           "returned": 1, "release_id": "weekly"}  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import pytest
 
 import private_topk
 from private_topk import (
+    Amounts,
     Joint,
     JointSet,
     LimitDomain,
@@ -65,6 +66,11 @@ QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
          "publish_counts": 0.5, "max_items_per_user": 4, "privacy_unit": "user"},
         ["--mechanism", "joint", *WINDOWS, "--every", "3d", "--publish-counts", "0.5", "--max-items-per-user", "4",
          "--privacy-unit", "user"],
+    ),
+    "amounts": (
+        {"mechanism": Joint(1.0), "amounts": Amounts.of(9, 0.5), "value": "price", "publish_counts": 0.5},
+        ["--mechanism", "joint", "--value-column", "price", "--max-value", "9", "--value-resolution", "0.5",
+         "--publish-counts", "0.5"],
     ),
     "a set": ({"mechanism": JointSet(1.0)}, ["--mechanism", "joint-set"]),
     "unknown domain": (

@@ -38,6 +38,7 @@ SAME = {
     "ledger": "which ledger is asked is no question to it",
     "check": "no run at all",
     "quiet": "the terminal", "show_left_out": "the terminal", "exact_counters": "the metrics", "help": "the terminal",
+    "round_counts": "rounding comes after the draw, which is the same",
     "release_id": "a request's own name", "release_key": "a ledger knows the key by its id", "dataset": "its own name",
 }  # fmt: skip
 """Arguments that change neither the rows that count nor what is drawn, and why."""
@@ -74,6 +75,7 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "beta": (False, {**BASE, "mechanism": "fast-joint"}, {"beta": 1e-9}),
     "gamma": (False, {**BASE, "mechanism": "canonical"}, {"gamma": "1/3"}),
     "kbar": (False, HIDDEN, {"kbar": 9}),
+    "whole_items": (False, {**HIDDEN, "mechanism": "weighted-gaussian", "max_items_per_user": 9}, {"whole_items": 3}),
     "neighbours": (False, BASE, {"neighbours": "swap"}),
     "max_items_per_user": (False, BASE, {"max_items_per_user": 2}),
     "publish_counts": (False, {**BASE, "max_items_per_user": 2}, {"publish_counts": 1}),

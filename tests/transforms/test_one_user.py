@@ -18,6 +18,7 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 from private_topk.transforms.parts import MANIFEST, with_manifest
 from private_topk.transforms.user_shard import UserShard
 
@@ -46,7 +47,14 @@ DOMAINS = {"public": PublicDomain.of(HOSTILE[:12]), "unknown": UnknownDomain()}
 
 
 def counted(
-    rows: list[tuple[str, str]], domain: str, limit: int | None, key: ReleaseKey, shards: int, blocks: int, early: bool
+    rows: list[tuple[str, str]],
+    domain: str,
+    limit: int | None,
+    key: ReleaseKey,
+    shards: int,
+    blocks: int,
+    early: bool,
+    weighting: Weighting | None = None,
 ) -> dict[str, int]:
     """The totals of one window, by the pipeline's functions.
 
@@ -54,7 +62,10 @@ def counted(
         early: pairs are deduplicated and bounded as they come, as in a stream.
     """
     known, layout = DOMAINS[domain], Layout.of(DOMAINS[domain])
-    fn, counter = contributions._ShardDoFn(known, key, shards, layout), UserShard(layout, key, limit)
+    fn, counter = (
+        contributions._ShardDoFn(known, key, shards, layout),
+        UserShard(layout, key, limit, weighting=weighting),
+    )
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
     for block in range(blocks):
@@ -128,3 +139,33 @@ def test_one_user_moves_counts_by_what_is_declared(others, mine, other, domain, 
             for user in holders:
                 users[user].add(item)
         assert sum(absent.values()) == sum(min(limit, len(items)) for items in users.values())
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    others=ROWS.map(lambda rows: [row for row in rows if row[0] != USER]),
+    mine=st.lists(st.sampled_from(HOSTILE), max_size=25),
+    domain=st.sampled_from(sorted(DOMAINS)),
+    bound=st.sampled_from([(1, 1), (1, 3), (2, 5), (3, 100), (20, 100)]),
+    secret=st.binary(min_size=16, max_size=16),
+    way=st.tuples(st.sampled_from([1, 2, 64]), st.integers(1, 4), st.booleans()),
+    again=st.tuples(st.sampled_from([1, 8]), st.integers(1, 4), st.booleans()),
+)
+def test_one_user_moves_weights_by_no_more_than_their_norm(others, mine, domain, bound, secret, way, again) -> None:  # noqa: ANN001
+    """All sums that move go up by one weight, that of the number of items kept; the sums are those of sets."""
+    key, (whole, limit) = ReleaseKey("fresh", secret), bound
+    weighting = Weighting(whole, limit, 0)
+    rows = [*((USER, item) for item in mine), *others]
+    absent = counted(others, domain, limit, key, *way, weighting)
+    here = counted(rows, domain, limit, key, *way, weighting)
+    assert here == counted(rows[::-1], domain, limit, key, *again, weighting)
+    held = set(of_sets([(USER, item) for item in mine], domain))
+    moved = {item: here.get(item, 0) - absent.get(item, 0) for item in {*here, *absent}}
+    moved = {item: move for item, move in moved.items() if move}
+    assert set(moved) <= held and len(moved) == min(len(held), limit)
+    assert set(moved.values()) <= {weighting.weight(len(moved) or 1)}
+    assert sum(move**2 for move in moved.values()) <= whole * UNIT**2
+    if limit == 100:
+        holders = of_sets(rows, domain)
+        items = {user: sum(user in some for some in holders.values()) for some in holders.values() for user in some}
+        assert here == {item: sum(weighting.weight(items[u]) for u in some) for item, some in holders.items()}

@@ -28,6 +28,7 @@ from tests.transforms.streams import (
 
 LIMITED = MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1)
 JOINT = Joint(epsilon=0.05)
+WEIGHTED = MECHANISMS["weighted-gaussian"](epsilon=0.1, delta=0.1, max_items_per_user=4, whole_items=2)
 
 CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
     "one window": (None, {"mechanism": JOINT, "domain": DOMAIN}),
@@ -37,6 +38,8 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
     "sliding": ("sliding", {"mechanism": JOINT, "domain": DOMAIN, "max_items_per_user": 2}),
     "counts": ("fixed", {"mechanism": JOINT, "domain": DOMAIN, "publish_counts": CountBudget(1.0)}),
     "unknown": ("fixed", {"mechanism": LIMITED, "domain": UnknownDomain()}),
+    "weights": (None, {"mechanism": WEIGHTED, "domain": UnknownDomain()}),
+    "weights, sliding": ("sliding", {"mechanism": WEIGHTED, "domain": UnknownDomain()}),
     "unknown, bounded": ("sliding", {"mechanism": LIMITED, "domain": UnknownDomain(), "max_items_per_user": 3}),
 }
 
@@ -46,9 +49,11 @@ PINNED = {
     "fixed": "11 e348515280fe1317",
     "day": "3 4153828e374e3614",
     "sliding": "16 5b38a2cd6971000b",
-    "counts": "11 f175a4a4a6e46a64",
+    "counts": "11 a3cc42e6f9c94507",
     "unknown": "11 7928f2f7ed4d6688",
     "unknown, bounded": "16 2438886860e0fbe4",
+    "weights": "1 ba0bb8b98b68b158",
+    "weights, sliding": "16 4b5cb87668bfb787",
 }
 
 

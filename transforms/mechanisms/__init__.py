@@ -16,7 +16,7 @@ from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
 from private_topk.transforms.mechanisms.mechanism import About, Mechanism
-from private_topk.transforms.mechanisms.noisy_counts import publish_counts
+from private_topk.transforms.mechanisms.noisy_counts import noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.parameters import Parameter, parameter, parameters_of
 from private_topk.transforms.mechanisms.peeling import Peeling
@@ -28,6 +28,7 @@ from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLapl
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from private_topk.transforms.mechanisms.top_stable import TopStable
+from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 
 __all__ = [
     "MECHANISMS",
@@ -56,8 +57,10 @@ __all__ = [
     "RestrictedNormal",
     "RestrictedPnf",
     "TopStable",
+    "WeightedGaussian",
     "make_mechanism",
     "mechanism_by_name",
+    "noise_of_counts",
     "parameter",
     "parameters_of",
     "publish_counts",

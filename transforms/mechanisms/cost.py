@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.reals import ball, floor
 
 __all__ = ["Cost", "rho_of_exponential", "rho_of_pure"]
@@ -43,6 +44,17 @@ class Cost:
         The log-ratio of y is the move of its score less that of the normaliser, which is the same for all y.
         """
         return cls(epsilon, rho=rho_of_exponential(epsilon), bounded_range=epsilon)
+
+    @classmethod
+    def gaussian(cls, epsilon: Fraction, delta: Fraction) -> Cost:
+        """The cost of Gaussian noise of the least standard deviation that is (epsilon, delta)-DP.
+
+        Squared l_2 sensitivity over twice the variance (Bun & Steinke 2016, Proposition 1.6); needs no delta. The least
+        standard deviation grows in proportion to the sensitivity, so this is 1 / (2 s**2) for any of them, s being that
+        for 1. `gaussian_scale` is within a float of s.
+        """
+        least = gaussian_scale(epsilon, delta, Fraction(1)) * (1 - Fraction(1, 2**50))
+        return cls(epsilon, delta, rho=1 / (2 * least**2))
 
     @classmethod
     def peeled(cls, draws: int, share: Fraction) -> Cost:

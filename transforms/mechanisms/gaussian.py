@@ -11,7 +11,7 @@ from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 
 __all__ = ["Gaussian"]
 
@@ -20,12 +20,16 @@ __all__ = ["Gaussian"]
 class Gaussian(Mechanism):
     """The k largest of count + Gaussian noise, in order.
 
-    Where nobody holds more than m = `max_items_per_user` items (the caller must have enforced it), one user moves at
-    most m counts by 1, an l_2 distance of sqrt(m). The standard deviation is the smallest for which that is
-    (epsilon, delta)-DP (Balle & Wang 2018, Theorem 8, exact), and the order of the noisy counts is post-processing.
-    Without a bound a user may hold all d items: sqrt(d). No calibration to k is proved for Gaussian noise, so none is
-    offered: its tail is not Lipschitz, and the arguments for the other noises fail. Under "swap" 2m counts move, at
-    most d: sqrt(2m).
+    An order is the same when all scores move together, so only the part of the noisy counts that is orthogonal to
+    (1, ..., 1) matters. Of independent Gaussian noise of one standard deviation that part is independent Gaussian noise
+    in d - 1 dimensions, and a user's move v reaches it as P v, |P v|**2 = |v|**2 - (sum of v)**2 / d. Where nobody
+    holds more than m = `max_items_per_user` items (the caller must have enforced it), a user who is added or removed
+    moves r <= m counts by 1: |P v|**2 = r (d - r) / d, largest at r = m, or without a bound, or with one above d / 2,
+    at r = d / 2: a sensitivity of sqrt(d) / 2 at most. Under "swap" up to m counts go up and up to m others down: 2m,
+    and where that is above d, d less 1 / d for an odd d, since as many go up as down but for one. The standard
+    deviation is the smallest for which that distance is (epsilon, delta)-DP (Balle & Wang 2018, Theorem 8, exact), and
+    the answer is post-processing. No calibration to k is proved for Gaussian noise, so none is offered: its tail is not
+    Lipschitz, and the arguments for the other noises fail.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
@@ -35,7 +39,7 @@ class Gaussian(Mechanism):
         guarantee="approximate",
         domain="public",
         cost="one pass, then O(k)",
-        source="Balle & Wang 2018, Theorem 8",
+        source="Balle & Wang 2018, Theorem 8; the order's sensitivity ours",
         when="a delta is acceptable and far fewer items per user than k",
     )
     amounts_offered: ClassVar[bool] = True
@@ -47,18 +51,22 @@ class Gaussian(Mechanism):
 
     def scale(self, d: int) -> Fraction:
         """The standard deviation of the noise in units of the counts, for d items."""
-        moved = min(d, sensitivity(self.neighbours) * (self.max_items_per_user or d))
-        return self.cap * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), Fraction(moved))
+        return self.cap * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), self.squared_sensitivity(d))
+
+    def squared_sensitivity(self, d: int) -> Fraction:
+        """How far one user can move the order's part of d counts, squared, in units of `cap`; 1 for a single count,
+        whose order is one. The distance is convex in the move, so that moves between 0 and cap reach no further.
+        """
+        if d == 1:
+            return Fraction(1)
+        if self.neighbours == "swap":
+            return min(Fraction(2 * (self.max_items_per_user or d)), d - Fraction(d % 2, d))
+        moved = min(self.max_items_per_user or d, d // 2)
+        return Fraction(moved * (d - moved), d)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)
 
     def cost(self, k: int) -> Cost:
-        """Squared l_2 sensitivity over twice the variance (Bun & Steinke 2016, Proposition 1.6); needs no delta.
-
-        The least standard deviation that the budget allows grows as the root of the number of counts moved, so this is
-        1 / (2 s**2) for any of them, s being the least for one. `gaussian_scale` is within a float of s.
-        """
-        epsilon, delta = Fraction(self.epsilon), Fraction(self.delta)
-        least = gaussian_scale(epsilon, delta, Fraction(1)) * (1 - Fraction(1, 2**50))
-        return Cost(epsilon, delta, rho=1 / (2 * least**2))
+        """That of Gaussian noise of the least standard deviation that the budget allows."""
+        return Cost.gaussian(Fraction(self.epsilon), Fraction(self.delta))

@@ -16,6 +16,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
+from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
@@ -55,6 +56,8 @@ class Mechanism(abc.ABC):
     amounts_offered: ClassVar[bool] = False
     """Whether `cap` is taken into account: the proofs hold for counts that one user moves by anything in [0, cap]."""
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
+    weighs_users: ClassVar[bool] = False
+    """Whether counts are sums of the users' weights, as `weighting` says."""
     is_private: ClassVar[bool] = True
     """False only for what stands in for a mechanism in tests: no command takes it, and a manifest says so."""
 
@@ -99,6 +102,11 @@ class Mechanism(abc.ABC):
     def answer(self) -> Literal["sequence", "set"]:
         """Whether this configuration answers with a sequence in rank order or with a set."""
         return self.about.answer
+
+    @property
+    def weighting(self) -> Weighting | None:
+        """What a user adds to each item that they hold; None for 1."""
+        return None
 
     @abc.abstractmethod
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:

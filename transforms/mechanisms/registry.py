@@ -27,6 +27,7 @@ from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLapl
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from private_topk.transforms.mechanisms.top_stable import TopStable
+from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 
@@ -51,6 +52,7 @@ _ALL: tuple[type[Mechanism], ...] = (
     RestrictedNormal,
     RestrictedPnf,
     RestrictedLaplace,
+    WeightedGaussian,
 )
 
 MECHANISMS: dict[str, type[Mechanism]] = {mechanism.about.name: mechanism for mechanism in _ALL}

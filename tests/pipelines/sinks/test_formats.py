@@ -17,13 +17,14 @@ import pytest
 
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
+from private_topk.pipelines.sinks.messages import message_of
 from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows, schema
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.release import Ranking
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.release import NoiseSize, Ranking
+from private_topk.transforms.selection import CountBudget, Selection
 from private_topk.transforms.windows import WindowBounds
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -33,6 +34,7 @@ RANKINGS = [
     Ranking(WindowBounds(START, START + timedelta(days=2)), ("x", "y"), 12, "sequence"),
 ]
 SET = [Ranking(WindowBounds(), ("x", "y"), 2, "set")]
+COUNTED = [Ranking(WindowBounds(), ("x", "y"), 2, "sequence", (0, -7), NoiseSize(3.14159, 6))]
 
 
 def test_rows_are_in_order_of_window_and_rank() -> None:
@@ -52,7 +54,7 @@ def test_a_set_has_no_ranks_and_no_windows_are_null() -> None:
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-@pytest.mark.parametrize("rankings", [RANKINGS, SET, []], ids=["sequence", "set", "nothing"])
+@pytest.mark.parametrize("rankings", [RANKINGS, SET, COUNTED, []], ids=["sequence", "set", "counted", "nothing"])
 def test_what_is_written_reads_back_equal(ending: str, rankings: list[Ranking]) -> None:
     rows = ranking_rows(rankings, "id 1")
     form = format_of(f"some/ranking{ending.upper()}")
@@ -77,6 +79,24 @@ def test_others_read_them_too() -> None:
     table = list(csv.DictReader(io.StringIO(FORMATS[".csv"].encode(rows).decode(), newline="")))
     assert [row["item"] for row in table] == items and list(table[0]) == list(FIELDS)
     assert table[-1]["window_end"].startswith("2026-01-04T00:00:00.001")
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_counts_say_how_far_they_are_off(ending: str) -> None:
+    rows = FORMATS[ending].decode(FORMATS[ending].encode(ranking_rows(COUNTED, "id")))
+    assert [(row["noisy_count"], row["noise_stddev"], row["noise_95"]) for row in rows] == [
+        (0, 3.14159, 6), (-7, 3.14159, 6)]  # fmt: skip
+    assert all(row[name] is None for row in ranking_rows(SET, "id") for name in ("noise_stddev", "noise_95"))
+
+
+def test_the_manifest_and_messages_say_it_too() -> None:
+    budget = CountBudget(1.0, 1e-6, 5)
+    selection = Selection(Joint(epsilon=0.5), 2, PublicDomain.of(["x", "y"]), None, budget)
+    found = manifest(selection, Release(ReleaseKey.fresh(), "r"), COUNTED)
+    assert found["windows"] == [{"start": None, "end": None, "returned": 2, "noise_stddev": 3.14159, "noise_95": 6}]
+    assert found["counts_rounded_to"] == 5 and found["privacy"]["noisy_counts"] == {"epsilon": 1.0, "delta": 1e-6}
+    message = json.loads(message_of(COUNTED[0], "r"))
+    assert (message["noisy_counts"], message["noise_stddev"], message["noise_95"]) == ([0, -7], 3.14159, 6)
 
 
 def test_unknown_endings() -> None:

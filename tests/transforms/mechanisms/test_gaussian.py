@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from scipy import stats
 from scipy.optimize import brentq
 
+from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.gaussian import Gaussian
 from tests.transforms.mechanisms.item_by_item import NoisyOrder
 
@@ -32,23 +35,46 @@ class TestGaussian(NoisyOrder):
 
     @pytest.mark.parametrize(
         ("epsilon", "delta", "m", "d", "squared"),
-        [(1.0, 1e-6, 4, 1000, 4), (0.1, 1e-9, None, 50, 50), (5.0, 1e-3, 30, 20, 20)],
+        [(1.0, 1e-6, 4, 1000, 3.984), (0.1, 1e-9, None, 50, 12.5), (5.0, 1e-3, 30, 21, 110 / 21)],
     )
-    def test_the_scale_is_the_papers(self, epsilon: float, delta: float, m: int | None, d: int, squared: int) -> None:
+    def test_the_scale_is_the_papers(self, epsilon: float, delta: float, m: int | None, d: int, squared: float) -> None:
         best = brentq(lambda s: delta_of(s, epsilon, math.sqrt(squared)) - delta, 1e-2, 1e6, xtol=1e-13, rtol=1e-13)
         assert float(Gaussian(epsilon, delta, max_items_per_user=m).scale(d)) == pytest.approx(best, rel=1e-8)
 
-    def test_a_replaced_user_moves_twice_as_many_counts(self) -> None:
-        one, two = Gaussian(1.0, 1e-6, 3, "swap"), Gaussian(1.0, 1e-6, 6)
-        assert one.scale(100) == two.scale(100)
-        assert Gaussian(1.0, 1e-6, 60, "swap").scale(100) == Gaussian(1.0, 1e-6, 100).scale(100)
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("m", [None, 1, 2, 3, 5])
+    @pytest.mark.parametrize("d", [2, 3, 4, 5, 6])
+    def test_no_move_of_a_user_reaches_further_into_the_order(self, d: int, m: int | None, neighbours: str) -> None:
+        steps = (-1, 0, 1) if neighbours == "swap" else (0, 1)
+        moves = np.array(list(itertools.product(steps, repeat=d)))
+        few = ((moves > 0).sum(axis=1) <= (m or d)) & ((moves < 0).sum(axis=1) <= (m or d))
+        reached = ((moves - moves.mean(axis=1, keepdims=True))[few] ** 2).sum(axis=1).max()
+        found = Gaussian(1.0, 0.05, max_items_per_user=m, neighbours=neighbours).squared_sensitivity(d)
+        assert float(found) == pytest.approx(reached)
+
+    @pytest.mark.parametrize(("neighbours", "step"), [("add-remove", 1), ("swap", 2)])
+    def test_the_order_of_two_uses_its_budget_up(self, neighbours: str, step: int) -> None:
+        """Which of two is first is told by one difference, for which the noise is as small as it may be."""
+        mechanism = Gaussian(0.5, 1e-3, neighbours=neighbours)
+
+        def worst(scale: float) -> float:
+            gaps = stats.norm.sf(np.arange(-300, 301) / (scale * math.sqrt(2)))
+            ups, downs = gaps[step:], gaps[:-step]
+            return float(np.maximum(downs - math.exp(0.5) * ups, (1 - ups) - math.exp(0.5) * (1 - downs)).max())
+
+        scale = float(mechanism.scale(2))
+        assert 0.95e-3 < worst(scale) <= 1e-3 * (1 + 1e-9)
+        assert worst(0.97 * scale) > 1e-3
+
+    def test_one_item_has_one_order(self) -> None:
+        assert Gaussian(1.0, 1e-6)([5], 1, RandomBits.keyed(b"one")).tolist() == [0]
 
     def test_zcdp_of_gaussian_noise(self) -> None:
         mechanism = Gaussian(1.0, 1e-6, max_items_per_user=4)
-        for kind, moved in ((mechanism, 4), (Gaussian(1.0, 1e-6), 100)):
+        for kind, moved in ((mechanism, Fraction(96 * 4, 100)), (Gaussian(1.0, 1e-6), 25)):
             rho = kind.cost(10).rho
             assert rho >= moved / (2 * kind.scale(100) ** 2)
-            assert float(rho) == pytest.approx(moved / (2 * float(kind.scale(100)) ** 2))
+            assert float(rho) == pytest.approx(float(moved) / (2 * float(kind.scale(100)) ** 2))
 
     def test_the_scale_is_a_rational(self) -> None:
         assert isinstance(Gaussian(1.0, 1e-6, 4).scale(10), Fraction)

@@ -17,6 +17,7 @@ import pytest
 
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, Peeling, PnfPeeling, RandomBits, Restricted
 from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.weighting import UNIT
 
 PINNED = Path(__file__).with_name("pinned_answers.json")
 RELATIONS = ("add-remove", "swap")
@@ -33,6 +34,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "canonical": [{}, {"gamma": 1}, {"gamma": Fraction(1, 3), "noise": "laplace"}, {"noise": "exponential"}],
     "oneshot": [{"noise": noise} for noise in ("gumbel", "exponential", "laplace", "logistic", "half-logistic")],
     "laplace": [{}, {"max_items_per_user": 2}],
+    "weighted-gaussian": [{}, {"whole_items": 1}],
     "gaussian": [{"max_items_per_user": 2}, {}],
 }
 
@@ -41,7 +43,7 @@ def configurations() -> Iterator[Mechanism]:
     for name, kind in MECHANISMS.items():
         own = kind.__dataclass_fields__
         needed: dict[str, object] = {"delta": 1e-6} if "delta" in own else {}
-        if name in ("laplace-limit-domain", "restricted-normal"):
+        if name in ("laplace-limit-domain", "restricted-normal", "weighted-gaussian"):
             needed["max_items_per_user"] = 2
         for variant in VARIANTS.get(name, [{}]):
             for epsilon in (0.1, 2.0):
@@ -55,7 +57,8 @@ def checksum(mechanism: Mechanism) -> str:
     found = []
     for counts in VECTORS.values():
         for k in (1, 5) if len(counts) < 10 else (1, 5, 20):
-            bits, named = RandomBits.keyed(b"pinned"), Named.of(counts)
+            given = counts * UNIT if mechanism.weighs_users and counts.max() < 2**40 else counts
+            bits, named = RandomBits.keyed(b"pinned"), Named.of(given)
             prepared = mechanism.prepare(named.histogram)
             # Ten draws of one prepared mechanism are ten calls: `test_front` and `frequencies` compare them.
             drawn = [named.items(prepared.ranks(k, bits)) for _ in range(10)]

@@ -45,6 +45,8 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
         if like is not None:
             raise Refusal("like", "is of numbers of users, and {value_column} adds up amounts", "leave it out")
         return None
+    if selection.mechanism.weighting is not None:
+        return None  # it looks at weights of users, which numbers of users do not tell
     unknown = isinstance(selection.domain, UnknownDomain)
     items = None if isinstance(selection.domain, UnknownDomain) else selection.domain.size
     expected = expected_of(like, items, question.period) if like is not None else _first(earlier, items)

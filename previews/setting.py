@@ -77,6 +77,8 @@ class Setting:
             neighbours=self.neighbours,
             max_items_per_user=self.max_items_per_user if "max_items_per_user" in own else None,
         )
+        if mechanism.weighting is not None:
+            raise Refusal("", "adds up weights of users, which numbers of users do not tell: no preview is made")
         if isinstance(mechanism, UnknownDomainMechanism):
             mechanism.kbar_for(self.k)
         composes = self.privacy_unit == "user" or self.overlap > 1

@@ -257,14 +257,7 @@ def make_selection(
     k = check_k(k, size, about.domain)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)
-    if amounts is not None and mechanism.weighs_users:
-        raise Refusal("mechanism", f"{about.name} adds up weights of users, and no amounts",
-                      "leave {value_column} out, or take another mechanism")  # fmt: skip
-    if amounts is not None and publish_counts is not None and publish_counts.round_to > 1:
-        raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
-    if mechanism.weighs_users and publish_counts is not None:
-        raise Refusal("publish_counts", f"does not go with {about.name}, which adds up weights and counts nobody",
-                      "leave it out")  # fmt: skip
+    _check_scores(mechanism, publish_counts, amounts)
     bound = mechanism.parameter("max_items_per_user")
     if max_items_per_user is None:
         max_items_per_user = bound
@@ -275,6 +268,19 @@ def make_selection(
     if groups is not None and not isinstance(groups, Groups):
         groups = Groups.of(groups)
     return Selection(mechanism, k, domain, limit, publish_counts, amounts, groups)
+
+
+def _check_scores(mechanism: Mechanism, counts: CountBudget | None, amounts: Amounts | None) -> None:
+    """Raise Refusal where what is added up of users does not go with what is asked of the sums."""
+    about = mechanism.about
+    if amounts is not None and mechanism.weighs_users:
+        raise Refusal("mechanism", f"{about.name} adds up weights of users, and no amounts",
+                      "leave {value_column} out, or take another mechanism")  # fmt: skip
+    if amounts is not None and counts is not None and counts.round_to > 1:
+        raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
+    if mechanism.weighs_users and counts is not None:
+        raise Refusal("publish_counts", f"does not go with {about.name}, which adds up weights and counts nobody",
+                      "leave it out")  # fmt: skip
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:

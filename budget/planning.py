@@ -10,8 +10,8 @@ from private_topk.budget.composition import Share, Total, best_share, shares
 from private_topk.budget.limits import check_windows
 from private_topk.budget.reference import installed, reference_shares
 from private_topk.budget.sharing import Split, check_sizes
+from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.selection import CountBudget
 
 __all__ = ["Plan", "plan"]
 

@@ -20,7 +20,8 @@ from private_topk.transforms.mechanisms.parameters import plain
 from private_topk.transforms.refusal import Refusal, verbatim
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
-    from private_topk.transforms.selection import CountBudget, Selection
+    from private_topk.transforms.count_budget import CountBudget
+    from private_topk.transforms.selection import Selection
 
 __all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out"]
 

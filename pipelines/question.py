@@ -13,12 +13,13 @@ from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.sources.domain import has_columns, read_domain
 from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.count_budget import CountBudget, count_budget
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.selection import CountBudget, Selection, count_budget
+from private_topk.transforms.selection import Selection
 from private_topk.transforms.top_k import check_kinds, make_selection
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of

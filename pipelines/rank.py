@@ -21,11 +21,11 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame
 from private_topk.runners import prepare
 from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import CountBudget
 from private_topk.transforms.windows import Period
 
 __all__ = ["rank"]

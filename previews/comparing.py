@@ -13,9 +13,9 @@ from private_topk.previews.reasons import reasons
 from private_topk.previews.setting import Setting
 from private_topk.previews.shapes import Expected
 from private_topk.previews.tables import ranks_table, table
+from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import CountBudget
 
 __all__ = ["Preview", "preview", "preview_of"]
 

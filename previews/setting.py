@@ -10,10 +10,10 @@ from typing import Any
 from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_delta, check_epsilon
 from private_topk.budget.sharing import Shared, share_out
+from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import CountBudget
 
 __all__ = ["Setting"]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from private_topk.transforms.amounts import Amounts
+    from private_topk.transforms.count_budget import CountBudget
     from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
     from private_topk.transforms.groups import Groups
     from private_topk.transforms.keys import Release, ReleaseKey
     from private_topk.transforms.release import Ranking
-    from private_topk.transforms.selection import CountBudget
     from private_topk.transforms.top_k import PrivateTopK
     from private_topk.transforms.windows import Period, WindowBounds
 
@@ -35,7 +35,7 @@ __all__ = [
 
 _HOMES = {
     "Amounts": "amounts",
-    "CountBudget": "selection",
+    "CountBudget": "count_budget",
     "Groups": "groups",
     "Period": "windows",
     "PrivateTopK": "top_k",

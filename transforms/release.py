@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from private_topk.transforms.selection import CountBudget, Draws, NoiseSize, Selection
+from private_topk.transforms.count_budget import CountBudget, NoiseSize
+from private_topk.transforms.selection import Draws, Selection
 from private_topk.transforms.windows import WindowBounds
 
 __all__ = ["CountBudget", "Draws", "NoiseSize", "Ranking", "Selection"]

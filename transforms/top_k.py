@@ -12,6 +12,7 @@ from apache_beam.transforms import trigger, window
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
+from private_topk.transforms.count_budget import count_budget
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
@@ -29,7 +30,6 @@ from private_topk.transforms.naming import RankByValues
 from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
-from private_topk.transforms.selection import count_budget
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, microseconds
 

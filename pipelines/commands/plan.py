@@ -16,6 +16,7 @@ from private_topk.transforms.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
     from private_topk.budget.planning import Plan
+    from private_topk.transforms.count_budget import CountBudget
 
 __all__ = ["execute", "parser"]
 
@@ -46,13 +47,12 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     from private_topk.budget.planning import plan
     from private_topk.pipelines.drawing import mechanism_of
-    from private_topk.pipelines.question import counts_of
 
     parser().refuse(others)
     asked, windows = asked_of(arguments), arguments.windows
     require({**asked, **({"windows": windows} if windows is not None else {})}, "mechanism", "epsilon", "windows")
     k, (mechanism, spare_delta) = asked.get("k", _USUAL_K), mechanism_of(asked)
-    found = plan(mechanism, k, spare_delta, windows=windows, counts=counts_of(asked))
+    found = plan(mechanism, k, spare_delta, windows=windows, counts=_counts(asked))
     print(f"{mechanism.about.name}, k = {k}: epsilon {float(found.total.epsilon):g}, delta "
           f"{float(found.total.delta):g} in all, over {windows} windows that one user can be in\n")  # fmt: skip
     _print_shares(found)
@@ -63,6 +63,14 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     unit, horizon = flag("privacy_unit"), flag("horizon")
     print(f"\nTightest: {found.best.accounting}. In a run: {unit} user {horizon} {windows} {given}")
     print("\n".join(_outlook(asked, mechanism.about.name, k, windows)))
+
+
+def _counts(asked: Asked) -> CountBudget | None:
+    if not {"publish_counts", "publish_counts_delta", "round_counts"} & set(asked):
+        return None
+    from private_topk.pipelines.question import counts_of  # loads Beam
+
+    return counts_of(asked)
 
 
 def _outlook(asked: Asked, name: str, k: int, windows: int) -> list[str]:
@@ -104,7 +112,7 @@ def _print_shares(found: Plan) -> None:
 
 def _print_counts(found: Plan, k: int, max_items_per_user: int | None) -> None:
     """How a window's share is parted, and what that makes of the counts' noise."""
-    from private_topk.transforms.selection import noise_size
+    from private_topk.transforms.count_budget import noise_size
 
     mechanism, counts = found.mechanism, found.counts
     assert counts is not None

@@ -13,8 +13,9 @@ from private_topk.testing.audit.cases import Case
 from private_topk.testing.audit.events import Drawn
 from private_topk.testing.audit.sampler import Sampler
 from private_topk.testing.audit.scenes import LABELS, Sheet
+from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.selection import CountBudget, Selection
+from private_topk.transforms.selection import Selection
 
 __all__ = ["Dependence", "dependence"]
 

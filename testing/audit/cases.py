@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from private_topk.testing.audit.scenes import LABELS, Scene, hidden_scenes, open_scenes, repeated_scenes
+from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import CountBudget, Selection
+from private_topk.transforms.selection import Selection
 from private_topk.transforms.top_k import make_selection
 
 __all__ = ["Case", "cases_of"]

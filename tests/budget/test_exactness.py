@@ -11,10 +11,10 @@ import pytest
 from private_topk.budget import Budget, Cost, Ledger, Request, Total, Windows, plan, share_out
 from private_topk.budget.refusal import number
 from private_topk.pipelines.cli import main
+from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.parameters import decimal, plain
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import CountBudget
 
 JOINT = MECHANISMS["joint"]
 URL = "sqlite:///budget.db"

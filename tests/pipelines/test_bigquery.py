@@ -101,7 +101,15 @@ def test_the_schema_is_that_of_the_files() -> None:
     for field in table_schema()["fields"]:
         kind = str(fields[field["name"]]["type"])
         assert field["description"] == fields[field["name"]]["doc"]
-        expected = "TIMESTAMP" if "timestamp" in kind else "STRING" if "string" in kind else "INTEGER"
+        expected = (
+            "TIMESTAMP"
+            if "timestamp" in kind
+            else "STRING"
+            if "string" in kind
+            else "FLOAT"
+            if "double" in kind
+            else "INTEGER"
+        )
         assert (field["type"], field["mode"]) == (expected, "NULLABLE")
 
 

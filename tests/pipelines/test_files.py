@@ -39,7 +39,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_patterns(folder: Path, pattern: str, found: list[str]) -> None:
     assert [file.path for file in match_any(pattern)] == found
     if not found:
-        with pytest.raises(Refusal, match="matches no file: check the path, and quote a glob"):
+        said = (
+            "is a folder: name its files" if pattern == "sub" else "matches no file: check the path, and quote a glob"
+        )
+        with pytest.raises(Refusal, match=said):
             match(pattern)
 
 

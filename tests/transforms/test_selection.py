@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from private_topk.transforms.count_budget import CountBudget, noise_size
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian, noise_of_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import CountBudget, Draws, Selection, noise_size
+from private_topk.transforms.selection import Draws, Selection
 from private_topk.transforms.top_k import make_selection
 
 COUNTS = np.array([900, 700, 500, 300, 100])

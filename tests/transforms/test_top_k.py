@@ -33,11 +33,12 @@ from apache_beam.transforms.window import (
 )
 
 from private_topk.transforms import Period, PrivateTopK, PublicDomain, RangeDomain, Release, ReleaseKey, UnknownDomain
+from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import Joint, Laplace
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.restricted import Restricted
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import CountBudget, Selection
+from private_topk.transforms.selection import Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds, microseconds
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts

@@ -98,7 +98,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"domain": "nothing.txt"}, "--domain nothing.txt must hold at least one item"),
     ({"domain": "latin.txt"}, "--domain latin.txt is not UTF-8"),
     ({"input": "none-*.avro"}, "--input none-.*avro matches no file: check the path, and quote a glob"),
-    ({"input": "."}, "--input . matches no file"),
+    ({"input": "."}, "--input . is a folder: name its files"),
     ({"input": "cut.avro"}, "cut.avro is truncated: .* Write or copy it again"),
     ({"input": "foreign.avro"}, "foreign.avro is not an Avro file"),
     ({"input": "cut.parquet"}, "cut.parquet is not a Parquet file, or it is truncated"),

@@ -19,12 +19,13 @@ from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.messages import message_of
 from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows, schema
+from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import NoiseSize, Ranking
-from private_topk.transforms.selection import CountBudget, Selection
+from private_topk.transforms.selection import Selection
 from private_topk.transforms.windows import WindowBounds
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)

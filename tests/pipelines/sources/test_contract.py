@@ -175,7 +175,7 @@ class TestPatterns:
 
     def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
         (tmp_path / "rows.jsonl").mkdir()
-        with pytest.raises(Refusal, match="matches no file") as refusal:
+        with pytest.raises(Refusal, match="is a folder: name its files") as refusal:
             source_of(f"{tmp_path}/rows.jsonl", COLUMNS).check(None)
         assert refusal.value.field == "input"
 

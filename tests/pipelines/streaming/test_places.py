@@ -85,7 +85,7 @@ def test_google_places_make_a_streaming_graph(
 def test_the_table_has_the_fields_of_the_files() -> None:
     fields = table_schema()["fields"]
     assert [field["name"] for field in fields] == [field["name"] for field in AVRO_SCHEMA["fields"]]
-    assert {field["type"] for field in fields} == {"TIMESTAMP", "STRING", "INTEGER"}
+    assert {field["type"] for field in fields} == {"TIMESTAMP", "STRING", "INTEGER", "FLOAT"}
 
 
 @pytest.mark.parametrize("runner", ["direct", "prism"])

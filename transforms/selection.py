@@ -118,7 +118,8 @@ class Selection:
         found = noise_size(published, budget, limit, neighbours, cap)
         if self.amounts is None:
             return found
-        return NoiseSize(found.stddev * float(self.amounts.value_resolution), self.amounts.shown(int(found.within_95)))
+        stddev = Fraction(str(found.stddev)) * self.amounts.value_resolution  # of its six digits, and no more
+        return NoiseSize(float(stddev), self.amounts.shown(int(found.within_95)))
 
     def _noise_depends_on(self) -> tuple[Any, ...]:
         budget = self.publish_counts

@@ -88,14 +88,13 @@ def _to_csv(rows: Rows, shape: Shape = _PLAIN) -> bytes:
 
 
 def _from_csv(content: bytes) -> Rows:
-    types = {name: kind for name, (kind, _) in fields_of(_PLAIN).items()} | {
-        "noisy_count": pa.string(),
-        "group": pa.string(),
-    }
+    numbers = ("noisy_count", "noise_95")  # with a fraction where sums of amounts have one
+    types = {name: kind for name, (kind, _) in fields_of(_PLAIN).items()}
+    types |= dict.fromkeys((*numbers, "group"), pa.string())
     options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
     parse = pa_csv.ParseOptions(newlines_in_values=True)
     rows = pa_csv.read_csv(io.BytesIO(content), parse_options=parse, convert_options=options).to_pylist()
-    return [row | {"noisy_count": _number(row["noisy_count"])} for row in rows]
+    return [row | {name: _number(row[name]) for name in numbers if name in row} for row in rows]
 
 
 def _number(text: str) -> int | float | None:

@@ -18,7 +18,7 @@ import pytest
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.messages import message_of
-from private_topk.pipelines.sinks.rows import FIELDS, ranking_rows, schema
+from private_topk.pipelines.sinks.rows import FIELDS, Shape, ranking_rows, schema
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
@@ -62,6 +62,13 @@ def test_what_is_written_reads_back_equal(ending: str, rankings: list[Ranking]) 
     content = form.encode(rows)
     assert form.decode(content) == rows
     assert form.encode(rows) == content, "a repeated release must give the same bytes"
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_sums_with_a_fraction_of_groups_read_back_equal(ending: str) -> None:
+    found = Ranking(WindowBounds(), ("x", "y"), 2, "sequence", (0.5, -7.25), NoiseSize(3.25, 6.75), "7")
+    rows = ranking_rows([found], "id")
+    assert FORMATS[ending].decode(FORMATS[ending].encode(rows, Shape(fractional=True, grouped=True))) == rows
 
 
 def test_others_read_them_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,10 @@ from tests.pipelines.showing.test_page import PAGES
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-pytestmark = [pytest.mark.server, pytest.mark.skipif(BROWSER is None, reason="no chromium here")]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(BROWSER is None and not os.environ.get("CI"), reason="no chromium here"),
+]
 
 _PROBE = """<iframe id="f" src="page.html" width="360" height="800"></iframe><pre id="out"></pre><script>
 f.onload = () => { const d = f.contentDocument, w = f.contentWindow;

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from private_topk.pipelines.files import exists, open_file
 from private_topk.pipelines.sinks.manifest import manifest_path
@@ -19,7 +20,8 @@ class Standing(NamedTuple):
 
     Args:
         release: its id; empty where no manifest says so.
-        windows: how many windows it publishes, 0 where the ranking or its manifest is missing.
+        windows: how many windows it publishes, of all groups where these are ranked; 0 where the ranking or its
+            manifest is missing.
     """
 
     path: str
@@ -47,6 +49,13 @@ def _look(paths: list[str]) -> Iterator[Standing | None]:
         with open_file(manifest) as source:
             try:
                 found = json.load(source)
-                yield Standing(path, str(found["report"]), len(found["windows"]) if written else 0)
+                yield Standing(path, str(found["report"]), _whole_windows(found) if written else 0)
             except (ValueError, KeyError, TypeError):
                 yield Standing(path, "", 0)
+
+
+def _whole_windows(manifest: dict[str, Any]) -> int:
+    """How many windows have a ranking, of every group where groups are ranked."""
+    rankings = Counter((window["start"], window["end"]) for window in manifest["windows"])
+    groups = (manifest.get("groups") or {}).get("size", 1)
+    return sum(found >= groups for found in rankings.values())

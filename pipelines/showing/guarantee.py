@@ -74,7 +74,9 @@ def _factor(epsilon: float) -> str:
 def _who(facts: Mapping[str, Any]) -> str:
     limit = facts.get("max_items_per_user")
     most = f" At most {limit:,} items of each person and window were counted." if limit else ""
-    return f"A person is one value of the user column: who has two accounts is protected as two.{most}"
+    groups, per_user = facts.get("groups"), (facts.get("groups") or {}).get("per_user")
+    of_groups = f" Each counted in at most {per_user:,} of the groups of a window." if groups else ""
+    return f"A person is one value of the user column: who has two accounts is protected as two.{most}{of_groups}"
 
 
 def in_symbols(told: Told) -> str:
@@ -117,6 +119,12 @@ def _what_is_ranked(facts: Mapping[str, Any]) -> str:
     return "Items are ranked by how many different people have them. How often one person has an item does not matter."
 
 
+def _items(domain: Mapping[str, Any]) -> str:
+    if domain.get("kind") == "range":
+        return f"the numbers from {domain['start']:,} to {domain['stop'] - 1:,}"
+    return f"{domain['size']:,}, a public list" if domain.get("kind") == "public" else "not known beforehand"
+
+
 def parameters(told: Told) -> list[tuple[str, str]]:
     """The settings, as names and values."""
     facts, found = told.facts, []
@@ -130,10 +138,7 @@ def parameters(told: Told) -> list[tuple[str, str]]:
     if told.rows or "k" in facts:
         found.append(("items asked for", f"{facts.get('k') or told.rows[0]['k']:,}"))
     if domain:
-        public = domain.get("kind") == "public"
-        found.append(
-            ("items to choose from", f"{domain['size']:,}, a public list" if public else "not known beforehand")
-        )
+        found.append(("items to choose from", _items(domain)))
     if "unit" in privacy:
         found.append(("protected unit", str(privacy["unit"])))
         if privacy.get("accounting"):

@@ -63,7 +63,13 @@ def project(cloud: Cloud) -> Cloud:
     bucket.put("plays/day.avro", to_avro(rows, avro_schema(user="string", item="string", time="string")))
     bucket.put("catalogue.txt", "".join(f"i{n}\n" for n in range(20)).encode())
     ranking = to_avro([], AVRO_SCHEMA)
-    cloud.service.on_job = lambda: bucket.put("rankings/2026-01-12.avro", ranking) and None
+    published = {"report": "plays-2026-01-12", "windows": [{"start": "2026-01-05", "end": "2026-01-12"}]}
+
+    def publish() -> None:
+        bucket.put("rankings/2026-01-12.avro", ranking)
+        bucket.put("rankings/2026-01-12.manifest.json", json.dumps(published).encode())
+
+    cloud.service.on_job = publish
     return cloud
 
 

@@ -12,15 +12,19 @@ from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.standing import Standing, standing_at
 from private_topk.transforms.refusal import Refusal
 
+TWO = [{"start": "2026-01-05", "end": "2026-01-12"}, {"start": "2026-01-12", "end": "2026-01-19"}]
+
 
 @pytest.mark.parametrize(
     ("ranking", "manifest", "found"),
     [
         (False, None, None),
         (True, None, ("", 0)),
-        (False, {"report": "a", "windows": [1, 2]}, ("a", 0)),
-        (True, {"report": "a", "windows": [1, 2]}, ("a", 2)),
-        (True, {"windows": [1]}, ("", 0)),
+        (False, {"report": "a", "windows": TWO}, ("a", 0)),
+        (True, {"report": "a", "windows": TWO}, ("a", 2)),
+        (True, {"report": "a", "windows": [*TWO, TWO[0]], "groups": {"size": 2}}, ("a", 1)),
+        (True, {"report": "a", "windows": [1, 2]}, ("", 0)),
+        (True, {"windows": TWO[:1]}, ("", 0)),
         (True, {"report": "a", "windows": 3}, ("", 0)),
         (True, "no JSON", ("", 0)),
         (True, [], ("", 0)),

@@ -129,7 +129,7 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
     names = [f"{window.label()}" for window in asked.question.period.windows()]
     assert told() == "nothing is published. To go on with this very release, run it again"
     out.mkdir()
-    manifest = '{"report": "r", "windows": [{}]}'
+    manifest = '{"report": "r", "windows": [{"start": null, "end": null}]}'
     (out / f"{names[0]}.manifest.json").write_text(manifest)
     assert told().startswith("nothing is published.")
     (out / f"{names[0]}.avro").write_text("")

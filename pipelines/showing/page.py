@@ -96,7 +96,7 @@ def _contents(groups: dict[str | None, list[Listing]]) -> Markup:
         return Markup("")
     links = [element("li", element("a", text, href=f"#window-{n}")) for n, text in enumerate(titles)]
     inside = element("nav", element("ul", *links), aria_label="Windows")
-    return inside if len(links) <= _MANY else element("details", element("summary", f"{len(links):,} windows"), inside)
+    return inside if len(links) <= _MANY else element("details", element("summary", f"{len(links):,} rankings"), inside)
 
 
 def _group(group: str | None, listings: Sequence[Listing], first: int) -> list[Markup]:

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from types import FrameType
@@ -21,18 +22,31 @@ __all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "heed_signals", "leave", "t
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 _OF_A_SIGNAL = 128
+_OUT_OF_THE_CALLBACK = 0.01  # seconds
 
 
 def heed_signals() -> None:
     """Let SIGTERM end a command as Ctrl-C does: with a sentence, and leaving nothing half done."""
+    others = sys.unraisablehook
+
+    def listen(to: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
+        for heard in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(heard, to)
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        for heard in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(heard, signal.SIG_IGN)  # what is being cleared away is cleared away whole
+        listen(signal.SIG_IGN)  # what is being cleared away is cleared away whole
         raise Stopped(number)
 
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
+    def unheard(lost: sys.UnraisableHookArgs) -> None:
+        """A signal that comes within a callback of the garbage collector is lost there: it is sent again."""
+        if not isinstance(lost.exc_value, Stopped):
+            others(lost)
+            return
+        listen(stop)
+        threading.Timer(_OUT_OF_THE_CALLBACK, os.kill, (os.getpid(), lost.exc_value.number)).start()
+
+    listen(stop)
+    sys.unraisablehook = unheard
 
 
 def guarded(command: Callable[[], object]) -> int:

@@ -110,6 +110,28 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
     assert guarded(stop) == 143
 
 
+COLLECTED = """
+import os, signal, sys, time, weakref
+from private_topk.pipelines.commands.status import guarded, heed_signals
+
+class Held: pass
+
+def command():
+    held = Held()
+    heard = weakref.ref(held, lambda _: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(0.001))
+    del held  # what is raised in the callback is lost
+    time.sleep(20)
+
+heed_signals()
+sys.exit(guarded(command))
+"""
+
+
+def test_a_signal_within_a_callback_of_the_collector_is_not_lost() -> None:
+    done = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, timeout=15)
+    assert (done.returncode, done.stderr) == (143, "private-topk: terminated\n")
+
+
 def report(folder: Path, release: Release) -> Report:
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     period = Period(start, start + timedelta(days=14), timedelta(days=7))

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from zoneinfo import ZoneInfo
 
 from private_topk.pipelines.notes import NOTES
 from private_topk.pipelines.report import Report
@@ -43,6 +44,7 @@ class Announcer:
             for window, closing in zip(period.windows(), period.closing.tolist(), strict=True)
         }
         self._place, self._live, self._say = place, live, say
+        self._zone = ZoneInfo(period.zone)
         self._told: dict[str, float] = {}
         self._left_before: dict[str, float] = {}
 
@@ -83,7 +85,8 @@ class Announcer:
     def _say_what_is_next(self) -> None:
         left = [label for label in self._closing if label not in self._told]
         if left:
-            closes = from_microseconds(round(self._closing[left[0]] * 1e6)).isoformat(timespec="seconds")
+            moment = from_microseconds(round(self._closing[left[0]] * 1e6)).astimezone(self._zone)
+            closes = moment.isoformat(timespec="seconds")
             clock = "" if self._live else " by the clock of the source"
             self._say(f"{len(left):,} of {len(self._closing):,} windows are left; the next closes at {closes}{clock}")
 

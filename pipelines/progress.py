@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from private_topk.pipelines.logs import JsonLines
+
 __all__ = ["PROGRESS"]
 
 _PATIENCE = 2.0
+_EVERY = 10.0
+"""Seconds between two lines where each is kept."""
 
 
 class _Progress:
@@ -26,14 +30,15 @@ class _Progress:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show the share on the terminal, from the third second on. Nothing where stderr is no terminal."""
+        """Show the share on the terminal, from the third second on, or as JSON every ten. Elsewhere nothing."""
         self._share = 0.0
         terminal = sys.stderr
-        if not terminal.isatty():
+        as_lines = isinstance(terminal, JsonLines)
+        if not (as_lines or terminal.isatty()):
             yield
             return
         done = threading.Event()
-        ticker = threading.Thread(target=self._tick, args=(done, terminal), daemon=True)
+        ticker = threading.Thread(target=self._tell if as_lines else self._tick, args=(done, terminal), daemon=True)
         ticker.start()
         try:
             yield
@@ -45,11 +50,19 @@ class _Progress:
         if done.wait(_PATIENCE):
             return
         while not done.wait(0.2):
-            share = min(self._share, 1.0)
-            stage = "reading" if share < 0.999 else "counting and ranking"
+            stage, share = self._stage()
             bar = "#" * round(30 * share)
             print(f"\r{stage:<22}[{bar:<30}] {share:4.0%}", end="", file=terminal, flush=True)
         print("\r" + " " * 62 + "\r", end="", file=terminal, flush=True)
+
+    def _tell(self, done: threading.Event, stream: TextIO) -> None:
+        while not done.wait(_EVERY):
+            stage, share = self._stage()
+            print(f"{stage}: {share:.0%}", file=stream)
+
+    def _stage(self) -> tuple[str, float]:
+        share = min(self._share, 1.0)
+        return ("reading" if share < 0.999 else "counting and ranking"), share
 
 
 PROGRESS = _Progress()

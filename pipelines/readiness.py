@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
+from private_topk.pipelines.showing.told import when
 from private_topk.transforms.domain import UnknownDomain
 
 if TYPE_CHECKING:
@@ -77,10 +79,10 @@ def _windows(question: Question) -> str:
     if period is None:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
-    ends = f"{first.start:%Y-%m-%d %H:%M} to {last.end:%Y-%m-%d %H:%M} UTC"
+    ends = when(first.start, last.end, period.zone)
     if len(period) == 1:
         return f"one, {ends}"
-    return f"{len(period):,}, {ends}, the first to {first.end:%Y-%m-%d %H:%M}"
+    return f"{len(period):,}, {ends}, the first to {first.end.astimezone(ZoneInfo(period.zone)):%Y-%m-%d %H:%M}"
 
 
 def _mechanism(question: Question) -> str:

@@ -57,6 +57,8 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
     rankings = blocks | "Rank" >> rank
     facts = describe_release(question.selection, question.release, launch.name)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
+    if question.period is not None and question.period.zone != "UTC":
+        facts["time_zone"] = question.period.zone
     written = rankings | "Write" >> report.sink.write(facts, question.release)
     if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
         _ = written | "Note what is published" >> NoteWindows(question.period)

@@ -60,9 +60,9 @@ class _Plays(NamedTuple):
     countries: list[int]
 
 
-def write_sample(folder: str) -> None:
+def write_sample(folder: str) -> dict[str, str]:
     """Write plays.avro (200,000 events), catalogue.txt (the public domain) and countries.txt (the public groups) into a
-    folder, replacing older ones.
+    folder, replacing older ones. Returns what each of the files holds, in words.
     """
     draw = RandomBits.keyed(_KEY).draw()
     catalogue = _catalogue()
@@ -80,9 +80,11 @@ def write_sample(folder: str) -> None:
             fastavro.writer(sink, _SCHEMA, records, codec="deflate", sync_marker=b"sample of plays.")
     except OSError as error:
         raise Refusal("folder", f"{verbatim(folder)} cannot be written: {error.strerror}") from None
-    print(f"{folder}/plays.avro: {EVENTS:,} plays from {START:%Y-%m-%d} on, {WEEKS} weeks\n"
-          f"{folder}/catalogue.txt: {len(catalogue):,} tracks, the public domain\n"
-          f"{folder}/countries.txt: {len(_COUNTRIES)} countries, the public groups")  # fmt: skip
+    return {
+        f"{folder}/plays.avro": f"{EVENTS:,} plays from {START:%Y-%m-%d} on, {WEEKS} weeks",
+        f"{folder}/catalogue.txt": f"{len(catalogue):,} tracks, the public domain",
+        f"{folder}/countries.txt": f"{len(_COUNTRIES)} countries, the public groups",
+    }
 
 
 def users_per_item(days: float | None = None, max_items_per_user: int | None = None) -> np.ndarray:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from private_topk.pipelines.logs import level
+
 __all__ = ["PATIENCE", "answer_of"]
 
 PATIENCE = 5.0
@@ -38,6 +40,6 @@ def _tell(place: str) -> None:
     if place in _TOLD:
         return
     _TOLD.add(place)
-    with suppress(OSError, ValueError):  # a terminal that is gone
+    with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
         print(f"{place} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
               "the credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip

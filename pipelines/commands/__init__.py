@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 
 from private_topk.pipelines.commands.guesses import meant_command
+from private_topk.pipelines.commands.parser import LOG_FORMAT, Parser
 from private_topk.pipelines.commands.status import guarded
+from private_topk.pipelines.logs import FORMATS, as_json
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 
@@ -31,6 +34,8 @@ COMMANDS = {
     "mechanisms": "compare the mechanisms: guarantee, domain, answer, cost, source",
     "audit": "attack the whole path on neighbouring inputs, and bound epsilon from below",
     "sample": "write sample data: the plays of a music service",
+    "doctor": "look whether this machine has what a run needs, and what keeps it from working",
+    "completion": "print what a shell completes commands and arguments by",
     "flex-template": "describe the Dataflow flex template, for who builds it",
 }
 """Every command and what it does; its module has its name, with underscores."""
@@ -44,13 +49,20 @@ no single user's data shows.
 commands:
 {commands}
 
-`private-topk COMMAND --help` lists the arguments of one; `private-topk --version` says which version this is."""
+`private-topk COMMAND --help` lists the arguments of one, with examples; `private-topk --version` says which version
+this is."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
-    return guarded(lambda: _dispatch(words))
+    try:
+        chosen, words = _log_format(words)
+    except Refusal as error:
+        told = error
+        return guarded(lambda: _raise(told))
+    with as_json() if chosen == "json" else nullcontext():
+        return guarded(lambda: _dispatch(words))
 
 
 def _dispatch(words: list[str]) -> None:
@@ -73,8 +85,44 @@ def _dispatch(words: list[str]) -> None:
             meant_command(name, COMMANDS) or did_you_mean(name, COMMANDS, _there_are()),
         )
     else:
-        command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
-        command.execute(*command.parser(rest).read(rest))
+        _call(name, rest)
+
+
+def _call(name: str, words: list[str]) -> None:
+    """A command with its words, and with the file of arguments that they may name."""
+    command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
+    parser: Parser = command.parser(words)
+    if not any(word.partition("=")[0] == "--config" for word in words):
+        command.execute(*parser.read(words))
+        return
+    from private_topk.pipelines.commands.config import config_of  # loads YAML
+
+    config = config_of(parser, words)
+    parser = parser if config is None else command.parser([*words, *config.words()])
+    arguments, others = parser.read(words)
+    with nullcontext() if config is None else config.pointing():
+        more = [] if config is None else config.fill(parser, arguments)
+        command.execute(arguments, [*others, *more])
+
+
+def _log_format(words: list[str]) -> tuple[str, list[str]]:
+    """How stderr is to be written, and the words without what says so: it holds from the first line on."""
+    places = [number for number, word in enumerate(words) if word.partition("=")[0] == LOG_FORMAT]
+    if not places:
+        return "text", words
+    place = places[0]
+    text, taken = words[place].partition("=")[2], 1
+    if "=" not in words[place]:
+        text, taken = " ".join(words[place + 1 : place + 2]), 2
+    if len(places) > 1:
+        raise Refusal("log_format", "must be given once, got it twice")
+    if text not in FORMATS:
+        raise Refusal("log_format", f"must be one of {', '.join(FORMATS)}; got {verbatim(repr(text))}")
+    return text, words[:place] + words[place + taken :]
+
+
+def _raise(error: Refusal) -> None:
+    raise error
 
 
 def _there_are() -> str:

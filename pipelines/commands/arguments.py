@@ -16,6 +16,7 @@ __all__ = [
     "UNITS",
     "add_budget",
     "add_columns",
+    "add_config",
     "add_counts",
     "add_domain",
     "add_exact_counters",
@@ -33,8 +34,9 @@ __all__ = [
 
 UNITS = ("user-window", "user")
 NEIGHBOURS = ("add-remove", "swap")
-_OF_COMMANDS = {"runner", "quiet", "check", "show_left_out", "exact_counters", "counts", "windows", "zipf", "items",
-                "users", "items_per_user", "these_counts_are_public", "recall", "draws", "json", "plot"}  # fmt: skip
+_OF_COMMANDS = {"config", "runner", "quiet", "check", "show_left_out", "exact_counters", "counts", "windows", "zipf",
+                "items", "users", "items_per_user", "these_counts_are_public", "recall", "draws",
+                "json", "plot"}  # fmt: skip
 _MANY = 5
 _READ: dict[str, Callable[[str], object]] = {
     "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
@@ -51,6 +53,11 @@ def add_question(parser: Parser, words: Sequence[str]) -> None:
     add_budget(parser.add_argument_group("budget across windows and runs (docs/budget.md)"))
     add_windows(parser.add_argument_group("windows (all of --from, --to and perhaps --window, or none)"))
     add_release(parser.add_argument_group("repeatable releases"))
+
+
+def add_config(group: Group) -> None:
+    add(group, "config", "FILE", "take arguments from this YAML file, each by its name without the dashes, such as "
+        "`k: 10`; those of the command line count before them")  # fmt: skip
 
 
 def add_columns(group: Group) -> None:
@@ -106,8 +113,8 @@ def add_mechanism(
         several: mechanism, k and epsilon may each be given as a list, with commas.
     """
     read, many = (listed, " (or several, with commas)") if several else (_as_it_is, "")
-    add(group, "mechanism", "NAME", f"one of {', '.join(MECHANISMS)}, or your own as module:Class; `private-topk "
-        f"mechanisms` compares them{many}", read(str))  # fmt: skip
+    add(group, "mechanism", "NAME", f"what draws: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
+        f"`private-topk mechanisms` compares them{many}", read(str))  # fmt: skip
     add(group, "k", "K", f"how many items to publish{many}", read(whole))
     add(group, "epsilon", "E", f"{budget}{many}", read(number))
     add(group, "delta", "D", "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users", number)

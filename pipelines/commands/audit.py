@@ -6,7 +6,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.commands.parser import Parser, add, add_switch
+from private_topk.pipelines.commands.answering import print_json
+from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.texts import number, whole
 from private_topk.pipelines.unfinished import Unfinished
 
@@ -19,8 +20,9 @@ _TEXT = """Attack the whole path, from rows to files, on neighbouring inputs mad
 functions, some through Beam. A lower bound of epsilon above the declared one is a defect. docs/audit.md explains the
 table and says what no audit can see."""
 
-_EXAMPLE = """example:
+_EXAMPLE = """examples:
   private-topk audit --mechanism joint --draws 5000
+  private-topk audit --mechanism joint --draws 200 --beam-draws 0 --json
 
 Exit status: 0 no bound is above what is declared, 1 one is, 2 bad arguments."""
 
@@ -37,6 +39,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(found, "confidence", "P", "that all bounds together are right (default: 0.999)", number)
     add(found, "seed", "TEXT", "of all keys and ids, to repeat an audit (default: fresh ones)")
     add_switch(found, "stop", "stop at the first check that fails")
+    add_json(found, "the checks")
     return found
 
 
@@ -48,20 +51,28 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     given: dict[str, Any] = {name: value for name, value in vars(arguments).items() if value is not None}
     if "confidence" in given:
         given["confidence"] = float(given["confidence"])
-    stop = given.pop("stop", False)
+    stop, as_json = given.pop("stop", False), given.pop("json", False)
     how = Audit(mechanisms=given.pop("mechanism", ()), **given)
-    print(_ROW.format(*_HEAD))
-    checks = failed = 0
+    if not as_json:
+        print(_ROW.format(*_HEAD))
+    lines: list[Line] = []
     for line in audit(how):
-        print(told(line), flush=True)
-        checks, failed = checks + 1, failed + (not line.holds)
-        if failed and stop:
+        if not as_json:
+            print(told(line), flush=True)
+        lines.append(line)
+        if stop and not line.holds:
             break
-    print(f"\nconfidence {how.confidence:g} for all bounds together; from each neighbour {how.draws} draws, and "
-          f"{how.beam_draws} through Beam")  # fmt: skip
+    checks, failed = len(lines), sum(not line.holds for line in lines)
+    if as_json:
+        print_json({"confidence": how.confidence, "draws": how.draws, "beam_draws": how.beam_draws,
+                    "checks": [_plain(line) for line in lines]})  # fmt: skip
+    else:
+        print(f"\nconfidence {how.confidence:g} for all bounds together; from each neighbour {how.draws} draws, and "
+              f"{how.beam_draws} through Beam")  # fmt: skip
     if failed:
         raise Unfinished(f"the audit found {failed} of {checks} checks failing: see the lines marked EXCEEDED or WRONG")
-    print(f"no bound is above what is declared, in {checks} checks; the counts are right on every way")
+    if not as_json:
+        print(f"no bound is above what is declared, in {checks} checks; the counts are right on every way")
 
 
 def told(line: Line) -> str:
@@ -79,6 +90,22 @@ def told(line: Line) -> str:
     declared = case.selection.epsilon(), case.selection.delta()
     found = f"{line.met.bound:.2f}", "-" if beam is None else f"{beam.bound:.2f}"
     return _row(case.selection, case.neighbours, case.releases, *declared, *found, where)
+
+
+def _plain(line: Line) -> dict[str, Any]:
+    """One check as JSON: `declared` and `bound` are epsilons, null where the check is of something else."""
+    found: dict[str, Any] = {"holds": line.holds, "fault": line.fault or None, "mechanism": None, "declared": None,
+                             "delta": None, "bound": None, "bound_through_beam": None, "where": None}  # fmt: skip
+    if line.apart is not None:
+        found |= {"mechanism": line.apart.case.selection.mechanism.about.name, "declared": 0.0, "delta": 0.0,
+                  "bound": line.apart.bound, "where": "noise of counts"}  # fmt: skip
+    elif line.met is not None:
+        case, beam = line.met.case, line.through_beam
+        found |= {"mechanism": case.selection.mechanism.about.name, "neighbours": case.neighbours,
+                  "releases": case.releases, "declared": case.selection.epsilon(), "delta": case.selection.delta(),
+                  "bound": line.met.bound, "bound_through_beam": None if beam is None else beam.bound,
+                  "where": f"{line.met.scene.name}: {line.met.event.feature}"}  # fmt: skip
+    return found
 
 
 def _row(asked: Any, neighbours: str, releases: int, epsilon: float, delta: float, *rest: str) -> str:  # noqa: ANN401

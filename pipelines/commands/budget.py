@@ -7,14 +7,31 @@ from collections.abc import Sequence
 
 from private_topk.budget.units import UNITS
 from private_topk.pipelines.commands.arguments import NEIGHBOURS, add_ledger
-from private_topk.pipelines.commands.parser import Parser, add
-from private_topk.pipelines.fields import require
+from private_topk.pipelines.commands.parser import Parser, add, add_json
 from private_topk.pipelines.texts import number, one_of
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["execute", "parser"]
 
+_EXAMPLES = {
+    "": """examples:
+  private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 10 --delta 1e-6
+  private-topk budget show --ledger sqlite:///budget.db
+  private-topk budget history --ledger sqlite:///budget.db --dataset plays --json
+
+`private-topk budget ACTION --help` lists the arguments of one.""",
+    "create": """examples:
+  private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 10 --delta 1e-6
+  private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 4 --privacy-unit user""",
+    "show": """examples:
+  private-topk budget show --ledger sqlite:///budget.db
+  private-topk budget show --ledger sqlite:///budget.db --dataset plays --json""",
+    "history": """examples:
+  private-topk budget history --ledger sqlite:///budget.db
+  private-topk budget history --ledger sqlite:///budget.db --dataset plays --json""",
+}
+_NEEDS = {"create": ("ledger", "dataset", "epsilon"), "show": ("ledger",), "history": ("ledger",)}
 _ACTIONS = {
     "create": "open a budget; it cannot be changed later",
     "show": "show what is spent and what is left",
@@ -28,19 +45,22 @@ def parser(words: Sequence[str] = ()) -> Parser:
     if action in ("", "-h", "--help"):
         actions = "\n".join(f"  {name:<8} {text}" for name, text in _ACTIONS.items())
         text = f"Open a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n{actions}"
-        found = Parser(prog="private-topk budget", description=text)
+        found = Parser(prog="private-topk budget", description=text, epilog=_EXAMPLES[""])
         found.add_argument("action", metavar="ACTION", nargs="?")
         return found
     if action not in _ACTIONS:
         rule = f"must be followed by {', '.join(_ACTIONS)}; got {verbatim(repr(action))}"
         raise Refusal("", f"`private-topk budget` {rule}", did_you_mean(action, _ACTIONS))
-    found = Parser(prog=f"private-topk budget {action}", description=f"{_ACTIONS[action].capitalize()}.")
+    text = f"{_ACTIONS[action].capitalize()}."
+    prog, needs = f"private-topk budget {action}", _NEEDS[action]
+    found = Parser(prog=prog, description=text, epilog=_EXAMPLES[action], needs=needs)
     found.add_argument("action", metavar=action)
     add_ledger(found)
     if action == "create":
         _add_total(found)
     if action == "show":
         add(found, "plot", "FILE", "draw spending over time into a .png, .svg or .pdf")
+    add_json(found, {"create": "the budget", "show": "budgets and what is spent", "history": "the charges"}[action])
     return found
 
 
@@ -51,7 +71,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         raise Refusal("", f"`private-topk budget` must be followed by {', '.join(_ACTIONS)}")
     parser([arguments.action]).refuse(others)
     given = {name: value for name, value in vars(arguments).items() if value is not None}
-    require(given, "ledger", *(("dataset", "epsilon") if arguments.action == "create" else ()))
+    parser([arguments.action]).require(given)
     action = {"create": ledger.create, "show": ledger.show, "history": ledger.history}[arguments.action]
     action(arguments)
 

@@ -18,12 +18,15 @@ __all__ = ["as_command_line", "execute", "metadata", "parser", "start"]
 
 _REQUIRED = {"input", "output", "mechanism", "k", "epsilon", "release_key", "release_id"}
 _SET_BY_SERVICE = {"runner", "help"}
-_OF_A_TERMINAL = {"check", "quiet", "show_left_out", "exact_counters"}
+_OF_A_TERMINAL = {"check", "config", "exact_counters", "json", "log_format", "quiet", "show_left_out"}
+_EXAMPLE = """examples:
+  private-topk flex-template
+  private-topk flex-template > metadata.json"""
 
 
 def parser(words: Sequence[str] = ()) -> Parser:
     text = "Print the description of the Dataflow flex template, as JSON."
-    return Parser(prog="private-topk flex-template", description=text)
+    return Parser(prog="private-topk flex-template", description=text, epilog=_EXAMPLE)
 
 
 def execute(arguments: argparse.Namespace, others: list[str]) -> None:

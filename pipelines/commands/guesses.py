@@ -28,6 +28,7 @@ _SAID = {
 _COMMANDS = {
     "rank": "run", "publish": "run", "topk": "run", "top-k": "run", "batch": "run", "print": "show", "view": "show",
     "html": "show", "cat": "show", "demo": "sample", "example": "sample", "generate": "sample", "schedule": "report",
+    "diagnose": "doctor", "env": "doctor", "complete": "completion", "completions": "completion",
     "watch": "stream", "list": "mechanisms", "ledger": "budget", "init": "budget", "check": "run", "test": "audit",
 }  # fmt: skip
 
@@ -46,7 +47,5 @@ def meant_command(name: str, known: Container[str]) -> str | None:
     """The remedy for a command that other tools have."""
     if name in ("version", "-v", "-V"):
         return "`private-topk --version` says which it is"
-    if name == "doctor":
-        return "`private-topk run --check` says what a run would do"
     ours = _COMMANDS.get(name)
     return f"did you mean {ours}?" if ours in known else None

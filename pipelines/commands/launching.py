@@ -6,11 +6,12 @@ import sys
 from argparse import Namespace
 from importlib import import_module
 
+from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
-from private_topk.pipelines.fields import require
 from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
+from private_topk.pipelines.logs import level
 from private_topk.pipelines.printable import printable
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
@@ -33,31 +34,41 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
         check_words(runner, others)
     except UnknownArgument as error:
         raise _unknown(parser, error, watch) from None
-    require(asked, "input", "output", "mechanism", "k", "epsilon")
+    parser.require(asked)
     reach_files(others, asked)
     report = report_of(asked, watch=watch)
     warning = forewarned(report.question, asked.get("like"), report.sink.files(report.question.period) or ())
     if warning is not None:
-        print(f"private-topk: {warning}", file=sys.stderr, flush=True)
+        with level("warning"):
+            print(f"private-topk: {warning}", file=sys.stderr, flush=True)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     if arguments.check:
-        tell_readiness(report, launch, bool(arguments.show_left_out), bool(arguments.exact_counters))
+        found = tell_readiness(report, launch, arguments)
+        if arguments.json:
+            print_json(found)
         return None
     return run(report, launch, again, say, bool(arguments.exact_counters))
 
 
-def tell_readiness(report: Report, launch: Launch, look: bool, exact: bool) -> None:
-    """Print what a run would do, and for the operator what its rows look like. Raises Refusal as the run would."""
+def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict[str, object]:
+    """Print what a run would do, and for the operator what its rows look like. Raises Refusal as the run would.
+
+    Returns the same as a document, which `--json` leaves to whoever calls.
+    """
     from private_topk.pipelines.look import look_at
     from private_topk.pipelines.readiness import readiness
 
     facts = list(readiness(report, launch))
     width = max(len(name) for name, _ in facts)
-    print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))
-    if look:
-        print("\n".join(map(printable, look_at(report).lines(exact))), file=sys.stderr)
-    print("ready: nothing was drawn, charged or published")
+    if not arguments.json:
+        print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))
+    if arguments.show_left_out:
+        lines = look_at(report).lines(bool(arguments.exact_counters))
+        print("\n".join(map(printable, lines)), file=sys.stderr)
+    if not arguments.json:
+        print("ready: nothing was drawn, charged or published")
+    return {"ready": True, **dict(facts)}
 
 
 def _unknown(parser: Parser, error: UnknownArgument, watch: bool) -> Refusal:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
+from typing import Any
 
 from private_topk.budget.account import Budget, Spent, heaviest
 from private_topk.budget.ledger import Entry, Ledger
 from private_topk.budget.refusal import number
 from private_topk.budget.units import UNITS
+from private_topk.pipelines.commands.answering import print_json
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["create", "history", "show"]
@@ -24,6 +27,9 @@ def create(arguments: Namespace) -> None:
         neighbours=arguments.neighbours or "add-remove",
     )
     Ledger(arguments.ledger).create(budget)
+    if arguments.json:
+        print_json(_plain(budget, []))
+        return
     epsilon, delta = number(budget.total.epsilon), number(budget.total.delta)
     print(f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {UNITS[budget.unit]}; "
           f"neighbours: {budget.neighbours}")  # fmt: skip
@@ -39,23 +45,30 @@ def show(arguments: Namespace) -> None:
 
         check_plot(arguments.plot)
     budgets, entries = _read(arguments)
-    for budget in budgets:
-        own = [entry for entry in entries if entry.request.dataset == budget.dataset]
-        print("\n".join(_lines(budget, own)) + "\n")
-    open_ones = [entry for entry in entries if entry.outcome != "released"]
-    for entry in open_ones:
-        print(f"not finished: {entry.request.report} of {entry.request.dataset}, charged {entry.charged} "
-              f"({entry.outcome}); run it again with the same key, id and input to resume at no cost")  # fmt: skip
+    own = {id(budget): [entry for entry in entries if entry.request.dataset == budget.dataset] for budget in budgets}
+    unfinished = [entry for entry in entries if entry.outcome != "released"]
+    if arguments.json:
+        print_json({"budgets": [_plain(budget, own[id(budget)]) for budget in budgets],
+                    "unfinished": [_charge(entry) for entry in unfinished]})  # fmt: skip
+    else:
+        for budget in budgets:
+            print("\n".join(_lines(budget, own[id(budget)])) + "\n")
+        for entry in unfinished:
+            print(f"not finished: {entry.request.report} of {entry.request.dataset}, charged {entry.charged} "
+                  f"({entry.outcome}); run it again with the same key, id and input to resume at no cost")  # fmt: skip
     if arguments.plot is not None:
         from private_topk.budget.plot import plot
 
         plot(budgets, entries, arguments.plot)
-        print(f"plot: {arguments.plot}")
+        print(f"plot: {arguments.plot}", file=sys.stderr if arguments.json else sys.stdout)
 
 
 def history(arguments: Namespace) -> None:
     """Print every charge, oldest first."""
     _, entries = _read(arguments)
+    if arguments.json:
+        print_json({"charges": [_charge(entry) for entry in entries]})
+        return
     rows = [_HEAD, *(_row(entry) for entry in entries)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -73,6 +86,31 @@ def _row(entry: Entry) -> tuple[str, ...]:
         str(asked.get("k", "")), request.windows.words(), number(request.cost.epsilon), number(request.cost.delta),
         request.key_id, entry.outcome,
     )  # fmt: skip
+
+
+def _plain(budget: Budget, entries: list[Entry]) -> dict[str, Any]:
+    """A budget as JSON; of the unit user-window the window that has spent most, with all that overlap it."""
+    spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
+    return {
+        "dataset": budget.dataset,
+        "privacy_unit": budget.unit,
+        "neighbours": budget.neighbours,
+        "total": {"epsilon": budget.total.epsilon, "delta": budget.total.delta, "rho": budget.rho},
+        "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "rho": spent.rho},
+        "used": budget.used(spent),
+        "charges": len(entries),
+    }
+
+
+def _charge(entry: Entry) -> dict[str, Any]:
+    """A charge as JSON."""
+    request = entry.request
+    asked, cost = request.parameters, request.cost
+    return {
+        "charged": entry.charged, "dataset": request.dataset, "privacy_unit": request.unit, "report": request.report,
+        "mechanism": asked["mechanism"], "k": asked.get("k"), "windows": request.windows.words(),
+        "epsilon": cost.epsilon, "delta": cost.delta, "key_id": request.key_id, "outcome": entry.outcome,
+    }  # fmt: skip
 
 
 def _read(arguments: Namespace) -> tuple[list[Budget], list[Entry]]:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from private_topk.pipelines.commands.guesses import meant
+from private_topk.pipelines.fields import require
+from private_topk.pipelines.logs import FORMATS
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Group", "Parser", "Value", "add", "add_switch", "flag"]
+__all__ = ["LOG_FORMAT", "Group", "Parser", "Value", "add", "add_json", "add_switch", "flag"]
 
 Group = argparse._ActionsContainer
 """Whatever takes arguments: a parser or a group of one."""
 
 _FLAGS = {"period_from": "--from", "period_to": "--to"}
+_WIDTH = 110
+_UNBROKEN = "\x1f"
+_REQUIRED = "required: "
+LOG_FORMAT = "--log-format"
 
 
 def flag(field: str) -> str:
@@ -57,11 +64,57 @@ class Value(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """The arguments of one command."""
+    """The arguments of one command.
 
-    def __init__(self, **named: Any) -> None:  # noqa: ANN401 - argparse's own
+    Args:
+        needs: the fields that must be given: the usage line begins with them, and the help marks them.
+        choose: fields of which one is given.
+        also: what else the usage line names.
+    """
+
+    def __init__(
+        self,
+        *,
+        needs: Sequence[str] = (),
+        choose: Sequence[Sequence[str]] = (),
+        also: str = "",
+        **named: Any,  # noqa: ANN401 - argparse's own
+    ) -> None:
         formatter = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, exit_on_error=False, formatter_class=formatter, **named)
+        self.needs, self.choose, self._also = tuple(needs), tuple(choose), also
+        self.add_argument(
+            LOG_FORMAT,
+            metavar=f"{{{','.join(FORMATS)}}}",
+            default=argparse.SUPPRESS,  # whoever calls the command has read it by then
+            help="how stderr is written: as text, or each line a JSON object of time, level and message "
+            "(default: text)",
+        )
+
+    def require(self, given: Mapping[str, object]) -> None:
+        """Raise Refusal unless all that is needed was given."""
+        require(given, *self.needs)
+
+    def format_help(self) -> str:
+        """The help, with what is required shown as such."""
+        self.usage = self._usage()
+        for action in self._actions:
+            if action.dest in self.needs and not str(action.help).startswith(_REQUIRED):
+                action.help = f"{_REQUIRED}{action.help}"
+        return super().format_help()
+
+    def _usage(self) -> str:
+        """What must be given, what one must be chosen of, and that there is more."""
+        own = {action.dest: action for action in self._actions}
+        alone = [str(action.metavar) for action in self._actions if not action.option_strings]
+        alone = [] if self.prog.endswith(tuple(alone)) else alone  # the action of `budget`
+        parts = [*alone, *(_worded(own[name]) for name in self.needs if own[name].option_strings)]
+        parts += [f"({' | '.join(_worded(own[name]) for name in names)})" for names in self.choose]
+        whole = [self.prog, *parts, *([self._also] if self._also else []), "[arguments]"]
+        words = [part.replace(" ", _UNBROKEN) for part in whole]
+        lines = textwrap.wrap(" ".join(words), _WIDTH - len("usage: "), subsequent_indent=" " * 11,
+                              break_long_words=False, break_on_hyphens=False)  # fmt: skip
+        return "\n".join(lines).replace(_UNBROKEN, " ").replace("%", "%%")
 
     def read(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """The arguments, and the words that are none of them. Raises Refusal."""
@@ -96,6 +149,10 @@ class Parser(argparse.ArgumentParser):
         raise Refusal("", verbatim(message), f"`{self.prog} --help` lists the arguments")
 
 
+def _worded(action: argparse.Action) -> str:
+    return f"{action.option_strings[0]} {action.metavar}" if action.nargs != 0 else action.option_strings[0]
+
+
 def add(
     group: Group, field: str, metavar: str, text: str, parse: Callable[[str], object] = str, many: bool = False
 ) -> None:
@@ -106,3 +163,8 @@ def add(
 def add_switch(group: Group, field: str, text: str) -> None:
     """An argument without a value: True where it is given, else None."""
     group.add_argument(flag(field), action="store_const", const=True, dest=field, help=text)
+
+
+def add_json(group: Group, text: str) -> None:
+    """The switch for whoever reads with a program: stdout is one JSON document then (docs/command-line.md)."""
+    add_switch(group, "json", f"print {text} as one JSON document (docs/command-line.md)")

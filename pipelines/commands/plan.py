@@ -8,14 +8,16 @@ from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import add_counts, add_like, add_mechanism, asked_of
-from private_topk.pipelines.commands.parser import Parser, add, flag
-from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.commands.parser import Parser, add, add_json, flag
+from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.texts import whole
 from private_topk.transforms.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
     from private_topk.budget.planning import Plan
+    from private_topk.previews import Preview
     from private_topk.transforms.count_budget import CountBudget
 
 __all__ = ["execute", "parser"]
@@ -27,19 +29,27 @@ _WHY_NOT = {
     "zcdp": "with a delta, where it beats adding up",
 }
 _USUAL_K = 10
+_NEEDS = ("windows", "mechanism", "epsilon")
+_EXAMPLE = """examples:
+  private-topk plan --mechanism cdp-peeling --epsilon 4 --delta 1e-6 --windows 52
+  private-topk plan --mechanism joint --epsilon 4 --delta 1e-6 --windows 52 --publish-counts 1 --json
+  private-topk plan --mechanism peeling --k 5 --epsilon 2 --windows 12 --like sample
+
+The share that is tightest is what a run takes by itself, given --privacy-unit user and --horizon."""
 _BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta")
 
 
 def parser(words: Sequence[str] = ()) -> Parser:
     """The arguments, also those of a mechanism of one's own that the words name."""
     text = "Compute what each window may spend of a total budget."
-    found = Parser(prog="private-topk plan", description=text)
+    found = Parser(prog="private-topk plan", description=text, epilog=_EXAMPLE, needs=_NEEDS)
     add(found, "windows", "N", "how many windows one user can be in", whole)
     add_mechanism(found.add_argument_group("privacy"), words, "the total over all windows; smaller is more private",
                   "as in the run: at most M items of every user and window")  # fmt: skip
     add_counts(found.add_argument_group("noisy counts (optional)"))
     add_like(found.add_argument_group("what is publicly known of the counts of a window (optional)"),
              "tell what such a ranking would be like, judging by this", "")  # fmt: skip
+    add_json(found, "the shares")
     return found
 
 
@@ -50,9 +60,13 @@ def execute(arguments: Namespace, others: list[str]) -> None:
 
     parser().refuse(others)
     asked, windows = asked_of(arguments), arguments.windows
-    require({**asked, **({"windows": windows} if windows is not None else {})}, "mechanism", "epsilon", "windows")
+    parser().require({**asked, **({"windows": windows} if windows is not None else {})})
     k, (mechanism, spare_delta) = asked.get("k", _USUAL_K), mechanism_of(asked)
     found = plan(mechanism, k, spare_delta, windows=windows, counts=_counts(asked))
+    if arguments.json:
+        outlook = _previewed(asked, mechanism.about.name, k, windows)
+        print_json({**_plain(found), **({} if outlook is None else {"preview": outlook.plain()})})
+        return
     print(f"{mechanism.about.name}, k = {k}: epsilon {float(found.total.epsilon):g}, delta "
           f"{float(found.total.delta):g} in all, over {windows} windows that one user can be in\n")  # fmt: skip
     _print_shares(found)
@@ -75,22 +89,43 @@ def _counts(asked: Asked) -> CountBudget | None:
 
 def _outlook(asked: Asked, name: str, k: int, windows: int) -> list[str]:
     """What the ranking of a window is expected to be, and which mechanism would do best with this total."""
-    if "like" not in asked:
+    from private_topk.previews.reasons import short
+
+    found = _previewed(asked, name, k, windows)
+    if found is None:
         return ["`private-topk preview` tells what a ranking with such a share would be like, for every mechanism."]
+    own = next((outlook for outlook in found.outlooks if outlook.name == name), None)
+    best = f"Best: {short(found.best)}."
+    return [f"Judging by {found.expected}:", *([] if own in (None, found.best) else [f"{short(own)}."]), best]
+
+
+def _previewed(asked: Asked, name: str, k: int, windows: int) -> Preview | None:
+    if "like" not in asked:
+        return None
     from private_topk.pipelines.expecting import expected_of
     from private_topk.pipelines.previewing import asked_setting
     from private_topk.previews import preview_of
-    from private_topk.previews.reasons import short
     from private_topk.transforms.windows import Period
 
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     a_week = Period(start, start + timedelta(days=7))  # of the sample, where that is what counts are like
     expected = expected_of(asked["like"], None, a_week)
     setting = asked_setting({**asked, "privacy_unit": "user", "horizon": windows}, k, asked["epsilon"])
-    found = preview_of(expected, setting, (*MECHANISMS, *([] if name in MECHANISMS else [name])))
-    own = next((outlook for outlook in found.outlooks if outlook.name == name), None)
-    best = f"Best: {short(found.best)}."
-    return [f"Judging by {found.expected}:", *([] if own in (None, found.best) else [f"{short(own)}."]), best]
+    return preview_of(expected, setting, (*MECHANISMS, *([] if name in MECHANISMS else [name])))
+
+
+def _plain(found: Plan) -> dict[str, object]:
+    """As JSON."""
+    shares = {name: {"epsilon": share.epsilon, "delta": share.delta} for name, share in found.shares.items()}
+    return {
+        "mechanism": found.mechanism.about.name,
+        "parameters_of_a_window": found.mechanism.parameters(),
+        "total": {"epsilon": found.total.epsilon, "delta": found.total.delta},
+        "windows": found.windows,
+        "shares": shares,
+        "tightest": found.best.accounting,
+        "counts": None if found.counts is None else {"epsilon": found.counts.epsilon, "delta": found.counts.delta},
+    }
 
 
 def _print_shares(found: Plan) -> None:

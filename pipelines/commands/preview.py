@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
+from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import (
     add_budget,
     add_counts,
@@ -19,7 +19,7 @@ from private_topk.pipelines.commands.arguments import (
     add_windows,
     asked_of,
 )
-from private_topk.pipelines.commands.parser import Parser, add, add_switch, flag
+from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch, flag
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.texts import listed, number, whole, whole_or_power
 from private_topk.transforms.mechanisms import MECHANISMS
@@ -43,7 +43,9 @@ _OWN = ("zipf", "items", "users", "items_per_user", "counts", "these_counts_are_
 def parser(words: Sequence[str] = ()) -> Parser:
     """The arguments, also those of a mechanism of one's own that the words name."""
     text = "See what a ranking would be like, for every mechanism, before anything is spent."
-    found = Parser(prog="private-topk preview", description=text, epilog=_EXAMPLE)
+    choose = [("like", "zipf", "counts")]
+    found = Parser(prog="private-topk preview", description=text, epilog=_EXAMPLE, choose=choose,
+                   also="--k K --epsilon E")  # fmt: skip
     counts = found.add_argument_group("what is publicly known of the counts of a window (one of these)")
     add_like(counts, "what counts are like", "")
     add(counts, "zipf", "S", "a shape: the n-th most popular item is held about n^-S times as often as the first",
@@ -65,7 +67,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(asked, "recall", "R", "find the least epsilon, or without --k the largest k, by which so much of the top k is "
         "found, as in 0.9", number)  # fmt: skip
     add(asked, "draws", "N", "draws for each mechanism (default: 400, fewer where they are slow)", whole)
-    add_switch(asked, "json", "as JSON")
+    add_json(asked, "every number with its interval")
     add(asked, "plot", "FILE", "also draw it, as .svg, .png or .pdf: the ranks and errors of one setting, or recall "
         "and error against --k, --epsilon or --items, of which one has several values; needs [plot]")  # fmt: skip
     return found
@@ -86,7 +88,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
 
         plot(found, arguments.plot)
     if arguments.json:
-        print(json.dumps([preview.plain() for preview in found] if len(found) > 1 else found[0].plain(), indent=2))
+        print_json([preview.plain() for preview in found] if len(found) > 1 else found[0].plain())
     else:
         _print(found, arguments.recall)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
+from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import add_exact_counters
-from private_topk.pipelines.commands.parser import Parser, add, add_switch
+from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.commands.status import told
 from private_topk.pipelines.texts import moment
 from private_topk.pipelines.unfinished import Unfinished
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
 
 __all__ = ["execute", "parser"]
 
-_EXAMPLE = """example:
-  private-topk report reports/weekly.yaml --window-end 2026-08-31
+_EXAMPLE = """examples:
+  private-topk report reports/weekly.yaml --check
+  private-topk report reports/weekly.yaml --window-end 2026-01-12
+  private-topk report reports/weekly.yaml --catch-up --until 2026-02-02 --json
 
 Calling it twice publishes once. docs/reports.md describes the file."""
 _ASKED = ("window_end", "missed", "catch_up", "check")
+_BEFORE = {True: "published before", False: "published"}
 
 
 def parser(words: Sequence[str] = ()) -> Parser:
     text = "Publish one period of a scheduled report, or what was missed."
-    found = Parser(prog="private-topk report", description=text, epilog=_EXAMPLE)
+    found = Parser(prog="private-topk report", description=text, epilog=_EXAMPLE, needs=("file",), choose=[_ASKED])
     found.add_argument("file", metavar="FILE", nargs="?", help="the report, such as reports/weekly.yaml")
     asked = found.add_argument_group("what is asked for (one of these)")
     add(asked, "window_end", "DATE", "publish the period that ends here", moment)
@@ -43,12 +47,12 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add_switch(found, "show_left_out", "tell on stderr why rows were left out and whether they are many, for the "
                "operator only; with --exact-counters how many")  # fmt: skip
     add_exact_counters(found)
+    add_json(found, "what became of every period")
     return found
 
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Check, list or publish periods."""
-    from private_topk.pipelines.commands.launching import tell_readiness
     from private_topk.pipelines.scheduled.publish import ScheduledReport
     from private_topk.pipelines.scheduled.schema import read_report
 
@@ -57,15 +61,26 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     file = read_report(arguments.file)
     report = ScheduledReport(file, arguments.correction)
     if arguments.check:
-        report.check()
-        print(f"{arguments.file}: {file.name} is well described", flush=True)
-        if arguments.window_end is not None:
-            report.look(_number(report, arguments), lambda its, launch: tell_readiness(
-                its, launch, bool(arguments.show_left_out), bool(arguments.exact_counters)))  # fmt: skip
+        _look(report, arguments)
     elif arguments.window_end is not None:
         _publish_one(report, arguments)
     else:
         _go_through(report, arguments)
+
+
+def _look(report: ScheduledReport, arguments: Namespace) -> None:
+    """Whether the file is right, and with a period whether that could be published."""
+    from private_topk.pipelines.commands.launching import tell_readiness
+
+    report.check()
+    found: dict[str, object] = {"report": report.name, "well_described": True}
+    if not arguments.json:
+        print(f"{arguments.file}: {report.name} is well described", flush=True)
+    if arguments.window_end is not None:
+        report.look(_number(report, arguments), lambda its, launch: found.update(
+            tell_readiness(its, launch, arguments)))  # fmt: skip
+    if arguments.json:
+        print_json(found)
 
 
 def _check(arguments: Namespace) -> None:
@@ -100,7 +115,10 @@ def _number(report: ScheduledReport, arguments: Namespace) -> int:
 
 def _publish_one(report: ScheduledReport, arguments: Namespace) -> None:
     number = _number(report, arguments)
-    if not _publish(report, number, arguments):
+    published = _publish(report, number, arguments)
+    if arguments.json:
+        print_json({"report": report.name, "periods": [_told(report, number, _BEFORE[not published])]})
+    elif not published:
         print(f"{report.name}, {report.words(number)}: published before, in {report.place(number)}")
 
 
@@ -112,38 +130,50 @@ def _go_through(report: ScheduledReport, arguments: Namespace) -> None:
     if until > now():
         raise Refusal("until", f"{arguments.until.isoformat()} is not over yet", "of a period that is not over, rows "
                       "would still come")  # fmt: skip
-    went = [_went_well(report, number, arguments) for number in range(report.schedule.ended(until))]
-    if all(well is None for well in went):
+    went = [_went(report, number, arguments) for number in range(report.schedule.ended(until))]
+    if arguments.json:
+        print_json({"report": report.name, "periods": [_told(report, *its) for its in enumerate(went)]})
+    elif set(went) <= {"published before"}:
         print(f"{report.name}: nothing was missed")
-    failed = [report.words(number) for number, well in enumerate(went) if well is False]
+    failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
     if failed:
         raise Unfinished(f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
                          "When that is mended, call it again")  # fmt: skip
 
 
-def _went_well(report: ScheduledReport, number: int, arguments: Namespace) -> bool | None:
-    """None for a period that was published before."""
+def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
+    """What became of a period: one of the words of docs/command-line.md."""
     try:
         if report.published(number):
-            return None
-        print(f"{report.name}, {report.words(number)}: {'catching up' if arguments.catch_up else 'missed'}", flush=True)
-        if arguments.catch_up:
-            _publish(report, number, arguments)
+            return "published before"
+        if not arguments.json:
+            how = "catching up" if arguments.catch_up else "missed"
+            print(f"{report.name}, {report.words(number)}: {how}", flush=True)
+        if not arguments.catch_up:
+            return "missed"
+        return _BEFORE[not _publish(report, number, arguments)]
     except Exception as error:
         told(error, about=f"private-topk: {report.words(number)}: ")
-        return False
-    return True
+        return "failed"
+
+
+def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
+    """A period as JSON."""
+    period = report.schedule.period(number)
+    return {"start": period.start, "end": period.end, "release_id": report.release_id(number),
+            "output": report.place(number), "outcome": how}  # fmt: skip
 
 
 def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:
+    """Whether there was anything to publish."""
     from private_topk.pipelines.commands.show import show_left_out, show_rows
 
     exact = bool(arguments.exact_counters)
     done = report.publish(number, exact)
     if done is not None and arguments.show_left_out and not done.deferred:
         show_left_out(done.rows_left_out(), exact)
-    if done is not None and not (arguments.quiet or done.deferred):
-        show_rows(done.report.sink)
+    if done is not None and not (arguments.quiet or arguments.json or done.deferred):
+        show_rows(done.report.sink, done.report.question.period)
     return done is not None
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from private_topk.pipelines.commands.arguments import add_columns, add_looks, add_question, add_running
-from private_topk.pipelines.commands.parser import Parser, add, add_switch
+from private_topk.pipelines.commands.arguments import add_columns, add_config, add_looks, add_question, add_running
+from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.texts import whole
 
 __all__ = ["execute", "parser"]
 
-_USAGE = """private-topk run --input GLOB --output FILE --mechanism NAME --k K --epsilon E
-           (--domain FILE | --domain-range FROM:TO | --unknown-domain) [arguments]"""
-_EXAMPLE = """example:
+_NEEDS = ("input", "output", "mechanism", "k", "epsilon")
+_CHOOSE = ("domain", "domain_range", "unknown_domain")
+_EXAMPLE = """examples:
   private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
       --mechanism joint --k 10 --epsilon 1 \\
       --window 7d --from 2026-01-05 --to 2026-02-16 --output ranking.avro
+  private-topk run --config weekly.yaml --check
+  private-topk run --config weekly.yaml --epsilon 0.5 --overwrite --json
 
 Arguments that are not listed here go to Beam, such as --direct_num_workers=4.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (what is published is told)."""
@@ -24,7 +26,9 @@ Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 inter
 
 def parser(words: Sequence[str] = ()) -> Parser:
     """The arguments, also those of a mechanism of one's own that the words name."""
-    found = Parser(prog="private-topk run", description="Publish a ranking from files.", epilog=_EXAMPLE, usage=_USAGE)
+    text = "Publish a ranking from files."
+    found = Parser(prog="private-topk run", description=text, epilog=_EXAMPLE, needs=_NEEDS, choose=[_CHOOSE])
+    add_config(found)
     rows = found.add_argument_group("input")
     add(rows, "input", "GLOB", "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or "
         "bigquery://PROJECT:DATASET.TABLE")  # fmt: skip
@@ -39,6 +43,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add_running(running, "ranking file: .avro, .jsonl, .csv or .parquet; a manifest goes beside it",
                 "direct (default), prism, flink, dataflow or portable")  # fmt: skip
     add_switch(running, "quiet", "do not print the ranking")
+    add_json(running, "what was published, or with --check what would be,")
     add_looks(running)
     return found
 
@@ -46,12 +51,14 @@ def parser(words: Sequence[str] = ()) -> Parser:
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Publish, and show what was published."""
     from private_topk.pipelines.commands.launching import publish
-    from private_topk.pipelines.commands.show import show_left_out, show_rows
+    from private_topk.pipelines.commands.show import print_published, show_left_out, show_rows
 
     done = publish(parser(), arguments, others)
     if done is None or done.deferred:
         return
     if arguments.show_left_out:
         show_left_out(done.rows_left_out(), bool(arguments.exact_counters))
-    if not arguments.quiet:
-        show_rows(done.report.sink)
+    if arguments.json:
+        print_published(done.report.sink)
+    elif not arguments.quiet:
+        show_rows(done.report.sink, done.report.question.period)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from private_topk.pipelines.commands.parser import Parser, add
+from private_topk.pipelines.commands.answering import print_json
+from private_topk.pipelines.commands.parser import Parser, add, add_json
 
 __all__ = ["execute", "parser"]
+
+_EXAMPLE = """examples:
+  private-topk sample
+  private-topk sample --folder music --json"""
 
 
 def parser(words: Sequence[str] = ()) -> Parser:
     text = "Write sample data: the plays of a music service."
-    found = Parser(prog="private-topk sample", description=text)
+    found = Parser(prog="private-topk sample", description=text, epilog=_EXAMPLE)
     add(found, "folder", "FOLDER", "where to write plays.avro and catalogue.txt (default: sample)")
+    add_json(found, "what was written")
     return found
 
 
@@ -21,4 +27,8 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.sample import write_sample
 
     parser().refuse(others)
-    write_sample(arguments.folder or "sample")
+    found = write_sample(arguments.folder or "sample")
+    if arguments.json:
+        print_json([{"path": path, "holds": text} for path, text in found.items()])
+    else:
+        print("\n".join(f"{path}: {text}" for path, text in found.items()))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.commands.parser import Parser, add, add_switch
+from private_topk.pipelines.commands.answering import print_json, print_lines
+from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.showing.text import in_text, table
 from private_topk.pipelines.showing.told import Told
 from private_topk.transforms.refusal import Refusal, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.sinks.sink import Sink
+    from private_topk.transforms.windows import Period
 
-__all__ = ["execute", "parser", "show_left_out", "show_rows"]
+__all__ = ["execute", "parser", "print_published", "show_left_out", "show_rows"]
 
 _EXAMPLE = """examples:
   private-topk show ranking.avro
@@ -30,12 +29,12 @@ The page stands alone: it loads nothing and runs no script."""
 
 def parser(words: Sequence[str] = ()) -> Parser:
     text = "Show a published ranking: its windows, what it promises, how to read it."
-    found = Parser(prog="private-topk show", description=text, epilog=_EXAMPLE)
+    found = Parser(prog="private-topk show", description=text, epilog=_EXAMPLE, needs=("ranking",))
     found.add_argument("ranking", metavar="RANKING", nargs="?", help="a ranking file with its manifest beside it, or a "
                        "folder of them")  # fmt: skip
     add(found, "html", "FILE", "write a page to hand on, instead of printing: tables, charts, the guarantee")
     add_switch(found, "overwrite", "with --html: replace an existing file")
-    add_switch(found, "json", "print rows and manifest as one JSON document")
+    add_json(found, "rows and manifest")
     return found
 
 
@@ -55,10 +54,9 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     if arguments.html:
         _write(arguments.html, page(told), bool(arguments.overwrite))
     elif arguments.json:
-        rows = [dict(row) for row in told.rows]
-        _print([json.dumps({"manifest": told.facts, "rows": rows}, default=_iso, ensure_ascii=False, indent=2)])
+        print_json({"manifest": told.facts, "rows": [dict(row) for row in told.rows]})
     else:
-        _print(in_text(told))
+        print_lines(in_text(told))
 
 
 def _write(path: str, text: str, overwrite: bool) -> None:
@@ -72,28 +70,27 @@ def _write(path: str, text: str, overwrite: bool) -> None:
     print(f"page: {path}")
 
 
-def _iso(value: datetime) -> str:
-    return value.isoformat().replace("+00:00", "Z")
+def show_rows(sink: Sink, period: Period | None) -> None:
+    """Print what was published, one table per window; where it cannot be read back, where it went.
 
-
-def show_rows(sink: Sink) -> None:
-    """Print what was published, one table per window; where it cannot be read back, where it went."""
+    Args:
+        period: whose windows they are, or None; their times are told in its zone.
+    """
     rows = sink.published()
     if rows is None:
         print(f"published to {sink.place}")
         return
-    _print(_lines(rows, sink))
+    print_lines(_lines(rows, sink, "UTC" if period is None else period.zone))
 
 
-def _print(lines: Iterable[str]) -> None:
-    if hasattr(sys.stdout, "reconfigure"):  # a terminal without the letters of a title still shows the rest
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        for line in lines:
-            print(line)
-        sys.stdout.flush()
-    except BrokenPipeError:  # as in `private-topk run ... | head`: the ranking is published all the same
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def print_published(sink: Sink) -> None:
+    """Print what was published as `show --json` does, with its place; rows and manifest are null if none can look."""
+    from private_topk.pipelines.showing.reading import read_told
+
+    rows = sink.published()
+    told = None if rows is None else read_told(sink.place)
+    facts = {"manifest": None, "rows": None} if told is None else {"manifest": told.facts, "rows": list(told.rows)}
+    print_json({"output": sink.place, **facts})
 
 
 def show_left_out(counts: dict[str, str], exact: bool) -> None:
@@ -103,10 +100,10 @@ def show_left_out(counts: dict[str, str], exact: bool) -> None:
     print(f"rows left out (operator only, never publish; {how}): {told or 'none'}", file=sys.stderr)
 
 
-def _lines(rows: list[dict[str, Any]], sink: Sink) -> Iterator[str]:
+def _lines(rows: list[dict[str, Any]], sink: Sink, zone: str) -> Iterator[str]:
     from private_topk.pipelines.sinks.manifest import manifest_path
 
-    for listing in Told(rows).listings():
+    for listing in Told(rows, {"time_zone": zone}).listings():
         yield from table(listing)
         yield ""
     if not rows:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import NoReturn
 
 from private_topk.pipelines.commands.parser import flag
+from private_topk.pipelines.logs import level
 from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
 from private_topk.transforms.refusal import Refusal
 
@@ -69,6 +70,11 @@ def guarded(command: Callable[[], object]) -> int:
 
 def told(error: BaseException, about: str = "private-topk: ") -> int:
     """Say on stderr what went wrong; the exit status that it makes."""
+    with level("error"):
+        return _told(error, about)
+
+
+def _told(error: BaseException, about: str) -> int:
     if isinstance(error, Refusal):
         print(f"{about}{error.shown(flag)}", file=sys.stderr)
         return BAD_INPUT

@@ -5,18 +5,21 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from private_topk.pipelines.commands.arguments import add_columns, add_looks, add_question, add_running
-from private_topk.pipelines.commands.parser import Group, Parser, add
+from private_topk.pipelines.commands.arguments import add_columns, add_config, add_looks, add_question, add_running
+from private_topk.pipelines.commands.parser import Group, Parser, add, add_json
 from private_topk.pipelines.texts import duration, one_of, whole
 
 __all__ = ["execute", "parser"]
 
-_USAGE = """private-topk stream --input PLACE --output PLACE --mechanism NAME --k K --epsilon E
-           --from TIME --to TIME (--domain FILE | --domain-range FROM:TO | --unknown-domain) [arguments]"""
-_EXAMPLE = """example:
+_NEEDS = ("input", "output", "mechanism", "k", "epsilon", "period_from", "period_to")
+_CHOOSE = ("domain", "domain_range", "unknown_domain")
+_EXAMPLE = """examples:
   private-topk stream --input kafka://broker:9092/plays --domain catalogue.txt \\
       --mechanism joint --k 10 --epsilon 1 --runner flink --flink_master jobmanager:8081 \\
       --window day --time-zone Europe/Berlin --from 2026-01-01 --to 2026-02-01 --output rankings/
+  private-topk stream --input 'incoming/*.jsonl' --domain catalogue.txt --clock event \\
+      --mechanism joint --k 10 --epsilon 1 --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
+  private-topk stream --config daily.yaml --check
 
 Every window is published once, when it has closed; the command ends when the horizon is over.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (windows published by then
@@ -26,7 +29,8 @@ stay, and are told)."""
 def parser(words: Sequence[str] = ()) -> Parser:
     """The arguments, also those of a mechanism of one's own that the words name."""
     text = "Publish a ranking per window from a stream."
-    found = Parser(prog="private-topk stream", description=text, epilog=_EXAMPLE, usage=_USAGE)
+    found = Parser(prog="private-topk stream", description=text, epilog=_EXAMPLE, needs=_NEEDS, choose=[_CHOOSE])
+    add_config(found)
     rows = found.add_argument_group("input")
     add(rows, "input", "PLACE", "kafka://HOST:PORT[,HOST:PORT]/TOPIC, pubsub://projects/P/subscriptions/S, or a glob "
         "of files that arrive, as in 'incoming/*.avro'")  # fmt: skip
@@ -41,11 +45,13 @@ def parser(words: Sequence[str] = ()) -> Parser:
                 "P/topics/T, bigquery://PROJECT:DATASET.TABLE", "direct (default) for trials with sources that end, "
                 "prism, flink, dataflow, or portable")  # fmt: skip
     add_looks(running)
+    add_json(running, "where how many windows were published, or with --check what would be,")
     return found
 
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Run to the end of the horizon, and say so."""
+    from private_topk.pipelines.commands.answering import print_json
     from private_topk.pipelines.commands.launching import publish
     from private_topk.pipelines.commands.show import show_left_out
 
@@ -55,7 +61,10 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     if arguments.show_left_out:
         show_left_out(done.rows_left_out(), bool(arguments.exact_counters))
     period = done.report.question.period
-    if period is not None:
+    if arguments.json:
+        print_json({"output": done.report.sink.place, "release_id": done.report.question.release.id,
+                    "windows": len(period or ())})  # fmt: skip
+    elif period is not None:
         print(f"the horizon is over: {len(period):,} windows published to {done.report.sink.place}")
 
 

@@ -26,11 +26,14 @@ class Field:
 class Document:
     """The fields of a file by their dotted names, such as mechanism.k.
 
+    Args:
+        must_be: what is said where the file is something else.
+
     Raises:
         Refusal: the file cannot be read, is no YAML, or repeats a name; with the line.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, must_be: str = "a mapping that starts with `report: NAME`") -> None:
         self.path = path
         self.fields: dict[str, Field] = {}
         try:
@@ -48,9 +51,9 @@ class Document:
                 "", verbatim(f"{path} must be printable text: it holds the character {error.character:#x}")
             ) from None
         except RecursionError:
-            raise self._refusal(1, "not a report: it is nested too deeply") from None
+            raise self._refusal(1, "not what was meant: it is nested too deeply") from None
         if not isinstance(root, yaml.MappingNode):
-            raise self._refusal(1, "must be a mapping that starts with `report: NAME`")
+            raise self._refusal(1, f"must be {must_be}")
         self._add(root, "")
 
     def error(self, name: str, text: str) -> Refusal:

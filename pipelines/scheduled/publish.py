@@ -15,6 +15,7 @@ from private_topk.pipelines.expecting import names_a_file
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
+from private_topk.pipelines.logs import level
 from private_topk.pipelines.question import amounts_of, check_domain, check_groups, check_unknown, counts_of
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
@@ -115,7 +116,8 @@ class ScheduledReport:
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
         warning = forewarned(report.question, asked.get("like"), before)
         if warning is not None:
-            print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
+            with level("warning"):
+                print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
 
     def _files(self, number: int) -> list[str]:
         asked = self.asked(number)
@@ -188,6 +190,7 @@ class ScheduledReport:
                 parameters[rule.field] = value
         period = schedule.period(number)
         given |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
+        given["time_zone"] = schedule.zone.key
         given |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
         if given.get("privacy_unit") != "user":
             given.pop("horizon", None)

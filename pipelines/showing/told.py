@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 __all__ = ["Listing", "Told", "when"]
 
@@ -19,6 +20,7 @@ class Listing(NamedTuple):
     end: datetime | None
     group: str | None
     rows: Rows
+    zone: str = "UTC"
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -33,7 +35,7 @@ class Listing(NamedTuple):
         return any(row.get("noisy_count") is not None for row in self.rows)
 
     def title(self) -> str:
-        return when(self.start, self.end)
+        return when(self.start, self.end, self.zone)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Told:
         for row in self.rows:
             group = None if self.group is None else row.get(self.group)
             found.setdefault((row["window_start"], row["window_end"], group), []).append(row)
-        return [Listing(*place, rows) for place, rows in found.items()]
+        zone = str(self.facts.get("time_zone", "UTC"))
+        return [Listing(*place, rows, zone) for place, rows in found.items()]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
         """The listings of every group, in order of their windows."""
@@ -85,11 +88,20 @@ class Told:
             yield _moment(window.get("start")), _moment(window.get("end"))
 
 
-def when(start: datetime | None, end: datetime | None) -> str:
-    """A window as a person reads it."""
+def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str:
+    """A window as a person reads it, by the clocks of a zone; between two readings of them their distance from UTC is
+    told, where that changes."""
     if start is None or end is None:
         return "All rows"
-    return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
+    try:
+        own = ZoneInfo(zone)
+    except (ValueError, KeyError, OSError):  # a zone that this machine's list does not have: it is of another year
+        own, zone = ZoneInfo("UTC"), "UTC"
+    first, last = start.astimezone(own), end.astimezone(own)
+    shown = [f"{moment:%Y-%m-%d %H:%M}" for moment in (first, last)]
+    if first.utcoffset() != last.utcoffset():
+        shown = [f"{text}{moment.isoformat()[-6:]}" for text, moment in zip(shown, (first, last), strict=True)]
+    return f"{shown[0]} to {shown[1]} {zone}"
 
 
 def _in_time(listing: Listing) -> tuple[bool, Any, Any]:

@@ -41,6 +41,7 @@ SAME = {
     "ledger": "which ledger is asked is no question to it",
     "check": "no run at all",
     "like": "whether a warning is printed",
+    "config": "where arguments are written", "log_format": "the terminal", "json": "the terminal",
     "quiet": "the terminal", "show_left_out": "the terminal", "exact_counters": "the metrics", "help": "the terminal",
     "round_counts": "rounding comes after the draw, which is the same",
     "release_id": "a request's own name", "release_key": "a ledger knows the key by its id", "dataset": "its own name",

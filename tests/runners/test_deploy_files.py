@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -16,6 +17,8 @@ import yaml
 
 from private_topk.pipelines.commands.flex_template import as_command_line, metadata
 from private_topk.pipelines.commands.run import parser
+from tests.documents.worlds import small_plays
+from tests.pipelines.support import command
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "WORKDIR", "ENV", "ENTRYPOINT"}
@@ -120,3 +123,43 @@ def test_the_dag_is_well_formed() -> None:
     own = {action.option_strings[0] for action in parser()._actions}
     beams = {f"--{name}" for name in options} - own
     assert beams == {"--temp_location", "--sdk_container_image"}
+
+
+def test_the_dag_of_a_report_file_loads() -> None:
+    """Where Airflow is installed: it is no part of the tests' environment, being as large as all the rest."""
+    source = (ROOT / "examples/report_dag.py").read_text()
+    compile(source, "report_dag.py", "exec")
+    if find_spec("airflow") is not None:
+        names: dict = {"__name__": "report_dag"}
+        exec(compile(source, "report_dag.py", "exec"), names)
+        assert names["private_report"]().task_ids == ["publish"]
+
+
+def test_the_task_of_the_dag_publishes_once_and_gives_up_on_what_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function itself, taken out of the file: what is around it is Airflow's."""
+    tree = ast.parse((ROOT / "examples/report_dag.py").read_text())
+    found = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "publish")
+    found.decorator_list = []
+    names: dict = {"json": json, "subprocess": subprocess, "BAD_INPUT": 2, "AirflowFailException": PermissionError}
+    exec(compile(ast.Module([found], []), "publish", "exec"), names)
+    small_plays(tmp_path, "plays.avro")
+    (tmp_path / "items.txt").write_text("".join(f"Track {n}\n" for n in range(30)))
+    (tmp_path / "key").write_text("a key of the tests' own")
+    (tmp_path / "r.yaml").write_text(
+        "report: r\nsource: {input: plays.avro}\ndomain: {file: items.txt}\nwindow: {every: week, first: 2026-01-05}\n"
+        "mechanism: {name: joint, k: 2}\nbudget: {epsilon: 1, privacy_unit: user-window}\nrelease_key: file:key\n"
+        "sink: {output: '{start}.avro'}\nledger: {url: 'sqlite:///budget.db', dataset: d}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    with pytest.raises(PermissionError, match="refused"):
+        names["publish"]("r.yaml", "2026-01-12")
+    assert (
+        command("budget", "create", "--ledger", "sqlite:///budget.db", "--dataset", "d", "--epsilon", "1").status == 0
+    )
+    assert [names["publish"]("r.yaml", "2026-01-12")[0]["outcome"] for _ in range(2)] == [
+        "published",
+        "published before",
+    ]

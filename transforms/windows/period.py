@@ -7,7 +7,7 @@ is published, empty or not, and rows outside the period are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any
@@ -37,12 +37,16 @@ class Period:
             for which None may stand.
         slack: how long a window stays open after its end, by the clock of the source, for rows that come out of
             order. It moves the time of publication only: labels and rankings are the same.
+        zone: in which people are told of its times, such as Europe/Berlin.
     """
 
     start: datetime
     end: datetime
     cut: Cut | timedelta | None = None
     slack: timedelta = timedelta(0)
+    zone: str = field(
+        default="UTC", compare=False, metadata={"unasked": "how times are shown; the times themselves are in UTC"}
+    )
 
     def __post_init__(self) -> None:
         for name in ("start", "end"):
@@ -95,7 +99,7 @@ class Period:
         zone = zone_named(time_zone)
         cut = _cut(_read("window", window, window_length), _read("every", every, duration), time_zone)
         first, last = _read("period_from", start, moment), _read("period_to", end, moment)
-        return cls(_in_zone(first, zone), _in_zone(last, zone), cut, _read("slack", slack, duration))
+        return cls(_in_zone(first, zone), _in_zone(last, zone), cut, _read("slack", slack, duration), time_zone)
 
     @property
     def _cut(self) -> Cut:

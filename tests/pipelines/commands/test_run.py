@@ -303,7 +303,7 @@ def test_the_process_ends_with_its_status_every_time(folder: Path) -> None:
 def test_help_says_what_epsilon_is_in_each_command() -> None:
     for name, text in (("run", "of each window"), ("select", "of the draw"), ("plan", "the total over all windows")):
         shown = " ".join(command(name, "--help").out.split())
-        assert f"--epsilon E {text}" in shown.replace("privacy budget ", "")
+        assert f"--epsilon E required: {text}" in shown.replace("privacy budget ", "")
 
 
 def test_a_window_that_lacks_something_is_told_once(folder: Path) -> None:

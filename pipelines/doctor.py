@@ -1,0 +1,191 @@
+"""Whether this machine has what a run needs: looked at, and nothing changed. Nothing that is told is private."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, distribution, version
+from zoneinfo import ZoneInfo
+
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["Finding", "examine"]
+
+_OURS = "private-topk"
+_LEAST_SPACE, _USUAL_SPACE = 1 << 28, 1 << 31
+_LEAST_JAVA = 11
+_PROGRAMS = {
+    "flink": ("java", "mvn"),
+    "prism": ("go",),
+    "portable": ("docker",),
+    "direct": (),
+    "dataflow": (),
+}
+"""What each runner may start: Maven fetches a Flink once, Go builds Prism once, Docker runs portable workers."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Args:
+        name: what.
+        state: `well`; `missing`, where only some things need it; or `wrong`, where a run would fail.
+        says: what was found, and the remedy.
+    """
+
+    name: str
+    state: str
+    says: str
+
+
+def examine(runner: str = "direct", ledger: str | None = None, key: str | None = None) -> Iterator[Finding]:
+    """Look at everything, one after the other.
+
+    Args:
+        runner: what it needs must be there; of others is told what is missing.
+        ledger: a database's URL, which must be there, and take charges.
+        key: a reference to a release key, which must be readable, and best by its owner alone.
+
+    Cost: half a second, most of it for asking Java which version it is.
+    """
+    yield _python()
+    yield from _packages()
+    for program in ("java", "mvn", "go", "docker"):
+        yield _program(program, runner)
+    yield _space()
+    yield from _clock()
+    if key is not None:
+        yield _key(key)
+    if ledger is not None:
+        yield _ledger(ledger)
+
+
+def _python() -> Finding:
+    from packaging.specifiers import SpecifierSet
+
+    own = platform.python_version()
+    wanted = str(distribution(_OURS).metadata["Requires-Python"])
+    if SpecifierSet(wanted).contains(own, prereleases=True):
+        return Finding("python", "well", f"{own}, at {sys.executable}")
+    return Finding("python", "wrong", f"{own} is not {wanted}: make a virtual environment with another one")
+
+
+def _packages() -> Iterator[Finding]:
+    """Every package that ours names, beside its bounds: those of an extra may be missing."""
+    from packaging.requirements import Requirement
+
+    for text in distribution(_OURS).requires or ():
+        needed = Requirement(text)
+        marker = needed.marker
+        extras = [] if marker is None else [name for name in _extras() if marker.evaluate({"extra": name})]
+        if marker is not None and set(extras) <= {"test"} or needed.name == _OURS:
+            continue
+        owner = f" (extra {', '.join(name for name in extras if name != 'test')})" if extras else ""
+        yield _package(needed.name, str(needed.specifier), needed.specifier.contains, owner)
+
+
+def _extras() -> list[str]:
+    return list(distribution(_OURS).metadata.get_all("Provides-Extra") or ())
+
+
+def _package(name: str, bounds: str, holds: Callable[..., bool], owner: str) -> Finding:
+    try:
+        own = version(name)
+    except PackageNotFoundError:
+        return Finding(name + owner, "missing" if owner else "wrong", f"is not installed: pip install '{name}{bounds}'")
+    if holds(own, prereleases=True):
+        return Finding(name + owner, "well", f"{own}, within {bounds}")
+    return Finding(name + owner, "wrong", f"{own} is not {bounds}: pip install '{name}{bounds}'")
+
+
+def _program(program: str, runner: str) -> Finding:
+    """Whether it is on the path; a runner that may start it cannot do without."""
+    owners = [name for name, programs in _PROGRAMS.items() if program in programs]
+    place, for_whom = shutil.which(program), f"for --runner {' and '.join(owners)}"
+    if place is None:
+        state = "wrong" if runner in owners else "missing"
+        return Finding(program, state, f"is not on the path: {for_whom} it may be needed")
+    if program != "java":
+        return Finding(program, "well", f"{place}, {for_whom}")
+    own = _java()
+    if own is None or own < _LEAST_JAVA:
+        said = "does not say its version" if own is None else f"is version {own}"
+        return Finding(program, "wrong" if runner in owners else "missing", f"{place} {said}: {_LEAST_JAVA} or later")
+    return Finding(program, "well", f"version {own}, {for_whom}")
+
+
+def _java() -> int | None:
+    """The number before the first dot that tells versions apart: 8 of 1.8.0, 17 of 17.0.1."""
+    try:
+        done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    parts = done.stderr.partition('"')[2].partition('"')[0].removeprefix("1.").split(".")
+    return int(parts[0]) if parts[0].isdigit() else None
+
+
+def _space() -> Finding:
+    """Of the folder for what is sorted and shuffled on this machine."""
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    told = f"{free / (1 << 30):.1f} GiB free in {folder}"
+    if free < _LEAST_SPACE:
+        return Finding("temporary files", "wrong", f"{told}: point TMPDIR at a folder with more")
+    if free < _USUAL_SPACE:
+        return Finding("temporary files", "missing", f"{told}: little for large inputs; TMPDIR names another folder")
+    return Finding("temporary files", "well", told)
+
+
+def _clock() -> Iterator[Finding]:
+    """A clock that is far off closes windows at the wrong time; that of files must agree with it."""
+    with tempfile.NamedTemporaryFile() as file:
+        off = abs(os.stat(file.name).st_mtime - time.time())
+    built = max(os.stat(__file__).st_mtime - 86_400, 0)
+    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    if time.time() < built:
+        yield Finding("clock", "wrong", f"{now} is before these files were written: set the clock")
+    elif off > 60:
+        yield Finding("clock", "wrong", f"{now}, and files are {off:.0f} s away from it: set both machines' clocks")
+    else:
+        yield Finding("clock", "well", now)
+    summer, winter = (datetime(2026, month, 1, tzinfo=ZoneInfo("Europe/Berlin")).utcoffset() for month in (7, 1))
+    state = "well" if summer != winter else "wrong"
+    yield Finding("time zones", state, "the database of time zones " + ("is there" if state == "well" else "is broken"))
+
+
+def _key(reference: str) -> Finding:
+    from private_topk.transforms.keys import ReleaseKey
+
+    try:
+        key = ReleaseKey.parse(reference)
+        if key.elsewhere:
+            return Finding("release key", "well", "is kept by a secret manager: only workers read it, so a run has to")
+        named = f"can be read; its id is {key.key_id()}"
+    except Refusal as error:
+        return Finding("release key", "wrong", error.shown(lambda _: "the release key"))
+    kind, _, path = reference.partition(":")
+    others = stat.S_IMODE(os.stat(path).st_mode) & 0o077 if kind == "file" else 0
+    if others:
+        return Finding("release key", "wrong", f"{named}, but others may read {path} or write to it: chmod 600 {path}")
+    return Finding("release key", "well", named)
+
+
+def _ledger(url: str) -> Finding:
+    """Reading takes the lock that charging takes: who may not write is refused here too."""
+    from private_topk.budget.ledger import Ledger
+
+    try:
+        budgets, entries = Ledger(url).read()
+    except Refusal as error:
+        return Finding("ledger", "wrong", error.shown(lambda _: "the ledger"))
+    return Finding("ledger", "well", f"can be charged: {len(budgets)} budgets, {len(entries)} charges")

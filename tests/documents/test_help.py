@@ -1,0 +1,125 @@
+"""The help of every command: what must be given is shown as such, and its examples are called as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from private_topk.pipelines.commands import COMMANDS
+from private_topk.pipelines.commands.parser import Parser, flag
+from tests.documents.worlds import small_plays
+from tests.pipelines.support import command, write
+
+EVERY = [(name, words) for name in COMMANDS for words in ([[], ["create"], ["show"], ["history"]] if name == "budget"
+                                                          else [[]])]  # fmt: skip
+ONLY_READ = {
+    "stream --input kafka": "needs a broker; tests/pipelines/streaming has one",
+    "stream --input 'incoming": "needs a clock that passes; tests/pipelines/streaming runs folders",
+    "audit --mechanism joint --draws 5000": "takes a minute; the other one is called",
+    "doctor --runner flink": "what it finds is the machine's",
+    "doctor --release-key": "what it finds is the machine's",
+    "sample": "half a second of writing; tests/documents/test_pages.py types it",
+}
+CONFIG = """input: plays-*.avro
+domain: catalogue.txt
+mechanism: joint
+k: 3
+epsilon: 1
+window: 7d
+from: 2026-01-05
+to: 2026-01-19
+output: weekly.avro
+"""
+DAILY = CONFIG.replace("window: 7d", "window: day\nclock: event").replace("weekly.avro", "windows/")
+REPORT = """report: weekly
+source: {input: plays-0.avro}
+domain: {file: catalogue.txt}
+window: {every: week, first: 2026-01-05}
+mechanism: {name: joint, k: 3}
+budget: {epsilon: 1}
+release_key: file:release.key
+sink: {output: 'published/{start}.avro'}
+"""
+
+
+def parser_of(name: str, words: list[str]) -> Parser:
+    return import_module(f"private_topk.pipelines.commands.{name.replace('-', '_')}").parser(words)
+
+
+def examples(name: str, words: list[str]) -> list[str]:
+    text = re.sub(r"\\\n\s*", "", str(parser_of(name, words).epilog))
+    return re.findall(r"(?m)^  private-topk (.*)$", text)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("help")
+    small_plays(place, "plays-0.avro")
+    (place / "plays.avro").symlink_to("plays-0.avro")
+    write(place / "catalogue.txt", "".join(f"Track {n}\n" for n in range(30)))
+    for path, text in (("weekly.yaml", CONFIG), ("daily.yaml", DAILY), ("release.key", "a key of the tests' own")):
+        write(place / path, text)
+    (place / "reports").mkdir()
+    for path in ("plays-0.avro", "catalogue.txt", "release.key"):
+        (place / "reports" / path).symlink_to(place / path)
+    write(place / "reports" / "weekly.yaml", REPORT)
+    np.save(place / "counts.npy", np.arange(40))
+    write(place / "counts.csv", "item,count\n" + "".join(f"{n},{n}\n" for n in range(40)))
+    return place
+
+
+def test_examples_of_every_command_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one folder, in the order of the commands: what is shown was published by the examples before."""
+    monkeypatch.chdir(folder)
+    unread = set(ONLY_READ)
+    for name, words in EVERY:
+        found = examples(name, words)
+        assert 2 <= len(found) <= 3, f"{name} {words}: {found}"
+        for line in found:
+            own = {start for start in ONLY_READ if line.startswith(start)}
+            unread -= own
+            typed = shlex.split(line.partition(" > ")[0])
+            if own:
+                assert parser_of(typed[0], typed[1:]).read(typed[1:])[1] == [] or "--flink_master" in line, line
+            else:
+                _call(line, typed)
+    assert not unread, "these are no examples"
+
+
+def _call(line: str, typed: list[str]) -> None:
+    if typed[:2] == ["show", "ranking.avro"] and "--html" in typed:
+        Path("ranking.html").unlink(missing_ok=True)
+    if typed[:2] == ["budget", "create"] and "user" not in typed:
+        Path("budget.db").unlink(missing_ok=True)
+    if typed[0] == "preview" and "last-week.avro" in typed:
+        _last_week()
+    done = command(*typed)
+    assert done.status == 0, f"{line}\n{done.err}"
+
+
+def _last_week() -> None:
+    asked = ["--input", "plays.avro", "--domain", "catalogue.txt", "--mechanism", "joint", "--k", "3", "--epsilon", "1"]
+    assert command("run", *asked, "--publish-counts", "1", "--output", "last-week.avro", "--overwrite").status == 0
+
+
+@pytest.mark.parametrize(("name", "words"), EVERY)
+def test_what_must_be_given_is_shown_as_such(name: str, words: list[str]) -> None:
+    """In the usage line and beside each; without it the command is refused, and says so."""
+    parser = parser_of(name, words)
+    text = command(name, *words, "--help").out
+    usage = text.partition("\n\n")[0]
+    assert "[arguments]" in usage and max(map(len, text.splitlines())) <= 120
+    named = {action.dest: action for action in parser._actions}
+    for field in parser.needs:
+        shown = flag(field) if named[field].option_strings else str(named[field].metavar)
+        assert shown in usage and "[" not in usage.partition(shown)[0]
+        assert re.search(rf"(?s){re.escape(shown)}\b.{{0,40}}?required: ", text), field
+    if parser.needs:
+        done = command(name, *words)
+        assert done.status == 2 and "must be given" in done.err
+    assert ("required: " in text) == bool(parser.needs)

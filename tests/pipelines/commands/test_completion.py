@@ -1,0 +1,120 @@
+"""Completion as a reader has it: keys typed into a real bash, and what the command is then called with."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.commands import COMMANDS
+from private_topk.pipelines.commands.completion import _RUNNERS, SHELLS, completed, script
+from private_topk.runners import RUNNERS
+from private_topk.transforms.mechanisms import MECHANISMS
+from tests.pipelines.support import command
+
+SHOWN = 'private-topk() { printf "<%s>" "$@"; echo "[end]"; }'
+
+
+class Bash:
+    """An interactive bash that knows the completion; the command only shows what it is called with."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "completion").write_text(script("bash"))
+        self._child, self._terminal = pty.fork()
+        if not self._child:
+            os.chdir(folder)
+            os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], {**os.environ, "TERM": "dumb", "PS1": ""})
+        quiet = "bind 'set enable-bracketed-paste off'; bind 'set bell-style none'"
+        self._type(f"{quiet}; source completion; {SHOWN}; echo rea''dy\n", "ready\r\n")
+
+    def _type(self, keys: str, until: str) -> str:
+        os.write(self._terminal, keys.encode())
+        seen, end = "", time.monotonic() + 20
+        while until not in seen and time.monotonic() < end:
+            if select.select([self._terminal], [], [], 0.2)[0]:
+                seen += os.read(self._terminal, 1 << 16).decode()
+        assert until in seen, seen
+        return seen
+
+    def words(self, typed: str) -> list[str]:
+        """What the command is called with, when these keys are typed; \\t is the tab key."""
+        seen = self._type(f"private-topk {typed}\n", "[end]\r\n")
+        return seen.rpartition("[end]")[0].rpartition("\n")[2].strip("<>").split("><")
+
+    def close(self) -> None:
+        os.close(self._terminal)
+        os.waitpid(self._child, 0)
+
+
+@pytest.fixture(scope="module")
+def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bash]:
+    folder = tmp_path_factory.mktemp("bash")
+    (folder / "plays of may.avro").touch()
+    shell = Bash(folder)
+    yield shell
+    shell.close()
+
+
+@pytest.mark.parametrize(
+    ("typed", "called"),
+    [
+        ("prev\t", ["preview"]),
+        ("run --mechanism cdp\t", ["run", "--mechanism", "cdp-peeling"]),
+        ("run --mechanism=pnf\t", ["run", "--mechanism=pnf-peeling"]),
+        ("run --max-items\t 3", ["run", "--max-items-per-user", "3"]),
+        ("run --input pla\t --quie\t", ["run", "--input", "plays of may.avro", "--quiet"]),
+        ("show pl\t --jso\t", ["show", "plays of may.avro", "--json"]),
+        ("budget his\t --ledg\t x", ["budget", "history", "--ledger", "x"]),
+        ("plan --privacy-unit=\t", ["plan", "--privacy-unit="]),
+        ("stream --privacy-unit user-\t", ["stream", "--privacy-unit", "user-window"]),
+        ("run --runner fl\t --epsilon \t1", ["run", "--runner", "flink", "--epsilon", "1"]),
+        ("completion zs\t", ["completion", "zsh"]),
+        ("nonsense\t", ["nonsense"]),
+    ],
+)
+def test_tab_completes_in_a_real_bash(bash: Bash, typed: str, called: list[str]) -> None:
+    assert bash.words(typed) == called
+
+
+def test_every_argument_of_every_command_is_known() -> None:
+    known = {command.name: command for command in completed()}
+    assert list(known) == list(COMMANDS) and set(_RUNNERS) == set(RUNNERS)
+    for name in COMMANDS:
+        module = import_module(f"private_topk.pipelines.commands.{name.replace('-', '_')}")
+        for words in [["create"], ["show"], ["history"]] if name == "budget" else [[]]:
+            own = {a.option_strings[-1] for a in module.parser(words)._actions if a.option_strings}
+            assert own <= {option.name for option in known[name].options}
+    mechanisms = next(option for option in known["run"].options if option.name == "--mechanism")
+    assert mechanisms.words == tuple(MECHANISMS)
+
+
+def test_an_argument_is_completed_alike_in_all_commands() -> None:
+    """The script for bash goes by its name alone."""
+    kinds: dict[str, set[tuple[object, ...]]] = {}
+    for one in completed():
+        for option in one.options:
+            kinds.setdefault(option.name, set()).add((option.words, option.files, option.alone))
+    assert {name: found for name, found in kinds.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_is_printed_and_its_shell_can_read_it(shell: str, tmp_path: Path) -> None:
+    done = command("completion", shell)
+    assert done.status == 0 and done.out == script(shell) and "--max-items-per-user" not in done.err
+    (tmp_path / "script").write_text(done.out)
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not here: its script was completed with by hand")
+    assert subprocess.run([shell, "-n", str(tmp_path / "script")], timeout=60).returncode == 0
+
+
+def test_another_shell_is_refused() -> None:
+    done = command("completion", "fsh")
+    assert done.status == 2 and "SHELL must be one of bash, zsh, fish; got 'fsh': did you mean fish?" in done.err

@@ -1,0 +1,119 @@
+"""What a machine lacks is found, each thing by itself; nothing is changed by looking."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines import doctor
+from private_topk.pipelines.doctor import examine
+from tests.pipelines.support import command
+
+
+def states(*asked: str | None) -> dict[str, str]:
+    return {finding.name: finding.state for finding in examine(*asked)}
+
+
+def says(name: str, *asked: str | None) -> str:
+    return next(finding.says for finding in examine(*asked) if finding.name == name)
+
+
+def test_where_the_tests_run_nothing_is_wrong() -> None:
+    """They do run; extras and programs may be missing."""
+    found = states()
+    assert "wrong" not in found.values(), found
+    assert {"python", "apache-beam", "polars", "java", "temporary files", "clock", "time zones"} <= set(found)
+    assert {"matplotlib (extra plot)", "psycopg (extra ledger)"} <= set(found)
+    assert "pytest" not in " ".join(found), "what tests need is no business of a run"
+
+
+def test_packages_out_of_bounds_or_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"numpy": "3.0", "matplotlib": None, "polars": None}
+
+    def version(name: str) -> str:
+        if versions.get(name, "") is None:
+            raise metadata.PackageNotFoundError(name)
+        return versions.get(name) or metadata.version(name)
+
+    monkeypatch.setattr(doctor, "version", version)
+    found = states()
+    assert (found["numpy"], found["polars"], found["matplotlib (extra plot)"]) == ("wrong", "wrong", "missing")
+    assert says("numpy").startswith("3.0 is not <3,>=1.26") and "pip install 'polars" in says("polars")
+
+
+def test_a_python_that_is_too_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.platform, "python_version", lambda: "3.14.1")
+    assert states()["python"] == "wrong"
+
+
+def test_programs_are_wanted_by_their_runners_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert {states()[name] for name in ("java", "mvn", "go", "docker")} == {"missing"}
+    assert [states(runner)[name] for runner, name in (("flink", "java"), ("flink", "go"), ("prism", "go"))] == [
+        "wrong", "missing", "wrong"]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "state"), [('openjdk version "17.0.1"', "well"), ('java version "1.8.0"', "wrong"),
+                                             ("nonsense", "wrong")])  # fmt: skip
+def test_the_version_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, state: str) -> None:
+    (tmp_path / "java").write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    (tmp_path / "java").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert states("flink")["java"] == state
+
+
+def test_a_full_disk_and_a_clock_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type(shutil.disk_usage("."))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage(1 << 30, 1 << 30, 1 << 20))
+    assert states()["temporary files"] == "wrong"
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage(1 << 40, 0, 1 << 30))
+    assert states()["temporary files"] == "missing"
+    now = time.time()
+    monkeypatch.setattr(doctor.time, "time", lambda: now + 4000)
+    assert states()["clock"] == "wrong"
+    monkeypatch.setattr(doctor.time, "time", lambda: 0.0)
+    assert states()["clock"] == "wrong"
+
+
+def test_a_key_that_others_can_read(tmp_path: Path) -> None:
+    place = tmp_path / "key"
+    place.write_text("a secret of more than sixteen bytes")
+    for mode, state in ((0o600, "well"), (0o400, "well"), (0o640, "wrong"), (0o602, "wrong")):
+        place.chmod(mode)
+        assert states("direct", None, f"file:{place}")["release key"] == state, oct(mode)
+    assert f"chmod 600 {place}" in says("release key", "direct", None, f"file:{place}")
+    place.write_text("short")
+    for reference in (f"file:{place}", f"file:{tmp_path}/none", "env:NO_SUCH_VARIABLE", "the key itself"):
+        found = says("release key", "direct", None, reference)
+        assert states("direct", None, reference)["release key"] == "wrong" and "itself" not in found.split("the key")[0]
+
+
+def test_a_ledger_is_looked_at_and_not_made(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/b.db"
+    assert states("direct", url)["ledger"] == "wrong" and not os.listdir(tmp_path)
+    assert command("budget", "create", "--ledger", url, "--dataset", "d", "--epsilon", "1").status == 0
+    before = (tmp_path / "b.db").read_bytes()
+    assert says("ledger", "direct", url) == "can be charged: 1 budgets, 0 charges"
+    assert (tmp_path / "b.db").read_bytes() == before
+
+
+def test_the_command_ends_with_what_it_found(tmp_path: Path) -> None:
+    done = command("doctor", "--json")
+    assert done.status == 0 and json.loads(done.out)["well"] is True and not done.err
+    place = Path(tempfile.mkdtemp(dir=tmp_path)) / "key"
+    place.write_text("a secret of more than sixteen bytes")
+    place.chmod(0o644)
+    done = command("doctor", "--release-key", f"file:{place}", "--json")
+    found = json.loads(done.out)
+    assert done.status == 1 and found["well"] is False and "release key must be mended" in done.err
+    assert {its["state"] for its in found["findings"]} <= {"well", "missing", "wrong"}
+    assert "a secret" not in done.out + done.err
+    done = command("doctor", "--runner", "flinc")
+    assert done.status == 2 and "did you mean flink?" in done.err

@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 QUICK := $(BIN)/python -m pytest -q -n auto -m "not server"
 
-.PHONY: rank test check lint newest bench clean
+.PHONY: rank test check lint newest bench site clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -41,6 +41,10 @@ bench: .venv/tested
 	$(BIN)/python -m benchmarks.mechanisms
 	$(BIN)/python -m benchmarks.errors
 
+# The pages as HTML, with pictures of every mechanism and the reference: a warning is an error.
+site: .venv/documented
+	$(BIN)/python docs/site/build.py out/site
+
 # The version check and the venv come first, so that what is missing is named by what it is.
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' \
@@ -54,6 +58,10 @@ bench: .venv/tested
 
 .venv/tested: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+.venv/documented: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 clean:

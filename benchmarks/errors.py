@@ -2,6 +2,9 @@
 
     python -m benchmarks.errors                      # k = 100, epsilon = 1, 200 draws: to hold against the papers
     python -m benchmarks.errors --beside --data games gowalla --k 10 50 100 --epsilon 0.1 1
+    python -m benchmarks.errors --data counts.txt --mechanism joint --mechanism canonical
+
+Without the data folder beside the checkout it takes the sample's counts and some made-up shapes.
 
 l_inf: largest |c_i - c_(s_i)|; l_1: their sum; k-relative: largest c_k - c_(s_i), at least 0. Sets are put in order of
 their true counts first, which only a benchmark may do. With --beside the published algorithms in plain numpy have lines
@@ -17,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.counts import load
+from benchmarks.counts import load, there_or_made
 from benchmarks.mechanisms import make
 from benchmarks.published import PUBLISHED
 from benchmarks.results import Results
@@ -99,15 +102,17 @@ def _cell(results: Results, data: str, k: int, epsilon: float, name: str) -> str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=list(DATA), help="vectors of the data folder")
-    parser.add_argument("--mechanism", nargs="+", default=[], help="with --beside: these and their published forms")
+    of_data = "of the data folder; files of public counts, .npy or text; sample; or shapes, such as zipf"
+    parser.add_argument("--data", nargs="+", default=there_or_made(DATA), help=of_data)
+    parser.add_argument("--mechanism", nargs="+", action="extend", default=[],
+                        help="only these, beside their published forms; may be given again")  # fmt: skip
     parser.add_argument("--k", type=int, nargs="+", default=[100])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--beside", action="store_true", help="every mechanism, beside the published forms")
     parser.add_argument("--results", type=Path, help="with --beside: a file that keeps the finished cells")
     arguments = parser.parse_args()
-    if arguments.beside:
+    if arguments.beside or arguments.mechanism:
         results = Results(arguments.results)
         for data in arguments.data:
             compare(data, arguments.k, arguments.epsilon, arguments.draws, results, arguments.mechanism)

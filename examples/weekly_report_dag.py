@@ -1,7 +1,8 @@
 """An Airflow DAG (2.7 or later, or Cloud Composer): last week's private ranking on Dataflow, every Monday.
 
-Put it beside your other DAGs, with the packages apache-airflow-providers-apache-beam and -google, and set the Airflow
-variables below. A task that is retried or cleared repeats the same release, since its id comes from the schedule.
+Put it beside your other DAGs, with the packages apache-airflow-providers-apache-beam and -google, put a wheel of
+private-topk, which is on no index, where the constant below says, and set the Airflow variables. A task that is retried
+or cleared repeats the same release, since its id comes from the schedule.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from datetime import datetime, timedelta, timezone
 from airflow import DAG
 from airflow.providers.apache.beam.operators.beam import BeamRunPythonPipelineOperator
 from airflow.providers.google.cloud.operators.dataflow import DataflowConfiguration
+
+WHEEL = "file:///home/airflow/gcs/data/private_topk-0.1.0-py3-none-any.whl"
+"""What the task's own environment installs: here the data folder of a bucket of Cloud Composer."""
 
 with DAG(
     dag_id="weekly_private_ranking",
@@ -24,7 +28,7 @@ with DAG(
         task_id="publish_ranking",
         py_options=["-m", "private_topk"],
         py_file="run",
-        py_requirements=["private-topk[gcp]"],
+        py_requirements=[f"private-topk[gcp] @ {WHEEL}"],
         py_system_site_packages=False,
         runner="DataflowRunner",
         pipeline_options={

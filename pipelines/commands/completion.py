@@ -61,9 +61,11 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     parser().refuse(others)
+    if arguments.shell is None:
+        raise Refusal("", f"SHELL must be given: {', '.join(SHELLS)}")
     if arguments.shell not in SHELLS:
-        got = "" if arguments.shell is None else f"; got {verbatim(repr(arguments.shell))}"
-        raise Refusal("", f"SHELL must be one of {', '.join(SHELLS)}{got}", did_you_mean(arguments.shell or "", SHELLS))
+        rule = f"SHELL must be one of {', '.join(SHELLS)}; got {verbatim(repr(arguments.shell))}"
+        raise Refusal("", rule, did_you_mean(arguments.shell, SHELLS))
     print(script(arguments.shell), end="")
 
 
@@ -108,7 +110,7 @@ def _bash(commands: Sequence[Completed]) -> str:
     return "\n".join([
         "# bash completion of private-topk: source <(private-topk completion bash)",
         "_private_topk() {",
-        '    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words= files=',
+        '    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words= files= IFS=$\' \\t\\n\'',
         '    if [[ $word == = ]]; then word=; elif [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi',
         "    COMPREPLY=()",
         "    if ((COMP_CWORD == 1)); then",
@@ -121,6 +123,7 @@ def _bash(commands: Sequence[Completed]) -> str:
         *lists,
         "    esac",
         '    COMPREPLY=($(compgen -W "$words" -- "$word"))',
+        "    IFS=$'\\n'",
         '    if [[ $files && $word != -* ]]; then compopt -o filenames; COMPREPLY+=($(compgen -f -- "$word")); fi',
         "}",
         "complete -F _private_topk private-topk",
@@ -130,7 +133,8 @@ def _bash(commands: Sequence[Completed]) -> str:
 def _bash_value(option: Option) -> str:
     if option.words:
         return f"COMPREPLY=($(compgen -W '{' '.join(option.words)}' -- \"$word\"));"
-    return 'compopt -o filenames; COMPREPLY=($(compgen -f -- "$word"));' if option.files else ""
+    files = "compopt -o filenames; IFS=$'\\n'; COMPREPLY=($(compgen -f -- \"$word\"));"
+    return files if option.files else ""
 
 
 def _zsh(commands: Sequence[Completed]) -> str:

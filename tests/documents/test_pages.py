@@ -26,6 +26,8 @@ Check = Callable[[World], None]
 MOMENTS = {
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d": "MOMENT",
     r"localhost:\d+": "ADDRESS",
+    r'"time": "[^"]*"': "TIME",
+    r"(?m)^well     python .*$": "PYTHON",
     r"logs in \S+\. Run": "logs in FOLDER. Run",
     r"(?m)^( +\d+)  .*$": r"\1  an item",
 }
@@ -190,6 +192,26 @@ def test_readme(world: World) -> None:
     hold(world, "README.md", README)
 
 
+FIVE_MINUTES = [
+    Held("$ make rank", before=lambda world: clone(world.folder), after=ranked("out/ranking.avro", 40)),
+    Held("$ private-topk show out/ranking.avro"),
+    Held("$ private-topk preview --zipf 1"),
+    Held("$ printf 'user,item", after=ranked("top.csv", 1)),
+    Held("$ private-topk budget create", after=ranked("again.csv", 1)),
+]
+
+
+def test_five_minutes(world: World) -> None:
+    hold(world, "docs/five-minutes.md", FIVE_MINUTES)
+
+
+def test_reading_windows_and_runners(world: World) -> None:
+    hold(world, "docs/reading.md", [Held("$ private-topk sample", after=ranked("top.csv", 5))])
+    hold(world, "docs/windows.md", [Held("$ private-topk plan")])
+    (world.folder / "top.csv").unlink()
+    hold(world, "docs/runners.md", [Held("$ private-topk doctor", after=ranked("top.csv", 3))])
+
+
 def rows_of_drinks(world: World) -> None:
     (world.folder / "rows.csv").write_text("user,item,time\na,tea,2026-01-06\nb,cake,2026-01-14\n")
 
@@ -306,6 +328,27 @@ def test_groups(world: World) -> None:
 
 def test_amounts(world: World) -> None:
     hold(world, "docs/amounts.md", AMOUNTS)
+
+
+def weekly_arguments(world: World) -> None:
+    """The page calls the file before it shows it."""
+    world.sample()
+    shown = next(block for block in blocks("docs/command-line.md") if block.language == "yaml")
+    (world.folder / "weekly.yaml").write_text(shown.text)
+
+
+COMMAND_LINE = [
+    Held("private-topk run --config weekly.yaml --check", before=weekly_arguments, after=ranked("ranking.avro", 40)),
+    Held("input: plays.avro", "saved", name="weekly.yaml"),
+    Held("$ private-topk run --input plays.avro", after=ranked("top.csv", 3)),
+    Held("$ private-topk run --log-format json", status=2),
+    Held("$ private-topk doctor"),
+    Held("source <(private-topk completion bash)"),
+]
+
+
+def test_command_line(world: World) -> None:
+    hold(world, "docs/command-line.md", COMMAND_LINE)
 
 
 AUDIT = [Held("private-topk audit", "parsed", "takes minutes; tests/pipelines/commands/test_audit.py runs it in small")]

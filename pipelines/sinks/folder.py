@@ -44,10 +44,6 @@ class ToFolder:
     def _ending(self) -> str:
         return f".{self.format}"
 
-    @property
-    def takes_groups(self) -> bool:
-        return True
-
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         try:
             there = names_in(self.place)

@@ -139,7 +139,6 @@ def test_a_stream_of_groups_is_its_batch(folder: Path) -> None:
         ({"groups": "twice.txt"}, "--groups twice.txt must hold every item once"),
         ({"group_column": "user"}, "--group-column must be another column than --user-column"),
         ({"group_column": "m"}, "name one column 'm'"),
-        ({"output": "kafka://localhost:9/out"}, "--output kafka://localhost:9/out takes messages of one window each"),
         ({"output": "lands.txt.csv", "groups": "lands.txt.csv"}, "would replace"),
     ],
 )

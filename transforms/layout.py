@@ -21,15 +21,17 @@ UNKNOWN_ITEM_SHARDS = 16
 """Unknown domain: an item shard is a residue of the item's hash."""
 
 _GROUPS = 64
+_MOST_TOGETHER = 1024
+"""So many windows are drawn by one worker at most, which takes it seconds."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """Which counts are added up and drawn from together.
 
-    Windows that follow each other form up to 64 groups; a place, where counts are added up, is one item shard of one
-    group. So the number of elements does not grow with that of the windows, and no worker needs more than a group's
-    counts at a time.
+    Windows that follow each other form up to 64 groups, and above 65,536 windows groups of 1,024; a place, where counts
+    are added up, is one item shard of one group. So there are few elements for each window, as many workers as groups
+    can draw, and none needs more than a group's counts at a time.
 
     Args:
         size: how many items the public domain has; 0 for an unknown one.
@@ -88,7 +90,7 @@ class Layout:
     @property
     def together(self) -> int:
         """How many windows a group has; the last may have fewer."""
-        return -(-self.windows // _GROUPS)
+        return min(-(-self.windows // _GROUPS), _MOST_TOGETHER)
 
     @property
     def groups(self) -> int:

@@ -43,7 +43,8 @@ def main() -> None:
         published = sum(pq.read_metadata(path).num_rows for path in files)
     rankings = arguments.groups * arguments.weeks
     print(f"{arguments.rows:,.0f} rows, {arguments.groups:,} groups x {arguments.weeks} weeks by {arguments.mechanism}")
-    print(f"{rankings:,} rankings: {cpu:.0f} s of CPU, {1e6 * cpu / rankings:,.0f} microseconds each; {wall:.0f} s of wall; "
+    each = f"{1e6 * cpu / rankings:,.0f} microseconds each"
+    print(f"{rankings:,} rankings: {cpu:.0f} s of CPU, {each}; {wall:.0f} s of wall; "
           f"{peak:,.0f} MiB at most; {published:,} rows in {len(files)} files")  # fmt: skip
 
 

@@ -73,6 +73,8 @@ def add_domain(group: Group) -> None:
     add(group, "domain", "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet or "
         "Avro file")  # fmt: skip
     add(group, "domain_column", "NAME", "the column of the domain file (default: the item column)")
+    add(group, "domain_group_column", "NAME", "the column of the domain file that says in which group an item can be "
+        "ranked; an item of several has a row for each (default: every item in all groups)")  # fmt: skip
     add(
         group,
         "domain_range",

@@ -147,6 +147,7 @@ FIELDS: dict[str, Rule] = {
     "groups.per_user": Rule(_count, "groups_per_user"),
     "domain.file": Rule(printable_text, "domain", path=True),
     "domain.column": Rule(printable_text, "domain_column"),
+    "domain.group_column": Rule(printable_text, "domain_group_column"),
     "domain.range": Rule(printable_text, "domain_range"),
     "domain.unknown": Rule(_true, "unknown_domain"),
     "window.every": Rule(window_length, "window", required=True),

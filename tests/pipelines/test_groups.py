@@ -140,12 +140,24 @@ def test_a_stream_of_groups_is_its_batch(folder: Path) -> None:
         ({"group_column": "user"}, "--group-column must be another column than --user-column"),
         ({"group_column": "m"}, "name one column 'm'"),
         ({"output": "lands.txt.csv", "groups": "lands.txt.csv"}, "would replace"),
+        ({"output": "lists.csv", "domain": "lists.csv", "domain_group_column": "land", "k": 1}, "would replace"),
+        ({"domain_group_column": "land"}, "--domain-group-column does not apply to items.txt: its lines are the items"),
+        ({"domain": "lists.csv", "domain_group_column": "of"}, "must name one column 'of'"),
+        ({"domain": "lists.csv", "domain_group_column": "land", "k": 2}, "got k = 2 and a group of 1 items"),
+        ({"domain": "lists.csv", "domain_group_column": "land", "groups": "some.txt"}, "such as 'é ü'"),
+        ({"domain": "lists.csv", "domain_group_column": "item"}, "must be another column"),
+        (
+            {"domain": "lists.csv", "domain_group_column": "land", "group_column": None, "groups": None},
+            "--domain-group-column needs --group-column and --groups",
+        ),
     ],
 )
 def test_what_is_refused(folder: Path, change: Row, message: str) -> None:
     write(folder / "rows.csv", plays()[:9])
     (folder / "twice.txt").write_text("fr\nfr\n")
     (folder / "lands.txt.csv").write_text("land\nfr\nde\n")
+    (folder / "some.txt").write_text("fr\nde\n")
+    write(folder / "lists.csv", [{"item": i, "land": land} for land in LANDS for i in ITEMS[: 1 + 3 * (land != "7")]])
     asked = {**QUESTION, "overwrite": True, "input": "rows.csv", "output": "out.csv", **change}
     done = command("run", *options(**asked))
     assert done.status == 2 and message in done.err and not (folder / "out.csv").exists(), done.err
@@ -162,6 +174,30 @@ def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Pat
     manifest = json.loads((folder / "out.manifest.json").read_text())
     assert manifest["privacy"]["epsilon"] == 1 and manifest["privacy"]["rankings_of_a_user_in_a_window"] == 2
     assert manifest["parameters"]["epsilon"] == 0.5 and manifest["groups"]["per_user"] == 2
+
+
+def test_every_group_ranks_the_items_of_its_own_list(folder: Path) -> None:
+    """Of batch, and of a stream; a report file asks for it too."""
+    lists = {"fr": "ab", "de": "bcd", "é ü": "dax", "7": "xy"}
+    write(folder / "lists.csv", [{"item": item, "land": land} for land, items in lists.items() for item in items])
+    at_home = [row for number, row in enumerate(plays()) if number % 5 < 4]
+    rows = [row for row in at_home if row["item"] in lists[row["land"]]]
+    write(folder / "rows.csv", at_home)
+    found = published(folder, domain="lists.csv", domain_group_column="land", k=2)
+    for row in found:
+        assert row["item"] in lists[row["group"]]
+    wanted = expected(rows)
+    assert {place: count for place, count in scores(found).items() if count} == {
+        place: count for place, count in wanted.items() if place in scores(found)
+    }
+    manifest = json.loads((folder / "out.manifest.json").read_text())
+    assert manifest["domain"]["by_group"]["least"] == 2
+    write(folder / "lands.yaml", REPORT.replace("file: items.txt", "file: lists.csv\n  group_column: land").replace(
+        "k: 4", "k: 2"))  # fmt: skip
+    assert command("report", "lands.yaml", "--window-end", "2026-01-06").status == 0
+    (path,) = (folder / "out").glob("*.jsonl")
+    by_report = [json.loads(line) for line in path.read_text().splitlines()]
+    assert scores(by_report) == {place: count for place, count in scores(found).items() if place[0] == "2026-01-05"}
 
 
 REPORT = """\

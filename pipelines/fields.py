@@ -76,6 +76,7 @@ class Asked(TypedDict, total=False):
     release_id: str
     output: str
     output_format: str
+    partition_by: str
     overwrite: bool
     shards: int
 

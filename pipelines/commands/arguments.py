@@ -200,6 +200,8 @@ def add_running(group: Group, output: str, runners: str) -> None:
     add(group, "output", "PLACE", output)
     add(group, "output_format", "{avro,jsonl,csv,parquet}", "of the files in an output folder (default: avro)",
         one_of("avro", "jsonl", "csv", "parquet"))  # fmt: skip
+    add(group, "partition_by", "WORD", "in an output folder: a folder for every group, such as country=DE/; WORD is "
+        "group or the name of the group column")  # fmt: skip
     add_switch(group, "overwrite", "replace an existing output")
     add(group, "runner", "NAME", runners)
     add_exact_counters(group)

@@ -167,6 +167,7 @@ FIELDS: dict[str, Rule] = {
     "preview.like": Rule(_template, "like", path=True, template=True),
     "release_key": Rule(printable_text, "release_key", required=True),
     "sink.output": Rule(_output, "output", required=True, path=True, template=True),
+    "sink.partition_by": Rule(printable_text, "partition_by"),
     "sink.format": Rule(one_of("avro", "jsonl", "csv", "parquet"), "output_format"),
     "ledger.url": Rule(printable_text, "ledger"),
     "ledger.dataset": Rule(printable_text, "dataset"),

@@ -141,6 +141,10 @@ def test_a_stream_of_groups_is_its_batch(folder: Path) -> None:
         ({"group_column": "m"}, "name one column 'm'"),
         ({"output": "lands.txt.csv", "groups": "lands.txt.csv"}, "would replace"),
         ({"output": "lists.csv", "domain": "lists.csv", "domain_group_column": "land", "k": 1}, "would replace"),
+        ({"partition_by": "land"}, "--partition-by does not apply to out.csv"),
+        ({"partition_by": "land", "output": "kafka://localhost:9/out"}, "--partition-by does not apply to kafka://"),
+        ({"partition_by": "user", "output": "out/"}, "--partition-by must be group or land, got user"),
+        ({"partition_by": "group", "output": "out/", "group_column": None, "groups": None}, "--partition-by needs"),
         ({"domain_group_column": "land"}, "--domain-group-column does not apply to items.txt: its lines are the items"),
         ({"domain": "lists.csv", "domain_group_column": "of"}, "must name one column 'of'"),
         ({"domain": "lists.csv", "domain_group_column": "land", "k": 2}, "got k = 2 and a group of 1 items"),
@@ -174,6 +178,30 @@ def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Pat
     manifest = json.loads((folder / "out.manifest.json").read_text())
     assert manifest["privacy"]["epsilon"] == 1 and manifest["privacy"]["rankings_of_a_user_in_a_window"] == 2
     assert manifest["parameters"]["epsilon"] == 0.5 and manifest["groups"]["per_user"] == 2
+
+
+def test_a_folder_for_every_group_holds_what_one_file_does(folder: Path) -> None:
+    """By a batch and by a stream, under the same names; a repeat of the batch resumes what stands."""
+    write(folder / "rows.csv", plays())
+    wanted = published(folder)
+    written = datetime(2026, 1, 5, tzinfo=timezone.utc).timestamp()
+    os.utime(folder / "rows.csv", (written, written))  # on time for every window
+    asked = {**QUESTION, "output_format": "jsonl", "partition_by": "land"}
+    batch = options(**{**asked, "input": "rows.csv", "output": "batch/", "quiet": True})
+    assert command("run", *batch).status == 0 == command("run", *batch).status
+    done = command("stream", *options(**{**asked, "input": "./rows*.csv", "output": "stream"}))
+    assert done.status == 0 and "2 windows published" in done.out, done
+    by_window = []
+    for land in sorted(LANDS):
+        (inside,) = [path for path in (folder / "batch").iterdir() if path.name == f"land={land}"]
+        files = sorted(inside.glob("*.jsonl"))
+        assert len(files) == 2
+        for path in files:
+            assert path.read_bytes() == (folder / "stream" / inside.name / path.name).read_bytes()
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            by_window += [(row["window_start"], land, row["item"], row["noisy_count"]) for row in rows]
+    assert sorted(by_window) == sorted((r["window_start"], r["group"], r["item"], r["noisy_count"]) for r in wanted)
+    assert command("show", "batch").status == 0
 
 
 def test_every_group_ranks_the_items_of_its_own_list(folder: Path) -> None:

@@ -28,6 +28,7 @@ ROWS = [
 SAME = {
     "output": "where an answer is written changes nothing in it",
     "output_format": "how an answer is written changes nothing in it",
+    "partition_by": "in which files an answer is written changes nothing in it",
     "overwrite": "as above",
     "runner": "every runner draws the same answer, which tests hold",
     "shards": "any number of shards counts the same",

@@ -15,7 +15,8 @@ from private_topk.pipelines.files import open_content
 from private_topk.pipelines.question import counts_of, declared_period, domain_of
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.select import read_counts
-from private_topk.previews import Expected, PublicCounts, Setting
+from private_topk.previews import Expected, InAmounts, PublicCounts, Setting
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -45,15 +46,26 @@ def asked_setting(asked: Asked, k: int, epsilon: Fraction | float) -> Setting:
         horizon=asked.get("horizon"),
         overlap=period.overlap if period else 1,
         held=account.budget(unit).total if account else None,
+        groups_per_user=asked.get("groups_per_user"),
+        amounts=_amounts(asked),
     )
+
+
+def _amounts(asked: Asked) -> Amounts | None:
+    """Of the two numbers alone: a preview reads no column."""
+    if "max_value" not in asked:
+        if "value_resolution" in asked:
+            raise Refusal("value_resolution", "needs {max_value}: the most that one user adds to an item")
+        return None
+    return Amounts.of(asked["max_value"], asked.get("value_resolution"))
 
 
 def expected_counts(asked: Asked, given: Mapping[str, Any]) -> Expected:
     """The counts that a preview is of.
 
     Args:
-        given: those of the fields `zipf`, `items`, `users`, `items_per_user`, `counts` and `these_counts_are_public`
-            that were given.
+        given: those of the fields `zipf`, `items`, `users`, `items_per_user`, `amount`, `counts` and
+            `these_counts_are_public` that were given.
 
     Raises:
         Refusal: there is not one kind of them; or counts that may be private.
@@ -63,7 +75,16 @@ def expected_counts(asked: Asked, given: Mapping[str, Any]) -> Expected:
     if len(kinds) != 1:
         raise Refusal("", "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
                       "{like} sample is the project's own sample")  # fmt: skip
-    items = _items(asked)
+    items, amounts = _items(asked), _amounts(asked)
+    if "amount" in given and (amounts is None or kinds == ["counts"]):
+        raise Refusal("amount", "goes with {max_value} and with numbers of users", "sums of amounts need none")
+    if amounts is not None and "amount" not in given and (shape or asked.get("like") == "sample"):
+        raise Refusal("amount", "must be given with {max_value}: what a user adds to an item on average")
+    found = _users_or_sums(asked, given, shape, items)
+    return found if amounts is None else InAmounts(found, amounts, given.get("amount"))
+
+
+def _users_or_sums(asked: Asked, given: Mapping[str, Any], shape: Mapping[str, Any], items: int | None) -> Expected:
     if "these_counts_are_public" in given and "counts" not in given:
         raise Refusal("these_counts_are_public", "is said of {counts}: leave it out")
     if shape:
@@ -91,7 +112,10 @@ def _public_counts(asked: Asked, path: str, said: bool) -> PublicCounts:
     if path.lower().endswith(".csv") and user in _header(path):
         raise Refusal("counts", f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no "
                       "public counts", "a preview takes a column count, and perhaps item")  # fmt: skip
-    if "ledger" in asked and path.lower().endswith(".csv"):
+    if "ledger" in asked:
+        if not path.lower().endswith(".csv"):
+            raise Refusal("ledger", "knows files of rows, and a .npy is none", "leave it out: whether these counts are "
+                          "public is for you to say")  # fmt: skip
         _refuse_known(asked, path)
     counts = read_counts(path)
     try:

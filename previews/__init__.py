@@ -9,12 +9,13 @@ from private_topk.previews.comparing import Preview, preview, preview_of
 from private_topk.previews.estimates import Estimate
 from private_topk.previews.outlook import Outlook, look
 from private_topk.previews.setting import Setting
-from private_topk.previews.shapes import Expected, PublicCounts, Released, Zipf
+from private_topk.previews.shapes import Expected, InAmounts, PublicCounts, Released, Zipf
 from private_topk.previews.solving import Solved, largest_k, least_epsilon
 
 __all__ = [
     "Estimate",
     "Expected",
+    "InAmounts",
     "Outlook",
     "Preview",
     "PublicCounts",

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from private_topk.budget.sharing import Privacy, Shared
-from private_topk.previews.outlook import NOISE, Outlook, look
+from private_topk.previews.outlook import DRAWS, NOISE, Outlook, look
 from private_topk.previews.reasons import reasons
 from private_topk.previews.setting import Setting
 from private_topk.previews.shapes import Expected
 from private_topk.previews.tables import ranks_table, table
+from private_topk.previews.weights import weight_of
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.refusal import Refusal
+
+if TYPE_CHECKING:  # it loads Arrow, which no preview needs
+    from private_topk.transforms.amounts import Amounts
 
 __all__ = ["Preview", "preview", "preview_of"]
 
@@ -30,6 +34,7 @@ class Preview:
         outlooks: of every admissible mechanism, the best first.
         privacy: what is protected, for each of these.
         left_out: what keeps each of the other mechanisms from answering.
+        draws: how many were asked for, or None for as many as a few seconds allow; each outlook has its own number.
     """
 
     setting: Setting
@@ -38,6 +43,7 @@ class Preview:
     outlooks: tuple[Outlook, ...]
     privacy: Mapping[str, Privacy]
     left_out: Mapping[str, Refusal]
+    draws: int | None = None
 
     def __getitem__(self, name: str) -> Outlook:
         return next(outlook for outlook in self.outlooks if outlook.name == name)
@@ -71,8 +77,13 @@ class Preview:
         return reasons(self.outlooks, self.windows)
 
     def __str__(self) -> str:
-        parts = [table(self.outlooks), ranks_table(self.best), self.reasons()]
+        parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]
         return "\n\n".join("\n".join(lines) for lines in parts)
+
+    def _few(self) -> list[list[str]]:
+        """How often the slow ones were drawn: that hangs on the machine, unless it is said how often."""
+        few = [f"{o.name} {o.draws}" for o in self.outlooks if self.draws is None and o.draws < DRAWS]
+        return [[f"Draws that fitted into 3 s of CPU time, of {DRAWS}: {', '.join(few)}"]] if few else []
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
@@ -107,14 +118,17 @@ def preview(
     publish_counts: CountBudget | None = None,
     privacy_unit: str = "user-window",
     horizon: int | None = None,
+    groups_per_user: int | None = None,
+    amounts: Amounts | None = None,
     draws: int | None = None,
 ) -> Preview:
     """What every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
     Args:
-        expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`.
-        k, epsilon, delta, unknown_domain, neighbours, max_items_per_user, publish_counts, privacy_unit, horizon: as the
-            run would be asked.
+        expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
+            groups those of one group; with amounts `InAmounts`.
+        k, epsilon, delta, unknown_domain, neighbours, max_items_per_user, publish_counts, privacy_unit, horizon,
+            groups_per_user, amounts: as the run would be asked.
         mechanisms: their names; all built-in ones by default.
         parameters: of the mechanisms, by name.
         draws: how many for each mechanism: 400 by default, fewer where they are slow.
@@ -135,6 +149,8 @@ def preview(
         publish_counts=publish_counts,
         privacy_unit=privacy_unit,
         horizon=horizon,
+        groups_per_user=groups_per_user,
+        amounts=amounts,
     )
     return preview_of(expected, setting, mechanisms, draws)
 
@@ -152,14 +168,16 @@ def preview_of(
         tell: is told the name of every mechanism before it is tried.
     """
     histogram = expected.histogram(setting.max_items_per_user, setting.unknown_domain)
-    shared, left_out = _admissible(setting, mechanisms, histogram.items)
+    shared, left_out = _admissible(setting, mechanisms, histogram.items, expected)
+    worth = 1.0 if setting.amounts is None else float(setting.amounts.value_resolution)
     outlooks = []
     for name, share in shared.items():
         if tell is not None:
             tell(name)
-        outlooks.append(look(share.mechanism, histogram, setting.k, draws, _pure(share)))
+        weight = weight_of(share.mechanism, expected)
+        outlooks.append(look(share.mechanism, histogram, setting.k, draws, _pure(share), weight, worth))
     privacy = {name: share.privacy for name, share in shared.items()}
-    return Preview(setting, expected.words(), histogram.items, tuple(_ordered(outlooks)), privacy, left_out)
+    return Preview(setting, expected.words(), histogram.items, tuple(_ordered(outlooks)), privacy, left_out, draws)
 
 
 def _pure(share: Shared) -> bool:
@@ -170,7 +188,7 @@ def _pure(share: Shared) -> bool:
 
 
 def _admissible(
-    setting: Setting, mechanisms: Iterable[str], items: int
+    setting: Setting, mechanisms: Iterable[str], items: int, expected: Expected
 ) -> tuple[dict[str, Shared], dict[str, Refusal]]:
     """The share of every mechanism that can answer, and what is wrong with each of the others.
 
@@ -183,7 +201,9 @@ def _admissible(
         raise Refusal("k", f"must be at most the number of items, got k = {setting.k} and {items} items")
     for name in mechanisms:
         try:
-            shared[name] = setting.share_of(name)
+            share = setting.share_of(name)
+            weight_of(share.mechanism, expected)
+            shared[name] = share
         except Refusal as error:
             left_out[name] = error
     if not shared:

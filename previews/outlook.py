@@ -85,13 +85,21 @@ class Outlook:
 
 
 def look(
-    mechanism: Mechanism, histogram: Histogram, k: int, draws: int | None = None, pure: bool | None = None
+    mechanism: Mechanism,
+    histogram: Histogram,
+    k: int,
+    draws: int | None = None,
+    pure: bool | None = None,
+    weight: int = 1,
+    resolution: float = 1.0,
 ) -> Outlook:
     """What a mechanism with the budget of one window is expected to publish of a window.
 
     Args:
         draws: how many; by default 400, or fewer where they take more than 3 s of CPU time, but at least 30.
         pure: whether the whole run is; by default whether the mechanism is.
+        weight: what every user adds to an item, where the mechanism adds up weights (`weight_of`).
+        resolution: what a unit of the histogram is worth: errors are told in that.
 
     The draws are those of a fixed key, so that the same question has the same answer. A run draws by its own key.
 
@@ -99,7 +107,7 @@ def look(
         Refusal: the mechanism does not take this k, or not these counts.
     """
     top = _Top(histogram, k)
-    rows = [top.seen(values) for values in _drawn(mechanism, histogram, k, draws)]
+    rows = [top.seen(values) for values in _drawn(mechanism, histogram, k, draws, weight)]
     n, ordered = len(rows), mechanism.answer == "sequence"
     right, found = (np.array([getattr(row, name) for row in rows]) for name in ("right", "found"))
     belongs = np.array([row.belongs for row in rows])
@@ -115,8 +123,8 @@ def look(
         known = law.get(name, np.zeros(0))
         return Estimate.known(float(known.mean())) if len(known) == k else mean(draws, 1.0)
 
-    def numbers(name: str, most: float) -> Estimate:
-        return mean([getattr(row, name) for row in rows], most, rare=rare)
+    def numbers(name: str, most: float, worth: float = 1.0) -> Estimate:
+        return mean([getattr(row, name) * worth for row in rows], most * worth, rare=rare)
 
     return Outlook(
         mechanism=mechanism,
@@ -129,8 +137,8 @@ def look(
         so_far=chances("so_far", np.logical_and.accumulate(right, axis=1)) if ordered else (),
         recall=part("found", np.array([row.recall for row in rows])),
         order=part("right", right.mean(axis=1)) if ordered else Estimate.known(0.0),
-        l_inf=numbers("l_inf", float(top.counts[0])),
-        l_1=numbers("l_1", float(top.counts[0]) * k),
+        l_inf=numbers("l_inf", float(top.counts[0]), resolution),
+        l_1=numbers("l_1", float(top.counts[0]) * k, resolution),
         ratio=numbers("ratio", 1.0),
         returned=Estimate.known(k) if mechanism.about.domain == "public" else numbers("returned", k),
     )
@@ -191,15 +199,18 @@ def _chance_of_an_error(law: Mapping[str, NDArray[np.float64]], k: int, ordered:
     return float(min(1.0, (1 - law["found"]).sum())) if "found" in law else 1.0
 
 
-def recall_of(mechanism: Mechanism, histogram: Histogram, k: int) -> float:
+def recall_of(mechanism: Mechanism, histogram: Histogram, k: int, weight: int = 1) -> float:
     """The recall that `look` states, without anything else: quicker where the law has a closed form."""
     known = law_of(mechanism, histogram, k).get("found")
-    return float(known.mean()) if known is not None else look(mechanism, histogram, k).recall.value
+    return float(known.mean()) if known is not None else look(mechanism, histogram, k, weight=weight).recall.value
 
 
-def _drawn(mechanism: Mechanism, histogram: Histogram, k: int, draws: int | None) -> list[NDArray[np.int64]]:
+def _drawn(
+    mechanism: Mechanism, histogram: Histogram, k: int, draws: int | None, weight: int
+) -> list[NDArray[np.int64]]:
     """The counts of the items of many answers, each in its order; those of sets in decreasing order."""
-    prepared, bits = mechanism.prepare(histogram), RandomBits.keyed(_key(mechanism, k))
+    weighed = Histogram(histogram.values * weight, histogram.sizes)
+    prepared, bits = mechanism.prepare(weighed), RandomBits.keyed(_key(mechanism, k))
     found: list[NDArray[np.int64]] = []
     start = time.process_time()
     while len(found) < (draws or DRAWS):

@@ -74,7 +74,11 @@ def _bars(axes: Any, preview: Preview) -> None:  # noqa: ANN401
         axes.barh(number, outlook.l_1.value, color=_COLOURS[number], xerr=[[low], [high]])
     axes.set_yticks(range(len(shown)), [outlook.name for outlook in shown])
     axes.invert_yaxis()
-    axes.set_xlabel("l_1 error, in users")
+    axes.set_xlabel(f"l_1 error, in {_counted(preview)}")
+
+
+def _counted(preview: Preview) -> str:
+    return "users" if preview.setting.amounts is None else "amounts"
 
 
 def _courses(left: Any, right: Any, previews: Sequence[Preview]) -> None:  # noqa: ANN401
@@ -88,7 +92,7 @@ def _courses(left: Any, right: Any, previews: Sequence[Preview]) -> None:  # noq
         _line(left, places, [outlook.recall for _, outlook in known], number, name)
         _line(right, places, [outlook.l_1 for _, outlook in known], number, name)
     left.set(ylabel="recall of the top k", ylim=(0, 1.03))
-    right.set(ylabel="l_1 error, in users", yscale="symlog")
+    right.set(ylabel=f"l_1 error, in {_counted(previews[0])}", yscale="symlog")
     for axes in (left, right):
         axes.set(xlabel=_AXES[what], xscale="log" if min(at) > 0 and max(at) >= 8 * min(at) else "linear")
         axes.set_xticks(at, [f"{x:g}" for x in at])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from private_topk.budget.composition import Total
-from private_topk.budget.limits import check_delta, check_epsilon
+from private_topk.budget.limits import check_delta, check_epsilon, check_windows
 from private_topk.budget.sharing import Shared, share_out
 from private_topk.transforms.count_budget import CountBudget
-from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.refusal import Refusal
+
+if TYPE_CHECKING:  # it loads Arrow, which no preview needs
+    from private_topk.transforms.amounts import Amounts
 
 __all__ = ["Setting"]
 
@@ -29,6 +32,8 @@ class Setting:
         parameters: of mechanisms, by name; those that take one get it.
         publish_counts: the noisy counts take their part of the budget.
         privacy_unit, windows, horizon, overlap, held: as `share_out` takes them.
+        groups_per_user: in how many groups of a window a user counts, each with a ranking, or None without groups.
+        amounts: what users did is added up, and not how many users there are.
 
     Raises:
         Refusal: a number breaks its rule.
@@ -47,6 +52,8 @@ class Setting:
     horizon: int | None = None
     overlap: int = 1
     held: Total | None = None
+    groups_per_user: int | None = None
+    amounts: Amounts | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
@@ -56,6 +63,8 @@ class Setting:
             check_delta(self.delta)
             if not 0 < self.delta < 1:
                 raise Refusal("delta", f"must lie strictly between 0 and 1, got {float(self.delta):g}")
+        if self.groups_per_user is not None:
+            check_windows(self.groups_per_user, "groups_per_user")
 
     def share_of(self, name: str) -> Shared:
         """The mechanism of that name as one window of the run would draw with it, and what the total is of.
@@ -77,19 +86,30 @@ class Setting:
             neighbours=self.neighbours,
             max_items_per_user=self.max_items_per_user if "max_items_per_user" in own else None,
         )
-        if mechanism.weighting is not None:
-            raise Refusal("", "adds up weights of users, which numbers of users do not tell: no preview is made")
+        if self.amounts is not None and (mechanism.weighs_users or not mechanism.amounts_offered):
+            raise Refusal("", "adds up no amounts")
+        if mechanism.weighs_users and self.publish_counts is not None:
+            raise Refusal("", "counts nobody, so that there are no noisy counts")
         if isinstance(mechanism, UnknownDomainMechanism):
             mechanism.kbar_for(self.k)
-        composes = self.privacy_unit == "user" or self.overlap > 1
+        shared = self._share(mechanism, "delta" in own)
+        cap = 1 if self.amounts is None else self.amounts.cap
+        return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
+
+    def _share(self, mechanism: Mechanism, has_delta: bool) -> Shared:
+        """As `ask` shares a run's budget out: every ranking that one user can change counts as a window."""
+        each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
+        overlap = self.overlap * each
+        composes = self.privacy_unit == "user" or overlap > 1
         return share_out(
             mechanism,
             self.k,
             self.publish_counts,
-            self.delta if composes and "delta" not in own else None,
+            self.delta if composes and not has_delta else None,
             unit=self.privacy_unit,
-            windows=self.windows,
-            horizon=self.horizon,
+            windows=self.windows * each,
+            horizon=None if self.horizon is None else self.horizon * each,
             held=self.held,
-            overlap=self.overlap,
+            overlap=overlap,
+            each=each,
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,10 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import check_counts
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["Expected", "PublicCounts", "Released", "Zipf"]
+if TYPE_CHECKING:  # it loads Arrow, which no preview needs
+    from private_topk.transforms.amounts import Amounts
+
+__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Zipf"]
 
 Floats = NDArray[np.float64]
 
@@ -40,6 +44,39 @@ class Expected(Protocol):
 
     def words(self) -> str:
         """What these counts are, in one line."""
+
+
+@dataclass(frozen=True)
+class InAmounts:
+    """The same items, ranked by what users did of them: histograms are of sums, in units of the resolution.
+
+    Args:
+        expected: users per item, where `each` is given; otherwise sums of amounts already.
+        amounts: the cap and the resolution of the run.
+        each: what a user adds to an item that they hold, on average and after the cap.
+
+    Raises:
+        Refusal: nobody adds so much.
+    """
+
+    expected: Expected
+    amounts: Amounts
+    each: Fraction | float | None = None
+
+    def __post_init__(self) -> None:
+        most = self.amounts.max_value
+        if self.each is not None and not 0 < self.each <= most:
+            raise Refusal("amount", f"must be above 0 and at most {float(most):g}, got {float(self.each):g}", "it is "
+                          "what a user adds on average, after the cap of {max_value}")  # fmt: skip
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        users = self.expected.histogram(max_items_per_user, unknown)
+        worth = float(Fraction(1 if self.each is None else self.each) / self.amounts.value_resolution)
+        return _histogram(users.values * worth, users.sizes, unknown)
+
+    def words(self) -> str:
+        each = "" if self.each is None else f", who add {float(self.each):g} each"
+        return f"{self.expected.words()}{each}; sums of amounts of at most {float(self.amounts.max_value):g}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +120,10 @@ class Zipf:
         held = -np.expm1(-popularity * _weight(popularity, sizes, self.items_per_user))
         kept = min(1.0, (max_items_per_user or math.inf) / self.items_per_user)
         return _histogram(held * self.users * kept, sizes, unknown)
+
+    def items_of_a_user(self, most: int) -> int:
+        """How many items every user has, where at most so many are counted: a whole number."""
+        return max(1, round(min(self.items_per_user, most)))
 
     def words(self) -> str:
         return (f"Zipf {self.exponent:g}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} each "

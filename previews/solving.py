@@ -10,6 +10,7 @@ from fractions import Fraction
 from private_topk.previews.outlook import recall_of
 from private_topk.previews.setting import Setting
 from private_topk.previews.shapes import Expected
+from private_topk.previews.weights import weight_of
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.refusal import Refusal
@@ -55,7 +56,7 @@ def least_epsilon(
     for name in _names(mechanisms):
 
         def enough(place: int, name: str = name) -> bool:
-            return _reaches(replace(setting, epsilon=_EPSILONS[place]), name, histogram, recall)
+            return _reaches(replace(setting, epsilon=_EPSILONS[place]), name, expected, histogram, recall)
 
         if best == 0 or not enough(best - 1):
             continue
@@ -91,7 +92,7 @@ def largest_k(
     for name in _names(mechanisms):
 
         def missed(k: int, name: str = name) -> bool:
-            return not _reaches(replace(setting, k=k), name, histogram, recall)
+            return not _reaches(replace(setting, k=k), name, expected, histogram, recall)
 
         if best >= most or missed(best + 1):
             continue
@@ -123,12 +124,13 @@ def _told(tell: Tell | None, name: str) -> None:
         tell(name)
 
 
-def _reaches(setting: Setting, name: str, histogram: Histogram, recall: float) -> bool:
+def _reaches(setting: Setting, name: str, expected: Expected, histogram: Histogram, recall: float) -> bool:
     try:
         mechanism = setting.share_of(name).mechanism
+        weight = weight_of(mechanism, expected)
     except Refusal:
         return False
-    return setting.k <= histogram.items and recall_of(mechanism, histogram, setting.k) >= recall
+    return setting.k <= histogram.items and recall_of(mechanism, histogram, setting.k, weight) >= recall
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:

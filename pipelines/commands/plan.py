@@ -33,7 +33,7 @@ _NEEDS = ("windows", "mechanism", "epsilon")
 _EXAMPLE = """examples:
   private-topk plan --mechanism cdp-peeling --epsilon 4 --delta 1e-6 --windows 52
   private-topk plan --mechanism joint --epsilon 4 --delta 1e-6 --windows 52 --publish-counts 1 --json
-  private-topk plan --mechanism peeling --k 5 --epsilon 2 --windows 12 --like sample
+  private-topk plan --mechanism peeling --k 5 --epsilon 2 --windows 12 --groups-per-user 2
 
 The share that is tightest is what a run takes by itself, given --privacy-unit user and --horizon."""
 _BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta")

@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["execute", "parser"]
 
 _EXAMPLE = """examples:
-  private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1
-  private-topk preview --zipf 1.1 --items 1e6 --users 1e6 --items-per-user 20 --k 10,100 --epsilon 0.1,1
-  private-topk preview --like last-week.avro --k 10 --delta 1e-6 --recall 0.9
+  private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1 \\
+      --mechanism joint,pnf-peeling,peeling
+  private-topk preview --zipf 1.1 --items 1e6 --users 1e6 --items-per-user 20 --k 10,100 --epsilon 0.1,1 \\
+      --mechanism joint,canonical --draws 50
+  private-topk preview --like last-week.avro --k 10 --delta 1e-6 --recall 0.9 --mechanism joint,cdp-peeling
 
+Without --mechanism all of them are tried, which takes some seconds for each setting.
 Nothing is charged, so nothing private may go in: docs/choosing.md says what may."""
 _VALUES = ("items", "k", "epsilon")
-_OWN = ("zipf", "items", "users", "items_per_user", "counts", "these_counts_are_public")
+_OWN = ("zipf", "items", "users", "items_per_user", "amount", "counts", "these_counts_are_public")
 
 
 def parser(words: Sequence[str] = ()) -> Parser:
@@ -54,9 +57,16 @@ def parser(words: Sequence[str] = ()) -> Parser:
         listed(whole_or_power))  # fmt: skip
     add(counts, "users", "U", "with --zipf: how many users a window has", whole_or_power)
     add(counts, "items_per_user", "N", "with --zipf: how many different items a user has in a window", number)
+    add(counts, "amount", "A", "with --max-value: what a user adds to an item that they hold, on average and after the "
+        "cap; --counts and a ranking have sums already", number)  # fmt: skip
     add(counts, "counts", "FILE", "public or made-up counts of a window: .npy of integers, or .csv with a column count")
     add_switch(counts, "these_counts_are_public", "with --counts: I know that these counts protect nobody")
     add(counts, "release_key", "REF", "with --counts and --ledger: the key whose releases the file must not be of")
+    scores = found.add_argument_group("amounts and groups (optional)")
+    add(scores, "max_value", "W", "rank by sums of amounts, of which a user adds at most W to an item", number)
+    add(scores, "value_resolution", "R", "amounts are rounded to multiples of it (default: 1)", number)
+    add(scores, "groups_per_user", "G", "every group has a ranking, and a user counts in up to G groups of a window; "
+        "the counts above are those of one group", whole)  # fmt: skip
     add_domain(found.add_argument_group("domain (default: a public one)"))
     budget = "privacy budget, as in the run; smaller is more private"
     add_mechanism(found.add_argument_group("privacy"), words, budget, several=True)
@@ -214,8 +224,10 @@ def _question(preview: Preview, differing: Sequence[str]) -> str:
     items = "the" if "items" in differing else f"{preview.items:,}"
     epsilon = "" if "epsilon" in differing else f", epsilon {float(setting.epsilon):g}"
     delta = "" if setting.delta is None else f", delta {float(setting.delta):g}"
-    windows = f" in all, over {preview.windows} windows that one user can be in" if preview.windows > 1 else ""
-    return f"the top {top} of {items} items{epsilon}{delta}{windows or ' in every window'}"
+    each = setting.groups_per_user is not None
+    counted = "rankings that one user can change" if each else "windows that one user can be in"
+    windows = f" in all, over {preview.windows} {counted}" if preview.windows > 1 else ""
+    return f"the top {top} of {items} items{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
 
 
 def _run(preview: Preview) -> str:
@@ -226,5 +238,9 @@ def _run(preview: Preview) -> str:
     if setting.delta is not None and (best.mechanism.parameter("delta") is not None or composes):
         words += [flag("delta"), f"{float(setting.delta):g}"]
     if setting.privacy_unit == "user":
-        words += [flag("privacy_unit"), "user", flag("horizon"), str(preview.windows)]
+        words += [flag("privacy_unit"), "user", flag("horizon"), str(setting.horizon or setting.windows)]
+    if setting.groups_per_user is not None:
+        words += [flag("groups_per_user"), str(setting.groups_per_user)]
+    if setting.amounts is not None:
+        words += [flag("max_value"), f"{float(setting.amounts.max_value):g}"]
     return " ".join(words)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import isqrt
+from typing import Any
 
 import numpy as np
 import pytest
 
 import private_topk
 from private_topk.budget.sharing import share_out
-from private_topk.previews import Estimate, Preview, PublicCounts, Setting, Zipf, preview, preview_of
+from private_topk.pipelines.question import ask
+from private_topk.previews import Estimate, InAmounts, Preview, PublicCounts, Setting, Zipf, preview, preview_of
 from private_topk.previews.comparing import _ordered
 from private_topk.previews.outlook import Outlook, look
 from private_topk.previews.reasons import ranges, reasons, short, verdict
 from private_topk.previews.tables import comparison, ranks_table, table
-from private_topk.transforms.mechanisms import MECHANISMS, CdpPeeling, Joint
+from private_topk.previews.weights import weight_of
+from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.mechanisms import MECHANISMS, CdpPeeling, Joint, Mechanism, RandomBits, WeightedGaussian
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.refusal import Refusal
 
 GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
@@ -129,3 +136,80 @@ def test_json_holds_all_of_it() -> None:
 
 def test_it_is_a_name_of_the_package() -> None:
     assert private_topk.preview is preview
+
+
+def asked_in_a_run(**more: Any) -> Mechanism:  # noqa: ANN401
+    """What a run's window draws with."""
+    domain = [f"item {n}" for n in range(99)]
+    return ask(k=5, mechanism=Joint(1.0), domain=domain, **more).selection.mechanism
+
+
+@pytest.mark.parametrize("per_user", [1, 2, 3])
+@pytest.mark.parametrize("unit", ["user-window", "user"])
+def test_groups_draw_with_the_share_of_a_run(per_user: int, unit: str) -> None:
+    """Every ranking that a user can change is paid for; the counts of a preview are those of one group."""
+    horizon = 4 if unit == "user" else None
+    setting = Setting(5, 1.0, privacy_unit=unit, horizon=horizon, groups_per_user=per_user)
+    groups = Groups(["a", "b", "c"], per_user)
+    assert setting.share_of("joint").mechanism == asked_in_a_run(groups=groups, privacy_unit=unit, horizon=horizon)
+    found = preview(GAPS, 5, 1.0, groups_per_user=per_user, mechanisms=("joint",), draws=2)
+    assert found["joint"].mechanism == Setting(5, 1.0, groups_per_user=per_user).share_of("joint").mechanism
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_groups_of_nobody_are_refused(wrong: int) -> None:
+    with pytest.raises(Refusal, match="groups_per_user"):
+        Setting(5, 1.0, groups_per_user=wrong)
+
+
+def test_amounts_draw_with_the_cap_of_a_run() -> None:
+    """Counts that are all cap times as large, at a cap times the sensitivity, are the same question; those of users who
+    add half of it are as noisy as half of the users. Errors are told in amounts."""
+    minutes = Amounts.of(60, "0.5")
+    setting = Setting(5, 1.0, amounts=minutes)
+    assert setting.share_of("joint").mechanism == asked_in_a_run(amounts=minutes)
+    shape, names = Zipf(1.0, 300, 1000, 5), ("joint", "peeling", "canonical")
+    users = preview(shape, 5, 0.3, mechanisms=names, draws=40)
+    full = preview(InAmounts(shape, minutes, 60), 5, 0.3, mechanisms=names, draws=40, amounts=minutes)
+    for name in names:
+        one, other = users[name], full[name]
+        assert [e.value for e in one.found] == pytest.approx([e.value for e in other.found], rel=1e-6)
+        assert other.l_1.value == pytest.approx(60 * one.l_1.value)
+    half = preview(InAmounts(shape, minutes, 30), 5, 0.3, mechanisms=names, draws=40, amounts=minutes)
+    fewer = preview(Zipf(1.0, 300, 500, 5), 5, 0.3, mechanisms=names, draws=40)
+    assert half["joint"].recall.value == pytest.approx(fewer["joint"].recall.value, abs=0.02)
+    assert half["joint"].recall.value < users["joint"].recall.value
+    for each in (0, 61):
+        with pytest.raises(Refusal, match="amount must be above 0 and at most 60"):
+            InAmounts(shape, minutes, each)
+    left = preview(InAmounts(shape, minutes, 60), 5, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5, draws=2,
+                   mechanisms=("weighted-gaussian", "restricted-gumbel"), amounts=minutes).left_out  # fmt: skip
+    assert "adds up no amounts" in left["weighted-gaussian"].shown()
+
+
+def test_weights_are_those_of_users_with_as_many_items() -> None:
+    """Drawn as the mechanism itself draws from sums of weights: 200 draws of each, whose means differ by less than five
+    deviations but in one seed of a million; sums that are off by a fifth are seen in 99 of 100."""
+    shape = Zipf(1.0, 500, 3000, 40)
+    mechanism = WeightedGaussian(0.5, 1e-6, max_items_per_user=30, whole_items=10)
+    weight = weight_of(mechanism, shape)
+    assert weight == mechanism.weighting.weight(30) == isqrt(10 * UNIT**2 // 30)
+    histogram = shape.histogram(30, True)
+    counts = np.repeat(histogram.values, histogram.sizes)
+    bits = RandomBits.keyed(b"weights")
+    own = np.array([len(mechanism(counts * weight, 100, bits)) for _ in range(200)])
+    seen = look(mechanism, histogram, 100, 200, weight=weight).returned
+    assert abs(seen.value - own.mean()) <= 5 * own.std() * np.sqrt(2 / 200) + 0.1
+    off = np.array([len(mechanism(counts * weight * 4 // 5, 100, bits)) for _ in range(50)])
+    assert seen.value - off.mean() > 5 * own.std() * np.sqrt(2 / 200) + 0.1
+    found = preview(shape, 10, 0.5, 1e-6, unknown_domain=True, max_items_per_user=30, draws=5,
+                    mechanisms=("weighted-gaussian", "restricted-normal"))  # fmt: skip
+    assert {o.name for o in found.outlooks} == {"weighted-gaussian", "restricted-normal"}
+
+
+def test_it_is_said_where_few_draws_fitted() -> None:
+    whole = preview(GAPS, 3, 1.0, mechanisms=("joint",))
+    assert "Draws that fitted" not in str(whole)
+    few = replace(whole, outlooks=(replace(whole.best, draws=57),))
+    assert "Draws that fitted into 3 s of CPU time, of 400: joint 57" in str(few)
+    assert "Draws that fitted" not in str(replace(few, draws=57)), "as many as were asked for"

@@ -20,6 +20,7 @@ from private_topk.previews.reasons import ranges, reasons, short, verdict
 from private_topk.previews.tables import comparison, ranks_table, table
 from private_topk.previews.weights import weight_of
 from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, CdpPeeling, Joint, Mechanism, RandomBits, WeightedGaussian
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -150,7 +151,7 @@ def test_groups_draw_with_the_share_of_a_run(per_user: int, unit: str) -> None:
     """Every ranking that a user can change is paid for; the counts of a preview are those of one group."""
     horizon = 4 if unit == "user" else None
     setting = Setting(5, 1.0, privacy_unit=unit, horizon=horizon, groups_per_user=per_user)
-    groups = Groups(["a", "b", "c"], per_user)
+    groups = Groups(PublicDomain.of(["a", "b", "c"]), per_user)
     assert setting.share_of("joint").mechanism == asked_in_a_run(groups=groups, privacy_unit=unit, horizon=horizon)
     found = preview(GAPS, 5, 1.0, groups_per_user=per_user, mechanisms=("joint",), draws=2)
     assert found["joint"].mechanism == Setting(5, 1.0, groups_per_user=per_user).share_of("joint").mechanism

@@ -8,6 +8,7 @@ from private_topk.budget.account import Windows
 from private_topk.budget.sharing import cost_of
 from private_topk.pipelines.identity import identity_of
 from private_topk.pipelines.report import Report
+from private_topk.transforms.keys import DRAWS
 from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def request_of(report: Report, dataset: str) -> Request:
         report=question.release.id,
         key_id=key_id,
         fingerprint=source,
-        parameters={**question.selection.parameters(), "asked": identity_of(question)},
+        parameters={**question.selection.parameters(), "asked": identity_of(question), "draws": DRAWS},
         windows=Windows.of(question.period),
         cost=cost_of(question.selection),
         rows=_rows(report),

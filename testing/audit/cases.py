@@ -107,15 +107,16 @@ def _selection(
     counted: bool,
     amounts: Amounts | None = None,
     groups: Groups | None = None,
+    share: int = 1,
 ) -> Selection:
     """Without counts one item of a public domain is asked for at a large epsilon, since what few draws can show is then
     larger. With them it is nearly all of many, at a small epsilon: one user moves all their counts, so that noise for
     fewer shows. A bound is set where the mechanism needs one.
     """
     open_size, hidden_size = _OPEN[counted], _HIDDEN[counted]
-    rankings = 1 if groups is None else groups.changed(neighbours)  # those share the budget
+    epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
     given: dict[str, Any] = {
-        "epsilon": 0.25 if counted else 2.0 / rankings, "delta": _DELTA / rankings, "neighbours": neighbours,
+        "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
         "max_items_per_user": hidden_size // 2 if counted else 1, "kbar": hidden_size - 2,
     }  # fmt: skip
     own = parameters_of(kind)
@@ -126,12 +127,14 @@ def _selection(
     bounded = "max_items_per_user" in own and own["max_items_per_user"].required
     optional = {name for name, its in own.items() if name == "max_items_per_user" and not its.required}
     mechanism = kind(**{name: value for name, value in given.items() if name in own and name not in optional})
-    budget = CountBudget(1.0, _DELTA if mechanism.parameter("delta", 0) else 0.0) if counted else None
+    budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
     public = kind.about.domain == "public"
     domain = PublicDomain.of(LABELS[:open_size]) if public else UnknownDomain()
     limit = given["max_items_per_user"] if bounded else None
     k = (open_size - 1 if counted else 1) if public else (hidden_size - 2 if counted else 2)
-    return make_selection(k, mechanism, domain, limit, budget, amounts, groups)
+    selection = make_selection(k, mechanism, domain, limit, budget, amounts, groups)
+    rankings = selection.rankings_of_a_user()
+    return selection if rankings == share else _selection(kind, neighbours, counted, amounts, groups, rankings)
 
 
 def threshold_of(selection: Selection) -> int:

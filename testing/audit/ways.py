@@ -27,7 +27,7 @@ from private_topk.transforms.selection import Selection
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows
 
-__all__ = ["WAYS", "Counting", "Totals", "Way", "totals_of"]
+__all__ = ["WAYS", "Counting", "Totals", "Way", "count_blocks", "totals_of"]
 
 _DAY, _MINUTE = timedelta(days=1), 60_000_000
 _START = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -116,7 +116,12 @@ def totals_of(counting: Counting, sheet: Sheet, way: Way) -> Totals:
     Where rows have times the one user also sends some that must count nowhere and move nobody: before the period, after
     it, out of a public domain, and arrived when all windows had closed.
     """
-    blocks, period = _blocks(counting, sheet, way), way.period
+    return count_blocks(counting, _blocks(counting, sheet, way), way)
+
+
+def count_blocks(counting: Counting, blocks: Sequence[pa.RecordBatch], way: Way) -> Totals:
+    """The totals of any blocks, on a way: the pipeline's own functions in its order."""
+    period = way.period
     if period is None:
         return _totals(counting, blocks, counting.layout(), way)
     if way.kind != "stream":

@@ -1,4 +1,4 @@
-"""Counts of any rows against dictionaries in plain Python: groups, amounts, bounds and windows that overlap, all at once.
+"""Counts of any rows against dictionaries in plain Python: groups, amounts, bounds, windows that overlap, all at once.
 
 Whoever else is there changes nothing of what one user adds: so the counts of all users must be the sum of those of each
 user alone. And what a user alone adds must be what a dictionary says, on every way, in any order.

@@ -113,7 +113,8 @@ def audit(how: Audit) -> Iterator[Line]:
     single = [case for case in cases if case.releases == 1]
     apart = [case for case in single if case.selection.publish_counts
              and case.neighbours == "add-remove" and case.of == "users"]  # fmt: skip
-    bounds = len(cases) + len(apart) + (len(single) if how.beam_draws else 0)
+    whole = [case for case in single if how.beam_draws and _goes_through_beam(case)]
+    bounds = len(cases) + len(apart) + len(whole)
     risk = (1 - how.confidence) / bounds
     faults = list(islice(wrong_counts(sampler), _FAULTS))
     yield from (Line(fault=fault) for fault in faults)
@@ -123,10 +124,15 @@ def audit(how: Audit) -> Iterator[Line]:
         yield from (Line(apart=dependence(case, sampler, how.draws, risk)) for case in apart)
         for number, case in enumerate(cases):
             met = audit_case(case, sampler, how.draws, risk)
-            beam = case.releases == 1 and how.beam_draws > 0
-            yield Line(met, _through_beam(met, sampler, how.beam_draws, number, risk) if beam else None)
+            yield Line(met, _through_beam(met, sampler, how.beam_draws, number, risk) if case in whole else None)
     except OtherAnswer as fault:
         yield Line(fault=str(fault))
+
+
+def _goes_through_beam(case: Case) -> bool:
+    """All of users; of amounts and groups a case each, since a run costs as much as a thousand draws."""
+    counted = case.selection.publish_counts is not None
+    return case.of == "users" or (case.neighbours == "swap" and counted == (case.of == "amounts"))
 
 
 def _through_beam(met: Met, sampler: Sampler, windows: int, number: int, risk: float) -> Met:

@@ -59,7 +59,8 @@ def _choose(case: Case, sampler: Sampler, draws: int, name: str) -> tuple[Scene,
         for scene in scenes:
             for world, sheets in enumerate((scene.here, scene.there)):
                 some = f"{name} {scene.name} {world} of {kept}"
-                drawn[scene.name][world].extend(sampler.draw(case, sheets, max(share // len(scenes), 2), some))
+                more = sampler.draw(case, sheets, max(share // len(scenes), 2), some, one_way=True)
+                drawn[scene.name][world].extend(more)
             found[scene.name] = choose_events(*drawn[scene.name], case.delta)
         scenes.sort(key=lambda scene: -max(event.score for event in found[scene.name]))
         del scenes[kept:]

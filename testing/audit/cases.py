@@ -31,7 +31,7 @@ from private_topk.transforms.top_k import make_selection
 
 __all__ = ["Case", "cases_of"]
 
-_OPEN, _HIDDEN = (4, len(LABELS)), (5, len(LABELS) - 3)
+_OPEN, _HIDDEN = (4, 10), (5, len(LABELS) - 3)
 """How many items there are in a public and an unknown domain, without and with published counts."""
 _DELTA = 0.01
 _TRIES, _HEIGHTS = 24, 40

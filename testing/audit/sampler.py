@@ -39,14 +39,18 @@ class Sampler:
         """One of the release keys of this audit."""
         return ReleaseKey("fresh", hashlib.sha256(self.seed + b"key %d" % number).digest())
 
-    def draw(self, case: Case, world: tuple[Sheet, ...], draws: int, name: str) -> list[tuple[Answer, ...]]:
+    def draw(
+        self, case: Case, world: tuple[Sheet, ...], draws: int, name: str, one_way: bool = False
+    ) -> list[tuple[Answer, ...]]:
         """What so many releases of a world publish.
 
         Args:
             name: no two calls may have the same.
+            one_way: rows come along on one way only, where what is drawn serves to choose and proves nothing.
         """
         # Where windows are told apart, there must be some.
         ways = [way for way in WAYS if way.period is not None or not any(sheet.window for sheet in world)]
+        ways = ways[:1] if one_way else ways
         return [
             tuple(
                 answer

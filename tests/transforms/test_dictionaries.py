@@ -76,9 +76,9 @@ WAYS = [Way("days", "first", 1, 1), Way("sliding", "first", 3, 8), Way("stream",
         Way("whole", "first", 2, 2)]  # fmt: skip
 
 
-def counted(rows: list[Row], asked: Asked, way: Way) -> Counter[Place]:
+def counted(rows: list[Row], asked: Asked, way: Way, keep: int | None = None) -> Counter[Place]:
     """By the pipeline's functions."""
-    counting, period = asked.counting(), way.period
+    counting, period = asked.counting()._replace(keep=keep), way.period
     blocks = []
     for number in range(way.blocks):
         some = rows[number :: way.blocks]
@@ -192,3 +192,17 @@ def test_the_look_sees_a_user_who_decides_for_others(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(user_shard, "kept_pairs", popular)
     with pytest.raises(AssertionError, match="hangs on others"):
         look(rows, asked, WAYS[0], draw)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(rows=ROWS, asked=ASKED, way=st.sampled_from(WAYS), keep=st.integers(1, 4))
+def test_what_is_dropped_early_is_not_missed(rows: list[Row], asked: Asked, way: Way, keep: int) -> None:
+    """Of an unknown domain each place keeps its largest counts: those of every window and group are among them."""
+    asked = asked._replace(unknown=True)
+    whole, kept = counted(rows, asked, way), counted(rows, asked, way, keep)
+    for heading in {place[:2] for place in whole}:
+        counts, some = ({place: count for place, count in found.items() if place[:2] == heading}
+                        for found in (whole, kept))  # fmt: skip
+        largest = sorted(counts, key=lambda place: (-counts[place], place[2]))[:keep]
+        assert {place: some.get(place) for place in largest} == {place: counts[place] for place in largest}
+        assert some.items() <= counts.items()

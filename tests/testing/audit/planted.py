@@ -141,7 +141,7 @@ class Defect(NamedTuple):
 DEFECTS: dict[str, Defect] = {
     "the bar reads 0": Defect(head_one_short, "case", 1, False, "limit-domain", 400, "EXCEEDED: ties at the bar"),
     "counts bounded by one": Defect(
-        counts_bounded_by_one, "case", 1, True, "laplace", 600, "EXCEEDED: all items, ties: the"),
+        counts_bounded_by_one, "case", 1, True, "laplace", 600, "EXCEEDED: all"),
     "one draw for both": Defect(
         counts_from_the_draw_of_the_selection, "apart", 1, True, "joint", 2000, "EXCEEDED: how much the noise"),
     "no labels in the digest": Defect(

@@ -50,6 +50,7 @@ def rank(
     delta: Fraction | float | None = None,
     amounts: Amounts | None = None,
     value: str = "value",
+    max_windows_per_user: int | None = None,
 ) -> Rankings:
     """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
 
@@ -78,6 +79,8 @@ def rank(
         delta: with the unit user, for a mechanism without a delta of its own: it pays for composing windows.
         amounts: rank by amounts and not by users, such as `Amounts(max_value=60)`: docs/amounts.md.
         value: with amounts: the name of their column.
+        max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
+            the total: docs/windows-per-user.md.
 
     Returns:
         The rankings of all windows. A notebook shows them with their guarantee in words.
@@ -104,6 +107,7 @@ def rank(
         privacy_unit=privacy_unit,
         horizon=horizon,
         amounts=amounts,
+        max_windows_per_user=max_windows_per_user,
     )
     columns = _columns(user, item, time if period is not None else None, time_unit, value if amounts else None)
     frame = Frame(table_of(rows, columns), columns)

@@ -37,6 +37,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(found, "windows", "N", "how many windows one user can be in", whole)
     add_mechanism(found.add_argument_group("privacy"), words, "the total over all windows; smaller is more private",
                   "as in the run: at most M items of every user and window")  # fmt: skip
+    add(found, "max_windows_per_user", "W", "as in the run: a user counts in at most W of them", whole)
     add_counts(found.add_argument_group("noisy counts (optional)"))
     add_like(found.add_argument_group("what is publicly known of the counts of a window (optional)"),
              "tell what such a ranking would be like, judging by this", "")  # fmt: skip
@@ -45,23 +46,29 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
+    from private_topk.budget.limits import check_windows
     from private_topk.budget.planning import plan
+    from private_topk.budget.sharing import windows_of_a_user
     from private_topk.pipelines.drawing import mechanism_of
 
     parser().refuse(others)
     asked, windows = asked_of(arguments), arguments.windows
     require({**asked, **({"windows": windows} if windows is not None else {})}, "mechanism", "epsilon", "windows")
     k, (mechanism, spare_delta) = asked.get("k", _USUAL_K), mechanism_of(asked)
-    found = plan(mechanism, k, spare_delta, windows=windows, counts=_counts(asked))
+    most, neighbours = asked.get("max_windows_per_user"), mechanism.parameter("neighbours", "add-remove")
+    check_windows(windows, "windows")
+    shared = windows_of_a_user(windows, most, neighbours)
+    found = plan(mechanism, k, spare_delta, windows=shared, counts=_counts(asked))
+    said = "" if most is None else f" of {windows}"
     print(f"{mechanism.about.name}, k = {k}: epsilon {float(found.total.epsilon):g}, delta "
-          f"{float(found.total.delta):g} in all, over {windows} windows that one user can be in\n")  # fmt: skip
+          f"{float(found.total.delta):g} in all, over {shared}{said} windows that one user can be in\n")  # fmt: skip
     _print_shares(found)
     if found.counts is not None:
         _print_counts(found, k, asked.get("max_items_per_user"))
     budget: Mapping[str, Any] = asked
     given = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
-    unit, horizon = flag("privacy_unit"), flag("horizon")
-    print(f"\nTightest: {found.best.accounting}. In a run: {unit} user {horizon} {windows} {given}")
+    bound = f"{flag('horizon')} {windows}" if most is None else f"{flag('max_windows_per_user')} {most}"
+    print(f"\nTightest: {found.best.accounting}. In a run: {flag('privacy_unit')} user {bound} {given}")
     print("\n".join(_outlook(asked, mechanism.about.name, k, windows)))
 
 

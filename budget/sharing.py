@@ -136,18 +136,17 @@ def share_out(
     return Shared(privacy, *split.window(share.epsilon, share.delta))
 
 
-def windows_of_a_user(
-    windows: int, most: int | None, neighbours: str = "add-remove", each: int = 1, alone: int = 1
-) -> int:
-    """How many of so many windows one user can change, where they count in at most `most` of them.
+def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each: int = 1, alone: int = 1) -> int:
+    """For how many of so many windows to pay, where a user counts in at most `most` of them.
 
-    One who is added or removed changes `most`. One who is replaced counts in `most` before and in `most` after, of
-    which as few are the same as there is room for: up to 2 most windows. In a window that they leave or enter only one
-    of their two contributions is there, so with groups it is fewer rankings that change.
+    One who is added or removed changes `most`. One who is replaced counts in `most` before and in `most` after: those
+    that are left and those that are entered pair up, as groups do, and a pair costs one draw where the mechanism says
+    `moves_as_one`. Where it does not, all that change are paid for: as few are the same as there is room for, and in a
+    window that is left or entered fewer rankings of groups change.
 
     Args:
         most: None where a user counts in every window that they are active in.
-        each: how many rankings of a window change where the user is in it before and after.
+        each: for how many rankings of a window to pay where the user is in it before and after.
         alone: how many change where the user is in it before or after.
 
     Returns:
@@ -159,7 +158,7 @@ def windows_of_a_user(
     most = check_parameter("max_windows_per_user", most)
     if most is None or most >= windows:
         return windows
-    if neighbours != "swap":
+    if mechanism.rankings_moved(1) == 1:
         return most
     both = max(2 * most - windows, 0)
     return -(-(both * each + 2 * (most - both) * alone) // each)

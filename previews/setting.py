@@ -89,8 +89,7 @@ class Setting:
         windows, horizon, of = self.windows, self.horizon, None
         if self.max_windows_per_user is not None:
             of = windows if horizon is None else horizon
-            neighbours = mechanism.parameter("neighbours", "add-remove")
-            windows, horizon = windows_of_a_user(of, self.max_windows_per_user, neighbours), None
+            windows, horizon = windows_of_a_user(of, self.max_windows_per_user, mechanism), None
         composes = self.privacy_unit == "user" or self.overlap > 1
         return share_out(
             mechanism,

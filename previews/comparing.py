@@ -120,6 +120,7 @@ def preview(
     horizon: int | None = None,
     groups_per_user: int | None = None,
     amounts: Amounts | None = None,
+    max_windows_per_user: int | None = None,
     draws: int | None = None,
 ) -> Preview:
     """What every mechanism is expected to publish of a window, and which one to take. Spends nothing.
@@ -128,7 +129,7 @@ def preview(
         expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
             groups those of one group; with amounts `InAmounts`.
         k, epsilon, delta, unknown_domain, neighbours, max_items_per_user, publish_counts, privacy_unit, horizon,
-            groups_per_user, amounts: as the run would be asked.
+            max_windows_per_user, groups_per_user, amounts: as the run would be asked.
         mechanisms: their names; all built-in ones by default.
         parameters: of the mechanisms, by name.
         draws: how many for each mechanism: 400 by default, fewer where they are slow.
@@ -151,6 +152,7 @@ def preview(
         horizon=horizon,
         groups_per_user=groups_per_user,
         amounts=amounts,
+        max_windows_per_user=max_windows_per_user,
     )
     return preview_of(expected, setting, mechanisms, draws)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_delta, check_epsilon, check_windows
-from private_topk.budget.sharing import Shared, share_out
+from private_topk.budget.sharing import Shared, share_out, windows_of_a_user
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.refusal import Refusal
 
@@ -34,6 +35,7 @@ class Setting:
         privacy_unit, windows, horizon, overlap, held: as `share_out` takes them.
         groups_per_user: in how many groups of a window a user counts, each with a ranking, or None without groups.
         amounts: what users did is added up, and not how many users there are.
+        max_windows_per_user: a user counts in at most so many of the windows, or of the horizon.
 
     Raises:
         Refusal: a number breaks its rule.
@@ -54,6 +56,7 @@ class Setting:
     held: Total | None = None
     groups_per_user: int | None = None
     amounts: Amounts | None = None
+    max_windows_per_user: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
@@ -65,6 +68,8 @@ class Setting:
                 raise Refusal("delta", f"must lie strictly between 0 and 1, got {float(self.delta):g}")
         if self.groups_per_user is not None:
             check_windows(self.groups_per_user, "groups_per_user")
+        if check_parameter("max_windows_per_user", self.max_windows_per_user) and self.privacy_unit != "user":
+            raise Refusal("max_windows_per_user", "needs {privacy_unit} user")
 
     def share_of(self, name: str) -> Shared:
         """The mechanism of that name as one window of the run would draw with it, and what the total is of.
@@ -99,6 +104,11 @@ class Setting:
     def _share(self, mechanism: Mechanism, has_delta: bool) -> Shared:
         """As `ask` shares a run's budget out: every ranking that one user can change counts as a window."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
+        windows, horizon, of = self.windows, self.horizon, None
+        if self.max_windows_per_user is not None:
+            of = windows if horizon is None else horizon
+            alone = self.groups_per_user or 1
+            windows, horizon = windows_of_a_user(of, self.max_windows_per_user, mechanism, each, alone), None
         overlap = self.overlap * each
         composes = self.privacy_unit == "user" or overlap > 1
         return share_out(
@@ -107,9 +117,10 @@ class Setting:
             self.publish_counts,
             self.delta if composes and not has_delta else None,
             unit=self.privacy_unit,
-            windows=self.windows * each,
-            horizon=None if self.horizon is None else self.horizon * each,
+            windows=windows * each,
+            horizon=None if horizon is None else horizon * each,
             held=self.held,
             overlap=overlap,
             each=each,
+            of=of,
         )

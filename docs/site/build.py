@@ -75,8 +75,12 @@ def write_source(source: Path, draws: int) -> None:
     """Everything that Sphinx reads: the pages as they are, so that their links between each other hold, and more."""
     source.mkdir(parents=True)
     shutil.copytree(HERE / "_static", source / "_static")
-    for name in ("conf.py", "index.md"):
-        shutil.copy(HERE / name, source / name)
+    shutil.copy(HERE / "conf.py", source)
+    contents = (HERE / "index.md").read_text("utf-8")
+    rest = [
+        f"docs/{page.stem}" for page in sorted((ROOT / "docs").glob("*.md")) if f"docs/{page.stem}\n" not in contents
+    ]
+    (source / "index.md").write_text(contents + f"\n{toctree(rest, 'caption: More', 'maxdepth: 1')}", "utf-8")
     (source / "docs").mkdir()
     for page in (ROOT / "docs").glob("*.md"):
         shutil.copy(page, source / "docs" / page.name)
@@ -102,7 +106,8 @@ def write_mechanisms(folder: Path, draws: int) -> None:
 
 
 def toctree(names: Iterable[str], *options: str) -> str:
-    lines = ["```{toctree}", *(f":{option}:" for option in options), "", *names, "```", ""]
+    named = [f":{option}" if ":" in option else f":{option}:" for option in options]
+    lines = ["```{toctree}", *named, "", *names, "```", ""]
     return "\n".join(lines)
 
 

@@ -238,7 +238,10 @@ def _run(preview: Preview) -> str:
     if setting.delta is not None and (best.mechanism.parameter("delta") is not None or composes):
         words += [flag("delta"), f"{float(setting.delta):g}"]
     if setting.privacy_unit == "user":
-        words += [flag("privacy_unit"), "user", flag("horizon"), str(setting.horizon or setting.windows)]
+        most = setting.max_windows_per_user
+        horizon = str(setting.horizon or setting.windows)
+        bound = [flag("horizon"), horizon] if most is None else [flag("max_windows_per_user"), str(most)]
+        words += [flag("privacy_unit"), "user", *bound]
     if setting.groups_per_user is not None:
         words += [flag("groups_per_user"), str(setting.groups_per_user)]
     if setting.amounts is not None:

@@ -122,14 +122,14 @@ def domain(figure: Any, data: Sequence[str], draws: int) -> None:  # noqa: ANN40
     for name in ("joint", "peeling", "gamma", "restricted-gumbel"):
         off[name], spent[name] = {}, {}
         for d in SIZES:
-            counts, mechanism = shape("zipf", d), make(name, 0.1)
+            counts, mechanism = shape("zipf", d), make(name, 0.001)
             bits = RandomBits.keyed(b"papers")
             spent[name][d] = seconds(partial(mechanism, counts, 10, bits), 3)
             top = np.sort(counts)[::-1][:10].sum()
             off[name][d] = np.array([1 + top - counts[a].sum() for a in answers(mechanism, counts, 10, draws)])
     for axes, lines, text in ((left, off, "counts that are missed, + 1"), (right, spent, "CPU seconds of a draw")):
         plot(axes, lines)
-        decorate(axes, "d: how many items there are", text, "Zipf's law, k = 10, epsilon 0.1")
+        decorate(axes, "d: how many items there are", text, "Zipf's law, k = 10, epsilon 0.001")
 
 
 def sets(figure: Any, data: Sequence[str], draws: int) -> None:  # noqa: ANN401

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -84,7 +83,7 @@ def _windows(question: Question) -> str:
     ends = when(first.start, last.end, period.zone)
     if len(period) == 1:
         return f"one, {ends}"
-    return f"{len(period):,}, {ends}, the first to {first.end.astimezone(ZoneInfo(period.zone)):%Y-%m-%d %H:%M}"
+    return f"{len(period):,}, {ends}, the first to {when(first.end, last.end, period.zone).partition(' to ')[0]}"
 
 
 def _mechanism(question: Question) -> str:

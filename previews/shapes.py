@@ -72,7 +72,7 @@ class InAmounts:
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         users = self.expected.histogram(max_items_per_user, unknown)
         worth = float(Fraction(1 if self.each is None else self.each) / self.amounts.value_resolution)
-        return _histogram(users.values * worth, users.sizes, unknown)
+        return _histogram(users.values.astype(np.float64) * worth, users.sizes, unknown)
 
     def words(self) -> str:
         each = "" if self.each is None else f", who add {float(self.each):g} each"

@@ -172,10 +172,12 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
     shape, names = Zipf(1.0, 300, 1000, 5), ("joint", "peeling", "canonical")
     users = preview(shape, 5, 0.3, mechanisms=names, draws=40)
     full = preview(InAmounts(shape, minutes, 60), 5, 0.3, mechanisms=names, draws=40, amounts=minutes)
-    for name in names:
+    for name in ("joint", "canonical"):  # whose laws are known
         one, other = users[name], full[name]
         assert [e.value for e in one.found] == pytest.approx([e.value for e in other.found], rel=1e-6)
-        assert other.l_1.value == pytest.approx(60 * one.l_1.value)
+    for name in names:  # the draws are others
+        one, other = users[name].l_1, full[name].l_1
+        assert abs(other.value - 60 * one.value) <= 2.5 * (other.high - other.low + 60 * (one.high - one.low)), name
     half = preview(InAmounts(shape, minutes, 30), 5, 0.3, mechanisms=names, draws=40, amounts=minutes)
     fewer = preview(Zipf(1.0, 300, 500, 5), 5, 0.3, mechanisms=names, draws=40)
     assert half["joint"].recall.value == pytest.approx(fewer["joint"].recall.value, abs=0.02)

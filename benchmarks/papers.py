@@ -143,7 +143,7 @@ def sets(figure: Any, data: Sequence[str], draws: int) -> None:  # noqa: ANN401
                 if kind == "joint-set" and k > 50:
                     continue  # seconds for each draw
                 lines[label] = {e: found_of(make(kind, e, **own), counts, k, least, draws) for e in EPSILONS}
-            plot(axes, lines, middle=np.mean)
+            plot(axes, lines, np.mean, SETS)
             decorate(axes, "epsilon", "share of the true top k (mean)", f"{name}, k = {k}", y="linear")
 
 
@@ -171,8 +171,11 @@ def returned(figure: Any, data: Sequence[str], draws: int) -> None:  # noqa: ANN
             decorate(axes, "k", text, f"{name}, epsilon 1, delta 1e-6", y="linear")
 
 
-def plot(axes: Any, lines: Lines, middle: Callable[..., Any] = np.median) -> None:  # noqa: ANN401
-    for number, (name, values) in enumerate(lines.items()):
+def plot(axes: Any, lines: Lines, middle: Callable[..., Any] = np.median, order: Iterable[str] = ()) -> None:  # noqa: ANN401
+    """Every line in the colour of its place in `order`, so that panels that lack one agree with the others."""
+    numbers = {name: number for number, name in enumerate(order or lines)}
+    for name, values in lines.items():
+        number = numbers[name]
         colour, places = COLOURS[number % len(COLOURS)], list(values)
         axes.plot(places, [float(middle(values[x])) for x in places], color=colour, marker="os^Dv<"[number % 6],
                   markersize=3.5, linewidth=1.2, label=name)  # fmt: skip

@@ -1,12 +1,13 @@
 """What flows between counting and drawing: counts that name the user shards they come from.
 
 An element is (place, part). A place is where counts of the same items meet: an item shard of a group of windows. One
-more place, `MANIFEST`, takes from every user shard the list of places that it has sent counts to.
+more place, `MANIFEST`, takes from every user shard the list of places that it has sent counts to, and what it received;
+and `SENT` takes from every reader what that should be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -22,6 +23,8 @@ __all__ = [
     "HEARTBEAT",
     "MANIFEST",
     "OUTLINE",
+    "RECEIVED",
+    "SENT",
     "Part",
     "PartCoder",
     "PlacedPart",
@@ -40,13 +43,20 @@ HEARTBEAT = -2
 OUTLINE = -3
 """The place of what was drawn, but for the names."""
 
+SENT = -4
+"""The place where the statements of the readers meet: transforms/sent.py."""
+
+RECEIVED = -5
+"""In a manifest, in the place of a place: the sum of the shares that a user shard received."""
+
 
 class Part(NamedTuple):
     """Counts, and where they come from.
 
     Args:
         sources: the user shards whose counts are in it, (n,) int64: each once, if nothing was handed over twice.
-        table: columns item and count; of a manifest, columns source and place.
+        table: columns item and count; of a manifest, columns source, place and sum, which is 0 of places; of what was
+            sent, the column sum.
     """
 
     sources: Codes
@@ -75,19 +85,25 @@ class PartCoder(beam.coders.Coder):
 registry.register_coder(Part, PartCoder)
 
 
-def with_manifest(source: int, counted: Iterable[tuple[int, pa.RecordBatch]]) -> Iterator[PlacedPart]:
-    """The counts of one user shard by place, and last of all the list of these places, empty or not."""
+def with_manifest(
+    source: int, counted: Iterable[tuple[int, pa.RecordBatch]], received: Callable[[], int] = int
+) -> Iterator[PlacedPart]:
+    """The counts of one user shard by place, and last of all the list of these places, empty or not.
+
+    Args:
+        received: the sum of the shares of all that was counted, asked for at the end.
+    """
     own, places = np.array([source], np.int64), []
     for place, table in counted:
         places.append(place)
         yield place, Part(own, table)
-    yield manifest_of(own, places)
+    yield manifest_of(own, [*places, RECEIVED], [*[0] * len(places), received()])
 
 
-def manifest_of(sources: Codes, places: list[int]) -> PlacedPart:
+def manifest_of(sources: Codes, places: list[int], sums: list[int]) -> PlacedPart:
     """The list of places that a user shard has sent counts to; one of several shards if none of them has sent any."""
     columns = {"source": np.repeat(sources, len(places)), "place": np.array(places, np.int64)}
-    return MANIFEST, Part(sources, pa.RecordBatch.from_pydict(columns))
+    return MANIFEST, Part(sources, make_table(**columns, sum=np.array(sums, np.int64)))
 
 
 def heartbeat() -> PlacedPart:
@@ -100,8 +116,10 @@ def by_group(placed: PlacedPart, layout: Layout) -> Iterator[tuple[int, PlacedPa
     if place >= 0:
         yield layout.group_of(place), placed
     elif place == MANIFEST and layout.groups > 1:
-        groups = part.table["place"].to_numpy() // layout.item_shards
+        places = part.table["place"].to_numpy()
+        groups = places // layout.item_shards
         for group in range(layout.groups):
-            yield group, (place, Part(part.sources, part.table.filter(pa.array(groups == group))))
+            its = (groups == group) | (places == RECEIVED)
+            yield group, (place, Part(part.sources, part.table.filter(pa.array(its))))
     else:
         yield from ((group, placed) for group in range(layout.groups))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import apache_beam as beam
@@ -30,6 +30,7 @@ from private_topk.transforms.naming import RankByValues
 from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
+from private_topk.transforms.sent import statements
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, microseconds
 
@@ -137,6 +138,8 @@ class RankBlocks(beam.PTransform):
     Args:
         period, shards, waits_for_timers, reveal_active_windows: as for `PrivateTopK`.
         cores: how many blocks, and user shards of a bounded input, each worker handles at a time.
+        readers: the numbers of the readers that mark their blocks and state what they have sent of every window, if
+            they do: then nothing is drawn unless exactly that was counted.
     """
 
     def __init__(
@@ -148,12 +151,13 @@ class RankBlocks(beam.PTransform):
         waits_for_timers: bool = False,
         reveal_active_windows: bool = False,
         cores: int = 1,
+        readers: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
-        self._waits_for_timers, self._cores = waits_for_timers, cores
+        self._waits_for_timers, self._cores, self._readers = waits_for_timers, cores, readers
         self._windows_are_public = period is not None or reveal_active_windows
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
@@ -180,16 +184,17 @@ class RankBlocks(beam.PTransform):
             pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
         else:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
-        totals = (
-            pairs
-            | "Bound contributions"
-            >> CountContributions(layout, key, limit, waits, cores, cap, per_user, selection.mechanism.weighting)
-            | "Count items" >> AddUp(layout, selection.head(), selection.least())
+        partial = pairs | "Bound contributions" >> CountContributions(
+            layout, key, limit, waits, cores, cap, per_user, selection.mechanism.weighting
         )
+        if self._readers is not None:
+            said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
+            partial = (partial, said) | "Beside the counts" >> beam.Flatten()
+        totals = partial | "Count items" >> AddUp(layout, selection.head(), selection.least())
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
         others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
         ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
-        last = ranked(selection, self._release, self._shards, layout, self._period)
+        last = ranked(selection, self._release, self._shards, layout, self._period, self._readers)
         rankings = (totals, others) | "Rank" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
 

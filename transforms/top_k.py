@@ -138,8 +138,7 @@ class RankBlocks(beam.PTransform):
     Args:
         period, shards, waits_for_timers, reveal_active_windows: as for `PrivateTopK`.
         cores: how many blocks, and user shards of a bounded input, each worker handles at a time.
-        readers: the numbers of the readers that mark their blocks and state what they have sent of every window, if
-            they do: then nothing is drawn unless exactly that was counted.
+        readers: those that state what they have sent, if they do: nothing is drawn unless exactly that was counted.
     """
 
     def __init__(
@@ -166,9 +165,8 @@ class RankBlocks(beam.PTransform):
             raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
                           "was active in would be published, which tells of a user who is alone in one",
                           "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
-        selection, key = self._selection, self._release.key
+        selection, key, groups = self._selection, self._release.key, self._selection.groups
         numbered = self._period if blocks.is_bounded else None
-        groups = selection.groups
         layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
         sharded = ShardByUser(selection.domain, key, self._shards, layout, cores, selection.amounts, groups)

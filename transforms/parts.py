@@ -8,6 +8,7 @@ and `SENT` takes from every reader what that should be.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -16,7 +17,7 @@ import pyarrow as pa
 from apache_beam.coders import BytesCoder, TupleCoder, registry
 
 from private_topk.transforms.blocks import BlockCoder
-from private_topk.transforms.columnar import Codes, make_table
+from private_topk.transforms.columnar import Codes, joined, make_table
 from private_topk.transforms.layout import Layout
 
 __all__ = [
@@ -116,10 +117,17 @@ def by_group(placed: PlacedPart, layout: Layout) -> Iterator[tuple[int, PlacedPa
     if place >= 0:
         yield layout.group_of(place), placed
     elif place == MANIFEST and layout.groups > 1:
-        places = part.table["place"].to_numpy()
-        groups = places // layout.item_shards
-        for group in range(layout.groups):
-            its = (groups == group) | (places == RECEIVED)
-            yield group, (place, Part(part.sources, part.table.filter(pa.array(its))))
+        groups = part.table["place"].to_numpy() // layout.item_shards
+        order = np.argsort(groups, kind="stable")
+        edges, table = np.searchsorted(groups[order], np.arange(layout.groups + 1)), part.table.take(pa.array(order))
+        received = _summed(table.slice(0, int(edges[0])))  # of no group, as its place is none
+        for group, (start, end) in enumerate(pairwise(edges.tolist())):
+            yield group, (place, Part(part.sources, joined([received, table.slice(start, end - start)])))
     else:
         yield from ((group, placed) for group in range(layout.groups))
+
+
+def _summed(received: pa.RecordBatch) -> pa.RecordBatch:
+    """What some user shards received, as if it were one."""
+    total = sum(received["sum"].to_pylist()) % (1 << 63)
+    return make_table(source=np.zeros(1, np.int64), place=np.full(1, RECEIVED), sum=np.array([total], np.int64))

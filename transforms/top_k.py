@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import apache_beam as beam
@@ -18,6 +18,7 @@ from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.draw import RankHeads
 from private_topk.transforms.elements import Shape
+from private_topk.transforms.group_domain import DomainByGroup, groups_for
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.keys import Release
@@ -73,6 +74,7 @@ class PrivateTopK(beam.PTransform):
             one without an amount, None or NaN, is left out (docs/amounts.md).
         groups: a ranking for every group of a public list, such as countries: the list, or `Groups`, with how many of
             them a user counts in (docs/groups.md). Elements are then (user, item, group), or have the field `group`.
+            Where `domain` is a dict of lists, one for each group, these are the groups.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose.
@@ -111,7 +113,7 @@ class PrivateTopK(beam.PTransform):
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
         selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
-        shape = Shape(user, item, value, amounts is not None, group, groups is not None)
+        shape = Shape(user, item, value, amounts is not None, group, selection.groups is not None)
         self._period, self._shape = period, shape
         self._rank = RankBlocks(
             selection,
@@ -172,19 +174,16 @@ class RankBlocks(beam.PTransform):
         sharded = ShardByUser(selection.domain, key, self._shards, layout, cores, selection.amounts, groups)
         pairs = blocks | "Shard by user" >> sharded
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
-        limit, waits = selection.max_items_per_user, self._waits_for_timers
-        cap = None if selection.amounts is None else selection.amounts.cap
-        per_user = 1 if groups is None else groups.per_user
-        answers = []
+        limit, waits, weighting = selection.max_items_per_user, self._waits_for_timers, selection.mechanism.weighting
+        cap, per_user = selection.amounts.cap if selection.amounts else None, groups.per_user if groups else 1
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
-            empty = UserShard(layout, key, None, cap).no_pairs()
-            empties = names | "Wake every user shard" >> WakeShards(empty, self._shards)
-            pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
+            waking = WakeShards(UserShard(layout, key, None, cap).no_pairs(), self._shards)
+            empties = names | "Wake every user shard" >> waking
+            pairs, answers = (pairs, empties) | "Add empty user shards" >> beam.Flatten(), []
         else:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
-        partial = pairs | "Bound contributions" >> CountContributions(
-            layout, key, limit, waits, cores, cap, per_user, selection.mechanism.weighting
-        )
+        counting = CountContributions(layout, key, limit, waits, cores, cap, per_user, weighting)
+        partial = pairs | "Bound contributions" >> counting
         if self._readers is not None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
             partial = (partial, said) | "Beside the counts" >> beam.Flatten()
@@ -246,6 +245,8 @@ def make_selection(
         raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), "
                         "got a single string")  # fmt: skip
     publish_counts = count_budget(publish_counts)
+    if isinstance(domain, Mapping):
+        domain = DomainByGroup.by_group(domain)
     if not isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
         domain = PublicDomain.of(domain)
     about = mechanism.about
@@ -258,6 +259,7 @@ def make_selection(
         )
     size = 0 if isinstance(domain, UnknownDomain) else domain.size
     k = check_k(k, size, about.domain)
+    domain, groups = groups_for(domain, groups, k)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)
     _check_scores(mechanism, publish_counts, amounts)
@@ -268,8 +270,6 @@ def make_selection(
         raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {max_items_per_user} and {bound}")
     limit = check_parameter("max_items_per_user", max_items_per_user)
     mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
-    if groups is not None and not isinstance(groups, Groups):
-        groups = Groups.of(groups)
     return Selection(mechanism, k, domain, limit, publish_counts, amounts, groups)
 
 

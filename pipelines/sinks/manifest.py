@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -90,6 +91,7 @@ def _of_a_shared_hash(selection: Selection) -> float:
     return 2.0**-64 if selection.max_items_per_user or selection.groups is not None else 0.0
 
 
+@cache
 def _version(package: str) -> str:
     try:
         return version(package)

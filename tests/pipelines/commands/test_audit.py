@@ -12,8 +12,12 @@ from private_topk.pipelines import auditing
 from tests.pipelines.support import command
 from tests.testing.audit.planted import DEFECTS
 
+LONG = {"counts bounded by one", "one draw for both", "no digest in the seed"}
 
-@pytest.mark.parametrize("defect", DEFECTS)
+
+@pytest.mark.parametrize(
+    "defect", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in DEFECTS]
+)
 def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the audit's cases only the one that sees it is run here, which saves time and nothing else."""
     plant, _, _, _, mechanism, draws, said = DEFECTS[defect]
@@ -29,6 +33,7 @@ def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch)
     )
 
 
+@pytest.mark.long
 def test_a_right_path_passes_through_beam_too_and_a_seed_repeats_it() -> None:
     asked = ("audit", "--mechanism=laplace", "--draws=40", "--beam-draws=20", "--seed=right")
     done = command(*asked)

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns, json_rows, text
@@ -21,8 +21,9 @@ from private_topk.pipelines.sources import json_lines as json_source
 from private_topk.pipelines.sources.columns import block_of, to_microseconds
 from private_topk.pipelines.sources.payloads import JsonPayload
 from tests.pipelines.sources import reference
+from tests.quick import examples
 
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150, derandomize=True)
+SLOW = examples(150)
 TIMED = Columns(time="time")
 
 labels = st.text(st.sampled_from('ab",\n\r\\é🎵 \x00{}[]:'), max_size=4)

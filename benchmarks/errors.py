@@ -1,23 +1,31 @@
-"""Median errors of one draw on real counts, to hold against the papers' figures.
+"""Median errors of one draw on real counts: the papers' figures, and every mechanism beside its published form.
 
-    python -m benchmarks.errors                      # k = 100, epsilon = 1, 200 draws
+    python -m benchmarks.errors                      # k = 100, epsilon = 1, 200 draws: to hold against the papers
+    python -m benchmarks.errors --beside --data games gowalla --k 10 50 100 --epsilon 0.1 1
 
 l_inf: largest |c_i - c_(s_i)|; l_1: their sum; k-relative: largest c_k - c_(s_i), at least 0. Sets are put in order of
-their true counts first, which only a benchmark may do.
+their true counts first, which only a benchmark may do. With --beside the published algorithms in plain numpy have lines
+of their own, and --results keeps the finished cells, so that a benchmark that was ended goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.counts import load
 from benchmarks.mechanisms import make
-from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from benchmarks.published import PUBLISHED
+from benchmarks.results import Results
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
+from private_topk.transforms.mechanisms.exact.histogram import Named
 
 DATA = ("foods_synth", "games", "patent", "gowalla", "hepth", "searchlogs")
+Draw = Callable[[], np.ndarray]
 
 
 def errors(counts: np.ndarray, answer: np.ndarray, k: int, is_set: bool) -> tuple[int, int, int]:
@@ -28,31 +36,94 @@ def errors(counts: np.ndarray, answer: np.ndarray, k: int, is_set: bool) -> tupl
     return int(off.max()), int(off.sum()), int(max(best[-1] - got.min(), 0))
 
 
-def median_errors(mechanism: Mechanism, counts: np.ndarray, k: int, draws: int) -> np.ndarray:
-    bits = RandomBits.keyed(b"errors")
-    is_set = mechanism.answer == "set"
-    return np.median([errors(counts, mechanism(counts, k, bits), k, is_set) for _ in range(draws)], axis=0)
+def median_errors(draw: Draw, counts: np.ndarray, k: int, draws: int, is_set: bool) -> np.ndarray:
+    return np.median([errors(counts, draw(), k, is_set) for _ in range(draws)], axis=0)
+
+
+def ours(mechanism: Mechanism, counts: np.ndarray, k: int) -> Draw:
+    """Draws of a mechanism; what does not depend on the bits is done once."""
+    bits, named = RandomBits.keyed(b"errors"), Named.of(counts)
+    prepared = mechanism.prepare(named.histogram)
+    return lambda: named.items(prepared.ranks(k, bits))
+
+
+def cited(epsilon: float) -> dict[str, Mechanism]:
+    """The mechanisms that the papers have figures of."""
+    return {
+        "joint": make("joint", epsilon),
+        "pnf-peeling": make("pnf-peeling", epsilon),
+        "cdp-peeling 1e-6": make("cdp-peeling", epsilon),
+        "canonical 1/2": make("canonical", epsilon),
+        "canonical 1": make("canonical", epsilon, gamma=Fraction(1)),
+    }
+
+
+def beside(counts: np.ndarray, k: int, epsilon: float) -> Iterator[tuple[str, bool, Draw]]:
+    """Every mechanism of a public domain, each followed by its published form: a name, whether it is a set, draws."""
+    rng = np.random.default_rng(1)
+    for name, kind in MECHANISMS.items():
+        if kind.about.domain != "public":
+            continue
+        mechanism = make(name, epsilon)
+        yield name, mechanism.answer == "set", ours(mechanism, counts, k)
+        if name in PUBLISHED:
+            published = PUBLISHED[name]
+            yield f"  {name} in numpy", mechanism.answer == "set", lambda p=published: p(counts, k, epsilon, rng)  # type: ignore[misc]
+
+
+def compare(data: str, ks: list[int], epsilons: list[float], draws: int, results: Results, names: list[str]) -> None:
+    """Run and keep what is missing, then print one table of l_1 errors for each epsilon."""
+    counts = load(data).astype(np.int64)
+    lines: dict[str, None] = {}
+    for epsilon in epsilons:
+        for k in ks:
+            for name, is_set, draw in beside(counts, k, epsilon):
+                facts = {"data": data, "k": k, "epsilon": epsilon, "name": name, "draws": draws}
+                if names and not any(name.strip().removesuffix(" in numpy") == wanted for wanted in names):
+                    continue
+                lines[name] = None
+                if not results.count(**facts):
+                    results.add(**facts, errors=median_errors(draw, counts, k, draws, is_set).tolist())
+    for epsilon in epsilons:
+        print(f"\n{data}, epsilon = {epsilon:g}, median of {draws} draws: l_inf/l_1/k-relative")
+        print(f"{'':<24}" + "".join(f"{f'k = {k}':>22}" for k in ks))
+        for name in lines:
+            print(f"{name:<24}" + "".join(f"{_cell(results, data, k, epsilon, name):>22}" for k in ks), flush=True)
+
+
+def _cell(results: Results, data: str, k: int, epsilon: float, name: str) -> str:
+    wanted = {"data": data, "k": k, "epsilon": epsilon, "name": name}
+    found = [line["errors"] for line in results.lines if wanted.items() <= line.items()]
+    return "/".join(f"{value:.0f}" for value in found[-1]) if found else "-"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--k", type=int, default=100)
-    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--data", nargs="+", default=list(DATA), help="vectors of the data folder")
+    parser.add_argument("--mechanism", nargs="+", default=[], help="with --beside: these and their published forms")
+    parser.add_argument("--k", type=int, nargs="+", default=[100])
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--beside", action="store_true", help="every mechanism, beside the published forms")
+    parser.add_argument("--results", type=Path, help="with --beside: a file that keeps the finished cells")
     arguments = parser.parse_args()
-    mechanisms = {
-        "joint": make("joint", arguments.epsilon),
-        "pnf-peeling": make("pnf-peeling", arguments.epsilon),
-        "cdp-peeling 1e-6": make("cdp-peeling", arguments.epsilon),
-        "canonical 1/2": make("canonical", arguments.epsilon),
-        "canonical 1": make("canonical", arguments.epsilon, gamma=Fraction(1)),
-    }
-    setting = f"k = {arguments.k}, epsilon = {arguments.epsilon:g}"
-    print(f"{setting}, median of {arguments.draws} draws: l_inf/l_1/k-relative")
+    if arguments.beside:
+        results = Results(arguments.results)
+        for data in arguments.data:
+            compare(data, arguments.k, arguments.epsilon, arguments.draws, results, arguments.mechanism)
+        return
+    for k in arguments.k:
+        for epsilon in arguments.epsilon:
+            _against_the_papers(arguments.data, k, epsilon, arguments.draws)
+
+
+def _against_the_papers(names: list[str], k: int, epsilon: float, draws: int) -> None:
+    mechanisms = cited(epsilon)
+    print(f"k = {k}, epsilon = {epsilon:g}, median of {draws} draws: l_inf/l_1/k-relative")
     print(f"{'data':<14}" + "".join(f"{name:>20}" for name in mechanisms))
-    for data in DATA:
-        counts = load(data)
-        cells = [median_errors(m, counts, arguments.k, arguments.draws) for m in mechanisms.values()]
+    for data in names:
+        counts = load(data).astype(np.int64)
+        cells = [median_errors(ours(m, counts, k), counts, k, draws, m.answer == "set") for m in mechanisms.values()]
         print(f"{data:<14}" + "".join(f"{'/'.join(f'{v:.0f}' for v in cell):>20}" for cell in cells), flush=True)
 
 

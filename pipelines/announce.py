@@ -88,6 +88,26 @@ class Announcer:
             self._say(f"{len(left):,} of {len(self._closing):,} windows are left; the next closes at {closes}{clock}")
 
 
+class _WholeWindows:
+    """Tells of a window when the rankings of all of its groups are there, at a place that tells of each by itself."""
+
+    def __init__(self, look: Callable[[], Mapping[str, float]], groups: int) -> None:
+        self._look, self._groups = look, groups
+        self._there: dict[str, set[str]] = {}
+
+    def __call__(self) -> dict[str, float]:
+        found = {}
+        for label, at in self._look().items():
+            window, bar, group = label.partition("|")
+            there = self._there.setdefault(window, set())
+            if bar and (group in there or len(there) == self._groups):
+                continue
+            there.add(group)
+            if not bar or len(there) == self._groups:
+                found[window] = at
+        return found
+
+
 @contextmanager
 def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
     """Look at the place of the rankings while a stream runs, and let the runner know when every window is there.
@@ -107,7 +127,8 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
         yield
         return
     following = sink.following(period, report.question.release)
-    seen = following or NOTES.taken
+    groups = report.question.selection.groups
+    seen = _WholeWindows(following or NOTES.taken, 1 if groups is None else groups.size)
     announcer = Announcer(period, sink.place, getattr(report.source, "clock", "log") != "event", say or _silent)
     NOTES.taken()
     launch.answered.clear()  # a launch may be used again

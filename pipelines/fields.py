@@ -49,6 +49,7 @@ class Asked(TypedDict, total=False):
     snapshot: str
     domain: str
     domain_column: str
+    domain_group_column: str
     domain_range: str
     unknown_domain: bool
     mechanism: str
@@ -75,6 +76,7 @@ class Asked(TypedDict, total=False):
     release_id: str
     output: str
     output_format: str
+    partition_by: str
     overwrite: bool
     shards: int
 

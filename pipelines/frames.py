@@ -17,7 +17,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["table_of"]
 
-_FIELDS = ("user", "item", "time", "value")
+_FIELDS = ("user", "item", "time", "value", "group")
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"
 
 
@@ -70,7 +70,8 @@ def _arrow(rows: Any, names: list[str]) -> pa.Table:  # noqa: ANN401
 
 def _check(table: pa.Table, columns: Columns) -> None:
     """Raise Refusal unless the columns are there, once, users and items as labels and the time as a time."""
-    for field, name in zip(_FIELDS, (columns.user, columns.item, columns.time, columns.value), strict=True):
+    for field in _FIELDS:
+        name = getattr(columns, field)
         if name is None:
             continue
         there = table.column_names.count(name)

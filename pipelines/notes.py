@@ -1,4 +1,4 @@
-"""Which windows workers of this process have published, for places of rankings that nobody can read back."""
+"""Which rankings workers of this process have published, for places of rankings that nobody can read back."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class _Notes:
         self._noted: dict[str, float] = {}
 
     def note(self, labels: set[str]) -> None:
-        """Windows are published, now."""
+        """Rankings are published, now."""
         with self._lock:
             self._noted |= dict.fromkeys(labels, time.time())
 
     def taken(self) -> dict[str, float]:
-        """What was noted since the last call: when each window was published, in seconds since 1970, by its label."""
+        """What was noted since the last call: when each ranking was published, in seconds since 1970, by its label."""
         with self._lock:
             found, self._noted = self._noted, {}
         return found
@@ -37,7 +37,7 @@ NOTES = _Notes()
 
 
 class NoteWindows(beam.PTransform):
-    """What a sink gives back of each window, noted with the bundle: when the sink has finished it, and not before."""
+    """What a sink gives back of each ranking, noted with the bundle: when the sink has finished it, and not before."""
 
     def __init__(self, period: Period) -> None:
         super().__init__()
@@ -55,7 +55,8 @@ class _NoteDoFn(beam.DoFn):
         self._labels: set[str] = set()
 
     def process(self, written: str, window: Any = beam.DoFn.WindowParam) -> None:  # noqa: ANN401 - a Beam window
-        self._labels.add(bounds_of_cell(self._period, window).label())
+        _, bar, group = written.partition("|")
+        self._labels.add(bounds_of_cell(self._period, window).label(group if bar else None))
 
     def finish_bundle(self) -> None:
         NOTES.note(self._labels)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.standing import standing_at
+from private_topk.pipelines.standing import standing_at, whole_windows
 from private_topk.pipelines.unfinished import Unfinished
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.refusal import Refusal
@@ -65,7 +65,7 @@ def _published(report: Report) -> str:
 def _windows_out(report: Report) -> int | None:
     """How many windows of this release stand at its place; None for a place that is no files."""
     standing, release = standing_at(report.sink, report.question.period), report.question.release.id
-    return None if standing is None else sum(found.windows for found in standing if found and found.release == release)
+    return None if standing is None else whole_windows(its for its in standing if its and its.release == release)
 
 
 def _windows_of(report: Report) -> int:

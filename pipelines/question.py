@@ -11,7 +11,7 @@ from private_topk.budget.limits import check_epsilon
 from private_topk.budget.sharing import Privacy, share_out
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked, require
-from private_topk.pipelines.sources.domain import has_columns, read_domain
+from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.count_budget import CountBudget, count_budget
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
@@ -212,10 +212,11 @@ def check_domain(asked: Asked) -> None:
     if ("domain" in asked) + ("domain_range" in asked) + asked.get("unknown_domain", False) != 1:
         raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
                       "{unknown_domain}: one of them")  # fmt: skip
-    if "domain_column" in asked and "domain" not in asked:
-        raise Refusal("domain_column", "is of a {domain} file, and there is none: leave it out")
-    if "domain_column" in asked and not has_columns(asked["domain"]):
-        raise Refusal("domain_column", f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
+    for name in {"domain_column", "domain_group_column"} & set(asked):
+        if "domain" not in asked:
+            raise Refusal(name, "is of a {domain} file, and there is none: leave it out")
+        if not has_columns(asked["domain"]):
+            raise Refusal(name, f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
 
 
 def check_unknown(asked: Asked) -> None:
@@ -232,4 +233,9 @@ def domain_of(asked: Asked) -> Domain:
     if "domain_range" in asked:
         return RangeDomain.parse(asked["domain_range"])
     column = asked.get("domain_column", asked.get("item_column", "item"))
-    return read_domain(asked["domain"], column)
+    if "domain_group_column" not in asked:
+        return read_domain(asked["domain"], column)
+    groups = groups_of(asked)
+    if groups is None:
+        raise Refusal("domain_group_column", "needs {group_column} and {groups}: the groups that have a list each")
+    return read_domain_by_group(asked["domain"], column, asked["domain_group_column"], groups.labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +23,7 @@ from private_topk.runners import prepare
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import Domain
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal
@@ -35,7 +36,7 @@ def rank(
     rows: object,
     k: int,
     mechanism: Mechanism,
-    domain: Domain | Iterable[str | int],
+    domain: Domain | Iterable[str | int] | Mapping[str, Iterable[str | int]],
     *,
     user: str = "user",
     item: str = "item",
@@ -50,6 +51,8 @@ def rank(
     delta: Fraction | float | None = None,
     amounts: Amounts | None = None,
     value: str = "value",
+    groups: Groups | Iterable[str | int] | None = None,
+    group: str = "group",
 ) -> Rankings:
     """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
 
@@ -78,6 +81,9 @@ def rank(
         delta: with the unit user, for a mechanism without a delta of its own: it pays for composing windows.
         amounts: rank by amounts and not by users, such as `Amounts(max_value=60)`: docs/amounts.md.
         value: with amounts: the name of their column.
+        groups: a ranking for every group of a public list, such as countries: the list, or `Groups`, with how many of
+            them a user counts in: docs/groups.md. Where `domain` is a dict of lists, one for each group, these.
+        group: with groups: the name of their column.
 
     Returns:
         The rankings of all windows. A notebook shows them with their guarantee in words.
@@ -104,8 +110,12 @@ def rank(
         privacy_unit=privacy_unit,
         horizon=horizon,
         amounts=amounts,
+        groups=groups,
     )
-    columns = _columns(user, item, time if period is not None else None, time_unit, value if amounts else None)
+    grouped = question.selection.groups is not None
+    columns = _columns(
+        user, item, time if period else None, time_unit, value if amounts else None, group if grouped else None
+    )
     frame = Frame(table_of(rows, columns), columns)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
@@ -119,8 +129,8 @@ def _manifest(path: str) -> dict[str, Any]:
     return found
 
 
-def _columns(user: str, item: str, time: str | None, time_unit: str, value: str | None) -> Columns:
+def _columns(user: str, item: str, time: str | None, time_unit: str, value: str | None, group: str | None) -> Columns:
     try:
-        return Columns(user, item, time, time_unit, value=value)
+        return Columns(user, item, time, time_unit, value=value, group=group)
     except Refusal as refusal:
         raise Refusal(refusal.field.removesuffix("_column"), refusal.rule, refusal.remedy) from None

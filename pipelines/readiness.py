@@ -13,6 +13,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.group_domain import DomainByGroup
 
 if TYPE_CHECKING:
     from private_topk.runners import Launch
@@ -69,7 +70,8 @@ def _domain(question: Question) -> str:
     if isinstance(domain, UnknownDomain):
         return "unknown: of the items only those that enough users hold can be published"
     digest = domain.describe().get("sha256")
-    return f"{domain.size:,} public items" + (f", SHA-256 {str(digest)[:16]}..." if digest else "")
+    lists = f" in lists of {domain.least:,} or more, one for each group" if isinstance(domain, DomainByGroup) else ""
+    return f"{domain.size:,} public items{lists}" + (f", SHA-256 {str(digest)[:16]}..." if digest else "")
 
 
 def _windows(question: Question) -> str:

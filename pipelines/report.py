@@ -10,7 +10,8 @@ from private_topk.budget.charging import Account
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.files import as_path, exists, is_local, why
 from private_topk.pipelines.places import sink_of, source_of
-from private_topk.pipelines.question import Question, question_of
+from private_topk.pipelines.question import Question, groups_of, question_of
+from private_topk.pipelines.sinks.partition import Partition
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
@@ -151,8 +152,19 @@ def source_for(asked: Asked, *, watch: bool = False) -> Source:
 def sink_for(asked: Asked, *, watch: bool = False) -> Sink:
     """Where the rankings go. Raises Refusal."""
     place = asked["output"]
-    options = {"kafka_option": asked.get("kafka_option", ())} if _is_kafka(place) else {}
+    options: dict[str, Any] = {"kafka_option": asked.get("kafka_option", ())} if _is_kafka(place) else {}
+    if "partition_by" in asked:
+        options["partition"] = _partition(asked)
     return sink_of(place, asked.get("output_format"), asked.get("overwrite", False), not watch, **options)
+
+
+def _partition(asked: Asked) -> Partition:
+    word, groups = asked["partition_by"], groups_of(asked)
+    if groups is None:
+        raise Refusal("partition_by", "needs {group_column} and {groups}: the groups that have a folder each")
+    if word not in ("group", asked["group_column"]):
+        raise Refusal("partition_by", f"must be group or {verbatim(asked['group_column'])}, got {verbatim(word)}")
+    return Partition(word, groups.labels)
 
 
 def _is_kafka(place: str) -> bool:

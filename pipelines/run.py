@@ -26,7 +26,7 @@ from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.runners import Launch
 from private_topk.transforms.counters import exact_counters, read_left_out
 from private_topk.transforms.cut import CutIntoWindows
-from private_topk.transforms.refusal import Refusal, refused, verbatim
+from private_topk.transforms.refusal import Refusal, refused
 from private_topk.transforms.top_k import RankBlocks
 
 __all__ = ["Done", "build", "check", "run"]
@@ -71,9 +71,6 @@ def check(report: Report, launch: Launch) -> None:
     report.check_complete()  # before the look at the input, which is a list of its files
     lists = [place for _, place in question.selection.listed()]
     inputs = [report.source.place, *report.source.local_places(), *lists]
-    if question.selection.groups is not None and not report.sink.takes_groups:
-        raise Refusal("output", f"{verbatim(report.sink.place)} takes messages of one window each, not of a group",
-                      "give a file, a folder or bigquery://")  # fmt: skip
     with about_the_output(report.sink.place):
         report.sink.check(question.period, inputs, question.release)
     report.source.check(question.period)

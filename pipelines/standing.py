@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from private_topk.pipelines.files import exists, open_file
@@ -12,7 +12,7 @@ from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.transforms.windows import Period
 
-__all__ = ["Standing", "standing_at"]
+__all__ = ["Standing", "standing_at", "whole_windows"]
 
 
 class Standing(NamedTuple):
@@ -22,11 +22,13 @@ class Standing(NamedTuple):
         release: its id; empty where no manifest says so.
         windows: how many windows it publishes, of all groups where these are ranked; 0 where the ranking or its
             manifest is missing.
+        parts: how many such files a window has: more than one where every group has a folder of its own.
     """
 
     path: str
     release: str
     windows: int
+    parts: int = 1
 
 
 def standing_at(sink: Sink, period: Period | None) -> list[Standing | None] | None:
@@ -39,6 +41,14 @@ def standing_at(sink: Sink, period: Period | None) -> list[Standing | None] | No
         return None if paths is None else list(_look(paths))
 
 
+def whole_windows(standing: Iterable[Standing]) -> int:
+    """How many windows are published, with all of their parts."""
+    found = list(standing)
+    parts = Counter(its.path.rpartition("/")[2] for its in found if its.parts > 1 and its.windows)
+    together = max((its.parts for its in found), default=1)
+    return sum(its.windows for its in found if its.parts == 1) + sum(some >= together for some in parts.values())
+
+
 def _look(paths: list[str]) -> Iterator[Standing | None]:
     for path in paths:
         manifest = manifest_path(path)
@@ -49,7 +59,9 @@ def _look(paths: list[str]) -> Iterator[Standing | None]:
         with open_file(manifest) as source:
             try:
                 found = json.load(source)
-                yield Standing(path, str(found["report"]), _whole_windows(found) if written else 0)
+                parts = found["groups"]["size"] if "partition" in found else 1
+                windows = len(found["windows"]) if parts > 1 else _whole_windows(found)
+                yield Standing(path, str(found["report"]), windows if written else 0, parts)
             except (ValueError, KeyError, TypeError):
                 yield Standing(path, "", 0)
 

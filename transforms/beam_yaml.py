@@ -36,7 +36,8 @@ class RankRows(beam.PTransform):
         k: how many items.
         mechanism: its name, such as joint, or your own as module:Class.
         epsilon: its budget.
-        domain: the public list of items; leave it and `domain_range` out if the domain is unknown.
+        domain: the public list of items, or one for each group by its name; leave it and `domain_range` out if the
+            domain is unknown.
         domain_range: START:STOP, if the public items are the integers from START to STOP - 1.
         user, item: the names of the two fields.
         max_items_per_user: keep at most so many items of every user and window.
@@ -59,7 +60,7 @@ class RankRows(beam.PTransform):
         k: int,
         mechanism: str,
         epsilon: float,
-        domain: Sequence[str] | None = None,
+        domain: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         user: str = "user",
         item: str = "item",
         max_items_per_user: int | None = None,
@@ -98,7 +99,7 @@ class RankRows(beam.PTransform):
             group=group,
             groups=None if groups is None else Groups.of(groups, groups_per_user),
         )
-        self._grouped = groups is not None
+        self._grouped = groups is not None or isinstance(domain, Mapping)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         return (

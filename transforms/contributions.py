@@ -13,6 +13,7 @@ from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_table, partition
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
+from private_topk.transforms.group_domain import DomainByGroup
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
@@ -101,7 +102,10 @@ class _ShardDoFn(SideBySideDoFn):
         values: np.ndarray | pa.Array
         unknown = 0
         if not isinstance(self._domain, UnknownDomain):
-            codes = self._domain.encode(block["item"])
+            if isinstance(self._domain, DomainByGroup):
+                codes = self._domain.encode_in(block["item"], block["group"].to_numpy())
+            else:
+                codes = self._domain.encode(block["item"])
             known = codes >= 0
             if not known.all():
                 unknown = int(len(known) - known.sum())

@@ -81,7 +81,9 @@ def noise_size(
     max_items_per_user: int | None = None,
     neighbours: Neighbours = "add-remove",
     cap: int = 1,
+    moving: bool = False,
 ) -> NoiseSize:
     """The noise of so many published counts, at least 1, in units. Cost: about 5 ms, once."""
-    noise = noise_of_counts(published, budget.epsilon, budget.delta or None, max_items_per_user, neighbours, cap)
+    delta = budget.delta or None
+    noise = noise_of_counts(published, budget.epsilon, delta, max_items_per_user, neighbours, cap, moving)
     return NoiseSize(noise.stddev(), noise.half_width(_CENTRAL) + budget.round_to // 2)

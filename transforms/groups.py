@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, Words, mix
 from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.refusal import Refusal
 
@@ -26,7 +27,8 @@ class Groups:
 
     Privacy: a user who is added or removed changes at most `per_user` rankings of a window, one by default: any number
     of groups then costs what one ranking costs. One who is replaced may leave some and enter others: twice as many
-    change. Rankings that change compose; the mechanism's budget is that of each of them.
+    change, of which each costs about half of what a swap within one does (`Mechanism.moves_as_one`). Rankings that
+    change compose; the mechanism's budget is that of each of them.
 
     Args:
         labels: the public list. As for items, it must not come from the data.
@@ -57,9 +59,9 @@ class Groups:
         """How many groups there are."""
         return self.labels.size
 
-    def changed(self, neighbours: str) -> int:
-        """How many rankings of a window one user can change."""
-        return min(self.per_user * (2 if neighbours == "swap" else 1), self.size)
+    def paid_for(self, mechanism: Mechanism) -> int:
+        """For how many rankings of a window to pay: those that one user can change, as far as these cost one each."""
+        return min(mechanism.rankings_moved(min(self.per_user, self.size)), self.size)
 
     def name(self, code: int) -> str:
         return self.labels.index().labels[code].as_py()

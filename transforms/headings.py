@@ -19,8 +19,8 @@ class Heading(NamedTuple):
     group: str | None = None
 
     def label(self) -> str:
-        """A name of its own. No window's label has a bar."""
-        return self.bounds.label() if self.group is None else f"{self.bounds.label()}|{self.group}"
+        """A name of its own among the rankings of a release."""
+        return self.bounds.label(self.group)
 
 
 def heading(groups: Groups | None, layout: Layout, period: Period | None, number: int, window: Any) -> Heading:  # noqa: ANN401

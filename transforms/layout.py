@@ -8,6 +8,7 @@ import numpy as np
 
 from private_topk.transforms.columnar import Codes
 from private_topk.transforms.domain import Domain, UnknownDomain
+from private_topk.transforms.group_domain import DomainByGroup
 from private_topk.transforms.windows import Period
 
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
@@ -21,15 +22,17 @@ UNKNOWN_ITEM_SHARDS = 16
 """Unknown domain: an item shard is a residue of the item's hash."""
 
 _GROUPS = 64
+_MOST_TOGETHER = 1024
+"""So many windows are drawn by one worker at most, which takes it seconds."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """Which counts are added up and drawn from together.
 
-    Windows that follow each other form up to 64 groups; a place, where counts are added up, is one item shard of one
-    group. So the number of elements does not grow with that of the windows, and no worker needs more than a group's
-    counts at a time.
+    Windows that follow each other form up to 64 groups, and above 65,536 windows groups of 1,024; a place, where counts
+    are added up, is one item shard of one group. So there are few elements for each window, as many workers as groups
+    can draw, and none needs more than a group's counts at a time.
 
     Args:
         size: how many items the public domain has; 0 for an unknown one.
@@ -37,20 +40,23 @@ class Layout:
             A ranking per group makes each of them as many as there are groups: window * parts + group.
         overlap: a row may belong to several windows that follow each other.
         split: how many parts every window is split into, one for each group of users' rows; 0 without such.
+        lists: which items can be ranked in which of these, where not all can in all.
     """
 
     size: int
     windows: int = 1
     overlap: bool = False
     split: int = 0
+    lists: DomainByGroup | None = None
 
     @classmethod
     def of(cls, domain: Domain, period: Period | None = None, split: int = 0) -> Layout:
         """The layout of a bounded input with a declared period; without one, that of a single window."""
         size = 0 if isinstance(domain, UnknownDomain) else domain.size
+        lists = domain if isinstance(domain, DomainByGroup) else None
         if period is None:
-            return cls(size, max(split, 1), False, split)
-        return cls(size, len(period) * max(split, 1), period.overlaps, split)
+            return cls(size, max(split, 1), False, split, lists)
+        return cls(size, len(period) * max(split, 1), period.overlaps, split, lists)
 
     @property
     def parts(self) -> int:
@@ -80,15 +86,26 @@ class Layout:
         """Of every item shard, int64."""
         return np.arange(self.item_shards) << self.item_bits
 
-    @property
-    def widths(self) -> Codes:
-        """How many codes every item shard has, int64."""
+    def widths(self, window: int) -> Codes:
+        """How many codes of a window's items every item shard has, int64."""
+        if self.lists is not None:
+            return self.lists.widths(window % self.parts, np.append(self.first_codes, self.size))
         return np.minimum(self.size - self.first_codes, 1 << self.item_bits)
+
+    def listed(self, window: int, item_shard: int) -> range | Codes:
+        """The codes of an item shard that are items of a window, in their order."""
+        codes = self.codes(item_shard)
+        return codes if self.lists is None else self.lists.listed(window % self.parts, codes)
+
+    def nth_codes(self, windows: Codes, item_shards: Codes, numbers: Codes) -> Codes:
+        """The codes of these numbers among those of an item shard that are items of a window."""
+        firsts = self.first_codes[item_shards]
+        return firsts + numbers if self.lists is None else self.lists.nth(windows % self.parts, firsts, numbers)
 
     @property
     def together(self) -> int:
         """How many windows a group has; the last may have fewer."""
-        return -(-self.windows // _GROUPS)
+        return min(-(-self.windows // _GROUPS), _MOST_TOGETHER)
 
     @property
     def groups(self) -> int:

@@ -10,6 +10,7 @@ other: a ranking comes out only if every place of its outline was named, once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -165,7 +166,7 @@ class _DrawDoFn(beam.DoFn):
     def _outline(self, drawn: list[_Drawn]) -> pa.RecordBatch:
         """All places of the rankings. Of items in a shard that nobody holds anything of, the code is known here."""
         all_of_them = _Drawn(*(np.concatenate(column) for column in zip(*drawn, strict=True)))
-        codes = self._layout.first_codes[all_of_them.shard] + all_of_them.number
+        codes = self._layout.nth_codes(all_of_them.window, all_of_them.shard, all_of_them.number)
         domain = self._selection.domain
         assert not isinstance(domain, UnknownDomain)
         labels = np.full(len(codes), None, object)
@@ -216,7 +217,8 @@ class _NameDoFn(beam.DoFn):
             return
         if len(totals) != 1 or len(asked) != 1:
             raise lost("the counts to be named came more or less than once")
-        codes = find_items(totals[0], asked[0], self._layout.codes(place % self._layout.item_shards))
+        listed = partial(self._layout.listed, item_shard=place % self._layout.item_shards)
+        codes = find_items(totals[0], asked[0], listed)
         if codes is None:
             raise lost("the counts to be named are not those that were drawn from")
         assert not isinstance(self._domain, UnknownDomain)
@@ -255,6 +257,7 @@ def rank_by_values(selection: Selection, release: Release, of: Heading, totals: 
         totals: one table of every item shard with a count above 0, in any order.
     """
     layout = Layout.of(selection.domain)
+    assert layout.lists is None, "whose window says nothing of the group"
     by_shard = {int(table["item"][0].as_py()) >> layout.item_bits: table for table in totals if len(table)}
     tables = [(shard, tabulate(table)) for shard, table in by_shard.items()]
     (_, outline), *asked = _DrawDoFn(selection, release, 0, layout, None).hand_on(tables, 0, [of.label()])

@@ -7,6 +7,7 @@ more place, `MANIFEST`, takes from every user shard the list of places that it h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -101,7 +102,9 @@ def by_group(placed: PlacedPart, layout: Layout) -> Iterator[tuple[int, PlacedPa
         yield layout.group_of(place), placed
     elif place == MANIFEST and layout.groups > 1:
         groups = part.table["place"].to_numpy() // layout.item_shards
-        for group in range(layout.groups):
-            yield group, (place, Part(part.sources, part.table.filter(pa.array(groups == group))))
+        order = np.argsort(groups, kind="stable")
+        edges, table = np.searchsorted(groups[order], np.arange(layout.groups + 1)), part.table.take(pa.array(order))
+        for group, (start, end) in enumerate(pairwise(edges.tolist())):
+            yield group, (place, Part(part.sources, table.slice(start, end - start)))
     else:
         yield from ((group, placed) for group in range(layout.groups))

@@ -33,3 +33,7 @@ class Ranking:
     noisy_counts: tuple[int | float, ...] | None = None
     noise: NoiseSize | None = None
     group: str | None = None
+
+    def label(self) -> str:
+        """A name of its own among the rankings of a release."""
+        return self.window.label(self.group)

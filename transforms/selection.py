@@ -67,9 +67,13 @@ class Selection:
         return [(field, place) for field, place in places if place]
 
     def rankings_of_a_user(self) -> int:
-        """How many rankings of a window one user can change: 1, or more where groups are ranked."""
-        neighbours = self.mechanism.parameter("neighbours", "add-remove")
-        return 1 if self.groups is None else self.groups.changed(neighbours)
+        """For how many rankings of a window one user is paid for: 1, or more where groups are ranked."""
+        return 1 if self.groups is None else self.groups.paid_for(self.mechanism)
+
+    def users_move(self) -> bool:
+        """Whether a user who is replaced may leave one ranking and enter another, and one of them is paid for."""
+        swapped = self.mechanism.parameter("neighbours", "add-remove") == "swap"
+        return swapped and self.groups is not None and self.mechanism.rankings_moved(1) == 1
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
         """Noisy counts as they are published: amounts where amounts are added up."""
@@ -114,8 +118,7 @@ class Selection:
         budget = self.publish_counts
         if budget is None or not published:
             return None
-        *_, limit, neighbours, cap = self._noise_depends_on()
-        found = noise_size(published, budget, limit, neighbours, cap)
+        found = noise_size(published, budget, *self._noise_depends_on()[2:])
         if self.amounts is None:
             return found
         stddev = Fraction(str(found.stddev)) * self.amounts.value_resolution  # of its six digits, and no more
@@ -125,7 +128,8 @@ class Selection:
         budget = self.publish_counts
         assert budget is not None
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
-        return budget.epsilon, budget.delta or None, self.max_items_per_user, neighbours, self.mechanism.cap
+        limit, cap = self.max_items_per_user, self.mechanism.cap
+        return budget.epsilon, budget.delta or None, limit, neighbours, cap, self.users_move()
 
 
 def _sum_up(*shares: float | Fraction) -> float:

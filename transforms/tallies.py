@@ -6,7 +6,7 @@ Where items count alike, the order among them is that of the domain: item shards
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,15 +78,16 @@ def tallies(tables: Sequence[tuple[int, pa.RecordBatch]], layout: Layout, window
     for number, start, end in zip(windows, cuts[:-1], cuts[1:], strict=True):
         rows = slice(start, end)
         digest = hashlib.sha256(b"".join(digests.get(number, []))).digest()
-        yield _with_the_unseen(value[rows], shard[rows], size[rows], digest, layout)
+        yield _with_the_unseen(value[rows], shard[rows], size[rows], digest, layout.widths(number))
 
 
-def find_items(totals: pa.RecordBatch, asked: pa.RecordBatch, codes: range) -> Codes | None:
+def find_items(totals: pa.RecordBatch, asked: pa.RecordBatch, codes: Callable[[int], range | Codes]) -> Codes | None:
     """The codes of the items that are asked for by {window, value, number, digest}, (n,), in their order.
 
     Args:
         totals: those of one place, by window and code.
-        codes: all codes of its item shard. Those without a count have the value 0.
+        codes: all codes of its item shard that are items of a window, in their order. Those without a count have the
+            value 0.
 
     Returns:
         None if these are not the totals of which the digests speak.
@@ -99,25 +100,28 @@ def find_items(totals: pa.RecordBatch, asked: pa.RecordBatch, codes: range) -> C
         rows = slice(*np.searchsorted(windows, [wanted[start], wanted[start] + 1]))
         if _digest(items[rows], counts[rows]) != asked["digest"][int(start)].as_py():
             return None
-        found[start:end] = _find(items[rows], counts[rows], value[start:end], number[start:end], codes)
+        listed = codes(int(wanted[start]))
+        found[start:end] = _find(items[rows], counts[rows], value[start:end], number[start:end], listed)
     return found
 
 
-def _find(items: Codes, counts: Codes, value: Codes, number: Codes, codes: range) -> Codes:
+def _find(items: Codes, counts: Codes, value: Codes, number: Codes, codes: range | Codes) -> Codes:
     some = np.flatnonzero(np.isin(counts, value))
     some = some[np.argsort(counts[some], kind="stable")]
     found = np.empty(len(value), np.int64)
     held = value > 0
     found[held] = items[some[np.searchsorted(counts[some], value[held]) + number[held]]]
-    gaps = items - codes.start - np.arange(len(items))  # how many unseen codes come before each
-    found[~held] = codes.start + number[~held] + np.searchsorted(gaps, number[~held], "right")
+    places = items - codes.start if isinstance(codes, range) else np.searchsorted(codes, items)
+    gaps = places - np.arange(len(items))  # how many unseen codes come before each
+    unseen = number[~held] + np.searchsorted(gaps, number[~held], "right")
+    found[~held] = codes.start + unseen if isinstance(codes, range) else codes[unseen]
     return found
 
 
-def _with_the_unseen(value: Codes, shard: Codes, size: Codes, digest: bytes, layout: Layout) -> Tally:
-    seen = np.zeros(layout.item_shards, np.int64)
+def _with_the_unseen(value: Codes, shard: Codes, size: Codes, digest: bytes, widths: Codes) -> Tally:
+    seen = np.zeros(len(widths), np.int64)
     np.add.at(seen, shard, size)
-    unseen = layout.widths - seen
+    unseen = widths - seen
     rest = np.flatnonzero(unseen)
     values = np.append(value, np.zeros(len(rest), np.int64))
     return Tally(values, np.append(shard, rest), np.append(size, unseen[rest]), seen > 0, digest)

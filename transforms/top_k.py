@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import apache_beam as beam
@@ -18,6 +18,7 @@ from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.draw import RankHeads
 from private_topk.transforms.elements import Shape
+from private_topk.transforms.group_domain import DomainByGroup, groups_for
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.keys import Release
@@ -72,6 +73,7 @@ class PrivateTopK(beam.PTransform):
             one without an amount, None or NaN, is left out (docs/amounts.md).
         groups: a ranking for every group of a public list, such as countries: the list, or `Groups`, with how many of
             them a user counts in (docs/groups.md). Elements are then (user, item, group), or have the field `group`.
+            Where `domain` is a dict of lists, one for each group, these are the groups.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose.
@@ -110,7 +112,7 @@ class PrivateTopK(beam.PTransform):
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
         selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
-        shape = Shape(user, item, value, amounts is not None, group, groups is not None)
+        shape = Shape(user, item, value, amounts is not None, group, selection.groups is not None)
         self._period, self._shape = period, shape
         self._rank = RankBlocks(
             selection,
@@ -243,6 +245,8 @@ def make_selection(
         raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), "
                         "got a single string")  # fmt: skip
     publish_counts = count_budget(publish_counts)
+    if isinstance(domain, Mapping):
+        domain = DomainByGroup.by_group(domain)
     if not isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
         domain = PublicDomain.of(domain)
     about = mechanism.about
@@ -255,6 +259,7 @@ def make_selection(
         )
     size = 0 if isinstance(domain, UnknownDomain) else domain.size
     k = check_k(k, size, about.domain)
+    domain, groups = groups_for(domain, groups, k)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)
     _check_scores(mechanism, publish_counts, amounts)
@@ -265,8 +270,6 @@ def make_selection(
         raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {max_items_per_user} and {bound}")
     limit = check_parameter("max_items_per_user", max_items_per_user)
     mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
-    if groups is not None and not isinstance(groups, Groups):
-        groups = Groups.of(groups)
     return Selection(mechanism, k, domain, limit, publish_counts, amounts, groups)
 
 

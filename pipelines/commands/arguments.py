@@ -73,6 +73,8 @@ def add_domain(group: Group) -> None:
     add(group, "domain", "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet or "
         "Avro file")  # fmt: skip
     add(group, "domain_column", "NAME", "the column of the domain file (default: the item column)")
+    add(group, "domain_group_column", "NAME", "the column of the domain file that says in which group an item can be "
+        "ranked; an item of several has a row for each (default: every item in all groups)")  # fmt: skip
     add(
         group,
         "domain_range",
@@ -198,6 +200,8 @@ def add_running(group: Group, output: str, runners: str) -> None:
     add(group, "output", "PLACE", output)
     add(group, "output_format", "{avro,jsonl,csv,parquet}", "of the files in an output folder (default: avro)",
         one_of("avro", "jsonl", "csv", "parquet"))  # fmt: skip
+    add(group, "partition_by", "WORD", "in an output folder: a folder for every group, such as country=DE/; WORD is "
+        "group or the name of the group column")  # fmt: skip
     add_switch(group, "overwrite", "replace an existing output")
     add(group, "runner", "NAME", runners)
     add_exact_counters(group)

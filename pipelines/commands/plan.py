@@ -37,6 +37,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(found, "windows", "N", "how many windows one user can be in", whole)
     add_mechanism(found.add_argument_group("privacy"), words, "the total over all windows; smaller is more private",
                   "as in the run: at most M items of every user and window")  # fmt: skip
+    add(found.add_argument_group("groups (optional)"), "groups_per_user", "G", "every group has a ranking, and a user "
+        "counts in so many groups of a window", whole)  # fmt: skip
     add_counts(found.add_argument_group("noisy counts (optional)"))
     add_like(found.add_argument_group("what is publicly known of the counts of a window (optional)"),
              "tell what such a ranking would be like, judging by this", "")  # fmt: skip
@@ -45,6 +47,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
+    from private_topk.budget.limits import check_windows
     from private_topk.budget.planning import plan
     from private_topk.pipelines.drawing import mechanism_of
 
@@ -52,17 +55,24 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     asked, windows = asked_of(arguments), arguments.windows
     require({**asked, **({"windows": windows} if windows is not None else {})}, "mechanism", "epsilon", "windows")
     k, (mechanism, spare_delta) = asked.get("k", _USUAL_K), mechanism_of(asked)
-    found = plan(mechanism, k, spare_delta, windows=windows, counts=_counts(asked))
+    groups = asked.get("groups_per_user")
+    if groups is not None:
+        check_windows(groups, "groups_per_user")
+    rankings, of = (1, "window") if groups is None else (mechanism.rankings_moved(groups), "ranking")
+    found = plan(mechanism, k, spare_delta, windows=windows * rankings, counts=_counts(asked))
+    within = "" if groups is None else f", {rankings:,} ranking{'s' * (rankings > 1)} in each"
     print(f"{mechanism.about.name}, k = {k}: epsilon {float(found.total.epsilon):g}, delta "
-          f"{float(found.total.delta):g} in all, over {windows} windows that one user can be in\n")  # fmt: skip
-    _print_shares(found)
+          f"{float(found.total.delta):g} in all, over {windows} windows that one user can be in{within}\n")  # fmt: skip
+    _print_shares(found, of)
     if found.counts is not None:
-        _print_counts(found, k, asked.get("max_items_per_user"))
+        moving = groups is not None and mechanism.rankings_moved(1) == 1
+        _print_counts(found, k, asked.get("max_items_per_user"), moving, of)
     budget: Mapping[str, Any] = asked
     given = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
     unit, horizon = flag("privacy_unit"), flag("horizon")
-    print(f"\nTightest: {found.best.accounting}. In a run: {unit} user {horizon} {windows} {given}")
-    print("\n".join(_outlook(asked, mechanism.about.name, k, windows)))
+    also = "" if groups is None else f" {flag('groups_per_user')} {groups}"
+    print(f"\nTightest: {found.best.accounting}. In a run: {unit} user {horizon} {windows}{also} {given}")
+    print("\n".join(_outlook(asked, mechanism.about.name, k, windows * rankings)))
 
 
 def _counts(asked: Asked) -> CountBudget | None:
@@ -93,10 +103,11 @@ def _outlook(asked: Asked, name: str, k: int, windows: int) -> list[str]:
     return [f"Judging by {found.expected}:", *([] if own in (None, found.best) else [f"{short(own)}."]), best]
 
 
-def _print_shares(found: Plan) -> None:
+def _print_shares(found: Plan, of: str) -> None:
     from private_topk.budget.composition import ACCOUNTINGS
 
-    print(f"  {'accounting':<20}{'epsilon of a window':>22}{'delta of a window':>20}{'x basic':>9}")
+    heads = (f"epsilon of a {of}", f"delta of a {of}")
+    print(f"  {'accounting':<20}{heads[0]:>22}{heads[1]:>20}{'x basic':>9}")
     basic, best = found.shares["basic"].epsilon, found.best
     for name in ACCOUNTINGS:
         if name in found.shares:
@@ -110,15 +121,15 @@ def _print_shares(found: Plan) -> None:
         _print_row(name, epsilon, 0, basic, False)
 
 
-def _print_counts(found: Plan, k: int, max_items_per_user: int | None) -> None:
-    """How a window's share is parted, and what that makes of the counts' noise."""
+def _print_counts(found: Plan, k: int, max_items_per_user: int | None, moving: bool, of: str) -> None:
+    """How a share is parted, and what that makes of the counts' noise."""
     from private_topk.transforms.count_budget import noise_size
 
     mechanism, counts = found.mechanism, found.counts
     assert counts is not None
     neighbours = mechanism.parameter("neighbours", "add-remove")
-    noise = noise_size(k, counts, max_items_per_user, neighbours)
-    print(f"\nOf a window's share the ranking has epsilon {float(mechanism.parameter('epsilon')):.6g}, the counts "
+    noise = noise_size(k, counts, max_items_per_user, neighbours, moving=moving)
+    print(f"\nOf a {of}'s share the ranking has epsilon {float(mechanism.parameter('epsilon')):.6g}, the counts "
           f"{float(counts.epsilon):.6g}.\n{k} published counts have noise of standard deviation {noise.stddev:g}: +- "
           f"{noise.within_95:,} at least 95% of the time.")  # fmt: skip
 

@@ -16,7 +16,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 __all__ = ["read_told"]
 
 _NEEDED = ("window_start", "window_end", "rank", "item", "k", "returned", "release_id")
-_OF_A_FILE = ("output", "ranking_sha256", "windows")
+_OF_A_FILE = ("output", "ranking_sha256", "windows", "partition")
 
 
 def read_told(place: str) -> Told:
@@ -49,7 +49,7 @@ def _files(path: str) -> list[str]:
     if path.lower().endswith(tuple(FORMATS)) and exists(path):
         return [path]
     try:
-        found = [file.path for file in match_any(f"{path.rstrip('/')}/*")]
+        found = [file.path for inside in ("*", "*=*/*") for file in match_any(f"{path.rstrip('/')}/{inside}")]
     except Exception as error:  # every file system raises its own kind
         raise Refusal("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
     files = [file for file in found if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in found]
@@ -71,7 +71,10 @@ def _read(path: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     missing = [name for name in _NEEDED if rows and name not in rows[0]]
     if missing:
         raise Refusal("", f"{verbatim(path)} is no ranking of ours", f"it has no column {', '.join(missing)}")
-    return rows, _manifest(path, content)
+    manifest = _manifest(path, content)
+    of = manifest.get("partition")
+    group = next(iter(of.values()), None) if isinstance(of, dict) else None
+    return (rows if group is None else [{**row, "group": group} for row in rows]), manifest
 
 
 def _manifest(path: str, content: bytes) -> dict[str, Any]:

@@ -38,10 +38,6 @@ class ToBigQuery:
     def __post_init__(self) -> None:
         table_of(self.place, "output")
 
-    @property
-    def takes_groups(self) -> bool:
-        return True
-
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         client_of(table_of(self.place, "output"), "output")
         if self.place in inputs:
@@ -78,7 +74,7 @@ class _WriteBigQuery(beam.PTransform):
         else:
             alone = rankings | "By itself" >> beam.Map(lambda ranking: [ranking])
             together = by_window(rankings) if self._grouped else alone
-        # [Ranking]  ->  the windows' names
+        # [Ranking]  ->  their labels
         return together | "Load" >> beam.ParDo(self._fn).with_output_types(str)
 
 
@@ -91,7 +87,7 @@ class _LoadDoFn(beam.DoFn):
         rows = FORMATS[".avro"].encode(ranking_rows(found, self._release_id), self._shape)
         with GATE.passed():
             load(self._table, rows, table_schema(self._shape)["fields"])
-        yield from dict.fromkeys(ranking.window.label() for ranking in found)
+        yield from dict.fromkeys(ranking.label() for ranking in found)
 
 
 def table_schema(shape: Shape = _PLAIN) -> dict[str, Any]:

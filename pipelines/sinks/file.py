@@ -41,10 +41,6 @@ class ToFile:
     def __post_init__(self) -> None:
         format_of(self.place)
 
-    @property
-    def takes_groups(self) -> bool:
-        return True
-
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         for path in (self.place, manifest_path(self.place)):
             if is_local(path) and os.path.isdir(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.file import check_writable, keep_apart
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
+from private_topk.pipelines.sinks.partition import Partition
 from private_topk.pipelines.sinks.rows import Shape, ranking_rows
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -29,11 +31,14 @@ class ToFolder:
     Args:
         place: the folder, made when there is something to write.
         format: avro, jsonl, csv or parquet.
+        partition: where every group has a folder of its own inside, with a file for every window. The rows have no
+            column for the group then, as readers of such folders expect it; the manifest names it.
     """
 
     place: str
     format: str = "avro"
     overwrite: bool = False
+    partition: Partition | None = None
 
     def __post_init__(self) -> None:
         if self._ending not in FORMATS:
@@ -44,20 +49,19 @@ class ToFolder:
     def _ending(self) -> str:
         return f".{self.format}"
 
-    @property
-    def takes_groups(self) -> bool:
-        return True
-
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         try:
-            there = names_in(self.place)
+            there = self._there()
         except Exception as error:  # every file system raises its own kind
             raise Refusal("output", f"{verbatim(self.place)} cannot be read: {type(error).__name__}") from None
-        for path in [] if self.overwrite else self.files(period):
-            refusal = obstacle(path, release) if {_name(path), _name(manifest_path(path))} & there else None
+        for path in [] if self.overwrite or not there else self.files(period):
+            refusal = obstacle(path, release) if {path, manifest_path(path)} & there else None
             if refusal is not None:
                 raise refusal
-        keep_apart(self.files(period), inputs)
+        folder = os.path.join(os.path.realpath(self.place), "")
+        inside = [path for path in inputs if os.path.realpath(path).startswith(folder)]
+        if inside:
+            keep_apart(self.files(period), inside)
         if is_local(self.place):
             check_writable(f"{self.place.rstrip('/')}/any")
 
@@ -66,21 +70,49 @@ class ToFolder:
 
     def files(self, period: Period | None) -> list[str]:
         windows = period.windows() if period is not None else [WindowBounds()]
-        return [self.path(window) for window in windows]
+        return [f"{folder}/{window.label()}{self._ending}" for window in windows for folder in self._folders()]
 
-    def path(self, window: WindowBounds) -> str:
-        """Where the ranking of a window is written, such as out/20260105T000000Z--20260112T000000Z.avro."""
-        return f"{self.place.rstrip('/')}/{window.label()}{self._ending}"
+    def path(self, window: WindowBounds, group: str | None = None) -> str:
+        """Where the ranking of a window is written, such as out/20260105T000000Z--20260112T000000Z.avro, or in
+        out/country=DE/.
+        """
+        inside = "" if self.partition is None else f"{self.partition.folder(group)}/"
+        return f"{self._root}/{inside}{window.label()}{self._ending}"
+
+    @property
+    def _root(self) -> str:
+        return self.place.rstrip("/")
+
+    def _folders(self) -> list[str]:
+        """Where files are."""
+        if self.partition is None:
+            return [self._root]
+        return [f"{self._root}/{folder}" for folder in self.partition.folders]
+
+    def _there(self) -> set[str]:
+        """The paths of what stands where files are written."""
+        names = names_in(self.place)
+        if self.partition is None:
+            return {f"{self._root}/{name}" for name in names}
+        some = [folder for folder in self._folders() if _name(folder) in names]
+        return {f"{folder}/{name}" for folder in some for name in names_in(folder)}
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
+        inside = "/*" if self.partition is None else "/*=*/*"
+
         def look() -> dict[str, float]:
             try:
-                found = match_any(f"{self.place.rstrip('/')}/*{self._ending}")
+                found = match_any(f"{self._root}{inside}{self._ending}")
             except Exception:  # the report itself says what is wrong with its folder
                 return {}
-            return {_name(file.path).removesuffix(self._ending): file.written / 1e6 for file in found}
+            return {self._label(file.path): file.written / 1e6 for file in found}
 
         return look
+
+    def _label(self, path: str) -> str:
+        """The window of a path; of a group's ranking a name of its own, behind a bar."""
+        folder, _, name = path.removesuffix(self._ending).rpartition("/")
+        return name if self.partition is None else f"{name}|{_name(folder)}"
 
     def local_places(self) -> tuple[str, ...]:
         return (self.place,) if is_local(self.place) else ()
@@ -93,7 +125,8 @@ class ToFolder:
 class _WriteWindows(beam.PTransform):
     def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
         super().__init__()
-        self._fn, self._grouped = _PublishWindowDoFn(sink, facts, key), "groups" in facts
+        self._fn = _PublishWindowDoFn(sink, facts, key)
+        self._grouped = "groups" in facts and sink.partition is None
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         # Ranking, or all of a window  ->  path
@@ -117,9 +150,12 @@ class _PublishWindowDoFn(beam.DoFn):
         self._sink, self._facts, self._key = sink, facts, key
 
     def process(self, rankings: list[Ranking]) -> Iterator[str]:
-        path = self._sink.path(rankings[0].window)
+        path, partition = self._sink.path(rankings[0].window, rankings[0].group), self._sink.partition
         facts = {**self._facts, "key_id": self._key.key_id()}
-        rows = format_of(path).encode(ranking_rows(rankings, facts["report"]), Shape.of(facts))
+        shape = Shape.of(facts)
+        if partition is not None:
+            facts["partition"], shape = {partition.word: rankings[0].group}, shape._replace(grouped=False)
+        rows = format_of(path).encode(ranking_rows(rankings, facts["report"], shape.grouped), shape)
         publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite)
         yield path
 

@@ -1,8 +1,9 @@
-"""Rankings as messages: one JSON object a window, to Kafka or Pub/Sub."""
+"""Rankings as messages: one JSON object for each, to Kafka or Pub/Sub."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,18 +17,23 @@ from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import Period
 
-__all__ = ["ToKafka", "ToPubSub", "message_of"]
+__all__ = ["ToKafka", "ToPubSub", "attributes_of", "message_of"]
 
 _PATIENCE = 5.0
 _AT_ONCE = 1000
+_SENT_WITHIN = 65.0
+_LONGEST_ATTRIBUTE = 1024  # bytes that Pub/Sub takes
 
 
 def message_of(ranking: Ranking, release_id: str) -> bytes:
-    """One window as JSON: its bounds in UTC, the items in order of rank (or a set, in public order)."""
+    """A ranking as JSON: its window's bounds in UTC, its group where there are groups, and the items in order of rank
+    (or a set, in public order).
+    """
     start, end = (at and at.isoformat().replace("+00:00", "Z") for at in (ranking.window.start, ranking.window.end))
     whole = {
         "window_start": start,
         "window_end": end,
+        **({} if ranking.group is None else {"group": ranking.group}),
         "answer": ranking.answer,
         "items": list(ranking.items),
         "noisy_counts": ranking.noisy_counts and list(ranking.noisy_counts),
@@ -41,17 +47,15 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
 
 @dataclass(frozen=True)
 class ToKafka:
-    """One message a window, its label as the key. A repeated bundle sends the same message again."""
+    """One message for a ranking, with the label of its window as the key, and that of its group behind a bar. A
+    repeated bundle sends the same message again.
+    """
 
     topic: KafkaTopic
 
     @property
     def place(self) -> str:
         return self.topic.place
-
-    @property
-    def takes_groups(self) -> bool:
-        return False
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         _keep_apart(self.place, inputs)
@@ -75,7 +79,8 @@ class ToKafka:
 
 @dataclass(frozen=True)
 class ToPubSub:
-    """One message a window, with the attribute `window`. Pub/Sub may deliver a message more than once.
+    """One message for a ranking, with the attribute `window`, and `group` where there is one of at most 1,024 bytes, as
+    Pub/Sub bounds them. It may deliver a message more than once.
 
     Args:
         place: pubsub://projects/P/topics/T.
@@ -85,10 +90,6 @@ class ToPubSub:
 
     def __post_init__(self) -> None:
         resource(self.place, "topics", "output")
-
-    @property
-    def takes_groups(self) -> bool:
-        return False
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         _keep_apart(self.place, inputs)
@@ -128,7 +129,7 @@ class _Follower:
                                for place, end in zip(places, ends, strict=True)])  # fmt: skip
 
     def look(self) -> dict[str, float]:
-        """The windows of the messages that have come since the last look, and when the broker had them."""
+        """The rankings of the messages that have come since the last look, and when the broker had them."""
         found = {}
         for message in self._consumer.consume(_AT_ONCE, 0.1):
             if message.error() is None and self._is_ours(message.value()):
@@ -169,14 +170,27 @@ class _SendDoFn(beam.DoFn):
 
         if self._producer is None:
             self._producer = Producer(self._topic.client(**{"enable.idempotence": True, "message.timeout.ms": 60_000}))
-        label = ranking.window.label()
-        self._producer.produce(self._topic.topic, message_of(ranking, self._release_id), label, on_delivery=self._note)
-        yield label
+        self._send(message_of(ranking, self._release_id), ranking.label())
+        yield ranking.label()
+
+    def _send(self, message: bytes, key: str) -> None:
+        """Hand a message to the client, which holds so many of them and no more: of groups there may be thousands."""
+        deadline = time.monotonic() + _SENT_WITHIN
+        while True:
+            try:
+                self._producer.produce(self._topic.topic, message, key, on_delivery=self._note)
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the broker did not take a message in time") from None
+                self._producer.poll(1.0)
+            else:
+                self._producer.poll(0)
+                return
 
     def finish_bundle(self) -> None:
         from confluent_kafka import KafkaException
 
-        if self._producer is not None and self._producer.flush(65):
+        if self._producer is not None and self._producer.flush(_SENT_WITHIN):
             raise TimeoutError("the broker did not take a message in time")
         if self._failed:
             raise KafkaException(self._failed[0])
@@ -196,7 +210,14 @@ class _WritePubSub(beam.PTransform):
 
         release_id = self._release_id
         messages = rankings | "As messages" >> beam.Map(
-            lambda ranking: PubsubMessage(message_of(ranking, release_id), {"window": ranking.window.label()})
+            lambda ranking: PubsubMessage(message_of(ranking, release_id), attributes_of(ranking))
         ).with_output_types(PubsubMessage)
         _ = messages | "Send" >> WriteToPubSub(self._topic, with_attributes=True)
-        return rankings | "Name" >> beam.Map(lambda ranking: ranking.window.label()).with_output_types(str)
+        return rankings | "Name" >> beam.Map(lambda ranking: ranking.label()).with_output_types(str)
+
+
+def attributes_of(ranking: Ranking) -> dict[str, str]:
+    """What subscriptions of Pub/Sub may filter by."""
+    group = ranking.group
+    named = group is not None and len(group.encode()) <= _LONGEST_ATTRIBUTE
+    return {"window": ranking.window.label(), **({"group": group} if named and group is not None else {})}

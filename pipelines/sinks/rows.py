@@ -70,15 +70,19 @@ def schema(shape: Shape = _PLAIN) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, (kind, _) in fields_of(shape).items()])
 
 
-def ranking_rows(rankings: Iterable[Ranking], release_id: str) -> list[dict[str, Any]]:
-    """One row per released item: windows in order, then ranks, or the domain's order for a set."""
+def ranking_rows(rankings: Iterable[Ranking], release_id: str, grouped: bool = True) -> list[dict[str, Any]]:
+    """One row per released item: windows in order, then ranks, or the domain's order for a set.
+
+    Args:
+        grouped: name the group, where there is one, in a column.
+    """
     rows = []
     for ranking in sorted(rankings, key=_by_window):
         for place, item in enumerate(ranking.items, 1):
             rows.append({
                 "window_start": ranking.window.start,
                 "window_end": ranking.window.end,
-                **({} if ranking.group is None else {"group": ranking.group}),
+                **({"group": ranking.group} if grouped and ranking.group is not None else {}),
                 "rank": place if ranking.answer == "sequence" else None,
                 "item": item,
                 "noisy_count": ranking.noisy_counts[place - 1] if ranking.noisy_counts else None,

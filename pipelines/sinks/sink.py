@@ -23,10 +23,6 @@ class Sink(Protocol):
     def place(self) -> str:
         """The address as it was given; public."""
 
-    @property
-    def takes_groups(self) -> bool:
-        """Whether rankings of groups can be written, which are many to a window."""
-
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         """Look whether the rankings of a period can be written, and change nothing. Raises Refusal of `output`.
 
@@ -36,7 +32,7 @@ class Sink(Protocol):
         """
 
     def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        """Ranking to str: where, or under which name, each was written.
+        """Ranking to str: where, or under which name, each was written; its label, where there are no files.
 
         Args:
             facts: the manifest as known at the launch.
@@ -49,7 +45,8 @@ class Sink(Protocol):
         """Begin to follow what is published of a period; None where the place cannot be read back by whoever writes.
 
         The answer tells, as often as it is called, when windows were published, in seconds since 1970, by their labels:
-        all that stand there, or those that are new since the last call.
+        all that stand there, or those that are new since the last call. Where it tells of each group by itself, by the
+        labels of rankings.
         """
 
     def local_places(self) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +15,10 @@ from private_topk.pipelines.files import FileInfo, match, match_any, open_conten
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import FORMATS, reader_of
 from private_topk.transforms.domain import PublicDomain, check_items, digest_of
+from private_topk.transforms.group_domain import DomainByGroup, Pairs
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["DomainFile", "has_columns", "read_domain"]
+__all__ = ["DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group"]
 
 
 _MAY_BE_SPACE = np.zeros(256, bool)  # by the first byte of a character
@@ -30,23 +33,40 @@ class DomainFile:
     column: str
 
     def __call__(self) -> pa.Array:
-        if not has_columns(self.path):
-            return _lines(self.path)
-        file = match(self.path)[0]
-        # The list is public, and whoever wrote it vouches for all of it: titles may hold line ends.
-        columns = Columns(self.column, self.column, quoted_line_ends=True)
-        module = reader_of(self.path)
-        module.check(file, columns)
-        parts = []
-        for start, stop in module.pieces(file, max(file.size, 1)):
-            for rows in module.read(file.path, start, stop, columns):
-                found, unreadable = read_rows(rows, columns)
-                if unreadable is not None and pc.any(unreadable).as_py():
-                    raise Refusal(
-                        "domain", f"{verbatim(self.path)} has rows that cannot be read", "every one must hold an item"
-                    )
-                parts.append(found["item"])
-        return pa.concat_arrays(parts) if parts else pa.array([], pa.large_string())
+        return _columns_of(self.path, self.column)[0] if has_columns(self.path) else _lines(self.path)
+
+
+@dataclass(frozen=True)
+class PairsFile:
+    """Reads which item can be ranked in which group, of a file with a column for each, as `DomainFile` does."""
+
+    path: str
+    column: str
+    group_column: str
+
+    def __call__(self) -> Pairs:
+        items, groups = _columns_of(self.path, self.column, self.group_column)
+        if groups.null_count:
+            raise Refusal("domain", "must name a group in every row", "leave rows without one out")
+        return groups, items
+
+
+def _columns_of(path: str, column: str, group_column: str | None = None) -> tuple[pa.Array, pa.Array]:
+    """The items, and their groups where these have a column."""
+    file = match(path)[0]
+    # The list is public, and whoever wrote it vouches for all of it: titles may hold line ends.
+    columns = Columns(column, column, quoted_line_ends=True, group=group_column)
+    module = reader_of(path)
+    module.check(file, columns)
+    items, groups = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
+    for start, stop in module.pieces(file, max(file.size, 1)):
+        for rows in module.read(file.path, start, stop, columns):
+            found, unreadable = read_rows(rows, columns)
+            if unreadable is not None and pc.any(unreadable).as_py():
+                raise Refusal("domain", f"{verbatim(path)} has rows that cannot be read", "every one must hold an item")
+            items.append(found["item"])
+            groups.append(found.get("group", groups[0]))
+    return pa.concat_arrays(items), pa.concat_arrays(groups)
 
 
 def has_columns(path: str) -> bool:
@@ -56,14 +76,28 @@ def has_columns(path: str) -> bool:
 
 def read_domain(path: str, column: str) -> PublicDomain:
     """The public domain of a file. Raises Refusal, naming the file, unless it is a list of distinct items."""
-    files = _found(path)
-    source = DomainFile(files[0].path, column)
-    try:
+    source = DomainFile(_found(path)[0].path, column)
+    with _about(path):
         labels = check_items(source())
+    return PublicDomain(source, digest_of(labels), len(labels))
+
+
+def read_domain_by_group(path: str, column: str, group_column: str, groups: PublicDomain) -> DomainByGroup:
+    """The lists of all groups in one file. Raises Refusal, naming the file, unless each has one of distinct items."""
+    with _about(path):
+        return DomainByGroup.of_pairs(PairsFile(_found(path)[0].path, column, group_column), groups)
+
+
+@contextmanager
+def _about(path: str) -> Iterator[None]:
+    """Refusals inside name the file."""
+    try:
+        yield
     except Refusal as error:
+        if error.field == "domain" and error.rule.startswith(verbatim(path)):
+            raise
         rule = error.rule if error.field == "domain" else f"cannot be used: {error.rule}"
         raise Refusal("domain", f"{verbatim(path)} {rule}", error.remedy) from None
-    return PublicDomain(source, digest_of(labels), len(labels))
 
 
 def _found(path: str) -> list[FileInfo]:

@@ -298,6 +298,8 @@ AMOUNTS = [
 GROUPS = [
     Held("$ private-topk run --input plays.avro", before=World.sample),
     Held("import apache_beam as beam", "python", says="DE cake\\nFR tea|FR tea\\nDE cake"),
+    Held("item,country", "saved", name="menus.csv"),
+    Held("import apache_beam as beam", "python", says="DE scone\\nFR tea|FR tea\\nDE scone"),
 ]
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,24 @@ def test_a_job_that_ends_well_and_has_published_less_is_told(tmp_path: Path) -> 
     with pytest.raises(KeyError), followed(report(tmp_path, Topic([])), launch, None):
         raise KeyError  # what goes wrong before is not talked over
     with followed(report(tmp_path, Nowhere()), launch, None):
+        pass
+
+
+def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
+    """At a place that tells of each ranking by itself. One that comes twice does not stand for another."""
+    said: list[str] = []
+    groups = ["fr", "d|e"]
+    question = ask(2, Joint(epsilon=1.0), ["a", "b", "c"], period=PERIOD, groups=groups)
+    asked = replace(report(tmp_path, Nowhere()), question=question)
+    labels = [window.label(group) for window in PERIOD.windows() for group in groups]
+    launch = prepare("direct", [])
+    with followed(replace(asked, sink=Topic([labels[:3], labels[2:3], labels[3:]])), launch, said.append):
+        pass
+    assert launch.answered.is_set() and said[0] == f"published {LABELS[0]} to nowhere"
+    with (
+        pytest.raises(LostPartError, match="of 8 windows 7 were seen"),
+        followed(replace(asked, sink=Topic([labels[:-1], labels[:1]])), launch, None),
+    ):
         pass
 
 

@@ -15,7 +15,7 @@ from private_topk.budget.composition import rho_within
 from private_topk.budget.ledger import Ledger
 from private_topk.budget.sharing import share_out
 from private_topk.pipelines.cli import main
-from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms import MECHANISMS, noise_of_counts
 from tests.pipelines.support import kill_when_charged, settled
 
 ITEMS = [f"item {n}" for n in range(20)]
@@ -229,6 +229,32 @@ def test_plan_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:
     assert "Tightest: optimal" in capsys.readouterr().out
     assert main(["plan", "--epsilon", "1", "--windows", "0", "--mechanism", "joint"]) == 2
     assert main(["plan", "--epsilon", "1", "--windows", "9", "--mechanism", "gaussian"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "share", "rankings"),
+    [
+        (["--mechanism=joint", "--groups-per-user=2"], 1 / 4, "2 rankings"),
+        (["--mechanism=joint", "--neighbours=swap", "--groups-per-user=1"], 1 / 2, "1 ranking"),
+        (["--mechanism=limit-domain", "--delta=1e-6", "--neighbours=swap", "--groups-per-user=1"], 1 / 4, "2 rankings"),
+    ],
+)
+def test_plan_counts_the_rankings_of_groups(
+    capsys: pytest.CaptureFixture, more: list[str], share: float, rankings: str
+) -> None:
+    """As a run shares its budget: over what a user who comes, goes or is replaced can change."""
+    plan = ["plan", "--epsilon=1", "--windows=4", "--publish-counts=1", "--k=9"]
+    assert main([*plan, *more]) == 0
+    printed = capsys.readouterr().out
+    basic = next(line.split() for line in printed.splitlines() if line.startswith("  basic"))
+    assert float(basic[1]) == pytest.approx(share) and f"{rankings} in each" in printed
+    assert "epsilon of a ranking" in printed and f"--horizon 4 {more[-1].replace('=', ' ')}" in printed
+    if "joint" in more[0]:
+        swapped = "--neighbours=swap" in more
+        noise = noise_of_counts(9, share / 2, None, None, "swap" if swapped else "add-remove", 1, moving=swapped)
+        assert f"noise of standard deviation {noise.stddev():g}:" in printed
+    assert main([*plan, "--mechanism=joint", "--groups-per-user=0"]) == 2
+    assert "--groups-per-user must be at least 1, got 0" in capsys.readouterr().err
 
 
 def test_help_needs_no_database_and_no_beam() -> None:

@@ -139,14 +139,29 @@ def test_a_stream_of_groups_is_its_batch(folder: Path) -> None:
         ({"groups": "twice.txt"}, "--groups twice.txt must hold every item once"),
         ({"group_column": "user"}, "--group-column must be another column than --user-column"),
         ({"group_column": "m"}, "name one column 'm'"),
-        ({"output": "kafka://localhost:9/out"}, "--output kafka://localhost:9/out takes messages of one window each"),
         ({"output": "lands.txt.csv", "groups": "lands.txt.csv"}, "would replace"),
+        ({"output": "lists.csv", "domain": "lists.csv", "domain_group_column": "land", "k": 1}, "would replace"),
+        ({"partition_by": "land"}, "--partition-by does not apply to out.csv"),
+        ({"partition_by": "land", "output": "kafka://localhost:9/out"}, "--partition-by does not apply to kafka://"),
+        ({"partition_by": "user", "output": "out/"}, "--partition-by must be group or land, got user"),
+        ({"partition_by": "group", "output": "out/", "group_column": None, "groups": None}, "--partition-by needs"),
+        ({"domain_group_column": "land"}, "--domain-group-column does not apply to items.txt: its lines are the items"),
+        ({"domain": "lists.csv", "domain_group_column": "of"}, "must name one column 'of'"),
+        ({"domain": "lists.csv", "domain_group_column": "land", "k": 2}, "got k = 2 and a group of 1 items"),
+        ({"domain": "lists.csv", "domain_group_column": "land", "groups": "some.txt"}, "such as 'é ü'"),
+        ({"domain": "lists.csv", "domain_group_column": "item"}, "must be another column"),
+        (
+            {"domain": "lists.csv", "domain_group_column": "land", "group_column": None, "groups": None},
+            "--domain-group-column needs --group-column and --groups",
+        ),
     ],
 )
 def test_what_is_refused(folder: Path, change: Row, message: str) -> None:
     write(folder / "rows.csv", plays()[:9])
     (folder / "twice.txt").write_text("fr\nfr\n")
     (folder / "lands.txt.csv").write_text("land\nfr\nde\n")
+    (folder / "some.txt").write_text("fr\nde\n")
+    write(folder / "lists.csv", [{"item": i, "land": land} for land in LANDS for i in ITEMS[: 1 + 3 * (land != "7")]])
     asked = {**QUESTION, "overwrite": True, "input": "rows.csv", "output": "out.csv", **change}
     done = command("run", *options(**asked))
     assert done.status == 2 and message in done.err and not (folder / "out.csv").exists(), done.err
@@ -163,6 +178,54 @@ def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Pat
     manifest = json.loads((folder / "out.manifest.json").read_text())
     assert manifest["privacy"]["epsilon"] == 1 and manifest["privacy"]["rankings_of_a_user_in_a_window"] == 2
     assert manifest["parameters"]["epsilon"] == 0.5 and manifest["groups"]["per_user"] == 2
+
+
+def test_a_folder_for_every_group_holds_what_one_file_does(folder: Path) -> None:
+    """By a batch and by a stream, under the same names; a repeat of the batch resumes what stands."""
+    write(folder / "rows.csv", plays())
+    wanted = published(folder)
+    written = datetime(2026, 1, 5, tzinfo=timezone.utc).timestamp()
+    os.utime(folder / "rows.csv", (written, written))  # on time for every window
+    asked = {**QUESTION, "output_format": "jsonl", "partition_by": "land"}
+    batch = options(**{**asked, "input": "rows.csv", "output": "batch/", "quiet": True})
+    assert command("run", *batch).status == 0 == command("run", *batch).status
+    done = command("stream", *options(**{**asked, "input": "./rows*.csv", "output": "stream"}))
+    assert done.status == 0 and "2 windows published" in done.out, done
+    by_window = []
+    for land in sorted(LANDS):
+        (inside,) = [path for path in (folder / "batch").iterdir() if path.name == f"land={land}"]
+        files = sorted(inside.glob("*.jsonl"))
+        assert len(files) == 2
+        for path in files:
+            assert path.read_bytes() == (folder / "stream" / inside.name / path.name).read_bytes()
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            by_window += [(row["window_start"], land, row["item"], row["noisy_count"]) for row in rows]
+    assert sorted(by_window) == sorted((r["window_start"], r["group"], r["item"], r["noisy_count"]) for r in wanted)
+    assert command("show", "batch").status == 0
+
+
+def test_every_group_ranks_the_items_of_its_own_list(folder: Path) -> None:
+    """Of batch, and of a stream; a report file asks for it too."""
+    lists = {"fr": "ab", "de": "bcd", "é ü": "dax", "7": "xy"}
+    write(folder / "lists.csv", [{"item": item, "land": land} for land, items in lists.items() for item in items])
+    at_home = [row for number, row in enumerate(plays()) if number % 5 < 4]
+    rows = [row for row in at_home if row["item"] in lists[row["land"]]]
+    write(folder / "rows.csv", at_home)
+    found = published(folder, domain="lists.csv", domain_group_column="land", k=2)
+    for row in found:
+        assert row["item"] in lists[row["group"]]
+    wanted = expected(rows)
+    assert {place: count for place, count in scores(found).items() if count} == {
+        place: count for place, count in wanted.items() if place in scores(found)
+    }
+    manifest = json.loads((folder / "out.manifest.json").read_text())
+    assert manifest["domain"]["by_group"]["least"] == 2
+    write(folder / "lands.yaml", REPORT.replace("file: items.txt", "file: lists.csv\n  group_column: land").replace(
+        "k: 4", "k: 2"))  # fmt: skip
+    assert command("report", "lands.yaml", "--window-end", "2026-01-06").status == 0
+    (path,) = (folder / "out").glob("*.jsonl")
+    by_report = [json.loads(line) for line in path.read_text().splitlines()]
+    assert scores(by_report) == {place: count for place, count in scores(found).items() if place[0] == "2026-01-05"}
 
 
 REPORT = """\

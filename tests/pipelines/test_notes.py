@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import apache_beam as beam
 
@@ -54,12 +55,26 @@ def test_a_window_is_noted_by_its_label_once_its_bundle_is_finished() -> None:
     assert set(NOTES.taken()) == {LABELS[0], LABELS[2]}
 
 
+def test_rankings_of_groups_are_noted_each_by_itself() -> None:
+    NOTES.taken()
+    noting = NoteWindows(PERIOD)._fn
+    noting.start_bundle()
+    for written in (f"{LABELS[0]}|fr", f"{LABELS[0]}|d|e"):
+        noting.process(written, cell_of(0))
+    noting.finish_bundle()
+    assert set(NOTES.taken()) == {f"{LABELS[0]}|fr", f"{LABELS[0]}|d|e"}
+
+
+def cell_of(number: int) -> Any:  # noqa: ANN401 - a Beam window
+    moment = beam.transforms.window.WindowFn.AssignContext(last_moment(PERIOD, number))
+    return next(iter(enter_cells(PERIOD).windowing.windowfn.assign(moment)))
+
+
 def test_a_bundle_that_breaks_off_is_not_noted() -> None:
     NOTES.taken()
     noting = NoteWindows(PERIOD)._fn
     noting.start_bundle()
-    noting.process("written", next(iter(enter_cells(PERIOD).windowing.windowfn.assign(
-        beam.transforms.window.WindowFn.AssignContext(last_moment(PERIOD, 1))))))  # fmt: skip
+    noting.process("written", cell_of(1))
     assert NOTES.taken() == {}
     noting.finish_bundle()
     assert set(NOTES.taken()) == {LABELS[1]}

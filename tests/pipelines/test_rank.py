@@ -18,6 +18,7 @@ import pytest
 import private_topk
 from private_topk import (
     Amounts,
+    Groups,
     Joint,
     JointSet,
     LimitDomain,
@@ -44,6 +45,7 @@ ROWS = pl.DataFrame(
         "track": [f"track {(n * n + n // 7) % 14}" for n in range(600)],
         "played": [START + timedelta(hours=n * n % 700) for n in range(600)],
         "price": [n / 7 for n in range(600)],
+        "shop": [f"shop {n % 3}" for n in range(600)],
     }
 )
 NAMES = {"user": "listener", "item": "track", "time": "played"}
@@ -72,6 +74,18 @@ QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["--mechanism", "joint", "--value-column", "price", "--max-value", "9", "--value-resolution", "0.5",
          "--publish-counts", "0.5"],
     ),
+    "groups": (
+        {"mechanism": Joint(1.0, neighbours="swap"), "groups": Groups.of(["shop 2", "shop 0", "shop 9"], 2),
+         "group": "shop", "period": PERIOD, "publish_counts": 0.5},
+        ["--mechanism", "joint", "--group-column", "shop", "--groups", "{}/shops.txt", "--groups-per-user", "2",
+         "--neighbours", "swap", "--publish-counts", "0.5", *WINDOWS],
+    ),
+    "a list for each group": (
+        {"mechanism": Joint(1.0), "domain": {"shop 2": [f"track {n}" for n in range(6, 14)], "shop 0": ITEMS[:7]},
+         "group": "shop"},
+        ["--mechanism", "joint", "--group-column", "shop", "--groups", "{}/two.txt", "--domain", "{}/lists.csv",
+         "--domain-column", "track", "--domain-group-column", "of"],
+    ),
     "a set": ({"mechanism": JointSet(1.0)}, ["--mechanism", "joint-set"]),
     "unknown domain": (
         {"mechanism": LimitDomain(2.0, 1e-2, max_items_per_user=3), "domain": UnknownDomain(), "period": PERIOD},
@@ -85,7 +99,14 @@ def test_it_publishes_what_run_publishes(question: str, tmp_path: Path, release:
     arguments, words = QUESTIONS[question]
     ROWS.write_parquet(tmp_path / "rows.parquet")
     (tmp_path / "items.txt").write_text("\n".join(ITEMS) + "\n")
-    domain = ["--unknown-domain"] if "domain" in arguments else ["--domain", f"{tmp_path}/items.txt"]
+    (tmp_path / "shops.txt").write_text("shop 2\nshop 0\nshop 9\n")
+    (tmp_path / "two.txt").write_text("shop 2\nshop 0\n")
+    lists = arguments["domain"].items() if isinstance(arguments.get("domain"), dict) else ()
+    pairs = [f"{item},{group}\n" for group, items in lists for item in items]
+    (tmp_path / "lists.csv").write_text("track,of\n" + "".join(pairs))
+    words = [word.format(tmp_path) for word in words]
+    unknown = ["--unknown-domain"] if arguments.get("domain") == UnknownDomain() else []
+    domain = unknown or ([] if "--domain" in words else ["--domain", f"{tmp_path}/items.txt"])
     names = ["--user-column", "listener", "--item-column", "track", "--time-column", "played"]
     keyed = ["--release-key", release.key.source, "--release-id", release.id]
     budget = [] if "--epsilon" in words else ["--epsilon", "1"]

@@ -28,6 +28,7 @@ ROWS = [
 SAME = {
     "output": "where an answer is written changes nothing in it",
     "output_format": "how an answer is written changes nothing in it",
+    "partition_by": "in which files an answer is written changes nothing in it",
     "overwrite": "as above",
     "runner": "every runner draws the same answer, which tests hold",
     "shards": "any number of shards counts the same",
@@ -72,6 +73,11 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),
     "domain": (False, BASE, {"domain": "turned.txt"}),
     "domain_column": (False, {**BASE, "domain": "items.csv"}, {"domain_column": "other"}),
+    "domain_group_column": (
+        False,
+        {**LANDS, "domain": "pairs.csv", "domain_group_column": "group"},
+        {"domain_group_column": "land"},
+    ),
     "domain_range": (False, {**BASE, "domain": None, "domain_range": "0:9"}, {"domain_range": "0:10"}),
     "unknown_domain": (False, {**HIDDEN, "domain": "items.txt", "unknown_domain": None}, HIDDEN),
     "mechanism": (False, BASE, {"mechanism": "peeling"}),
@@ -111,6 +117,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "rows.csv", ROWS)
     write(tmp_path / "more.csv", [*ROWS, ROWS[0]])
     write(tmp_path / "items.csv", [{"item": item, "other": item.upper()} for item in "abc"])
+    pairs = [{"item": item, "group": group, "land": "bca"["abc".index(group)]}
+             for item in "abc" for group in "abc" if item != group]  # fmt: skip
+    write(tmp_path / "pairs.csv", pairs)
     (tmp_path / "items.txt").write_text("a\nb\nc\n")
     (tmp_path / "turned.txt").write_text("c\nb\na\n")
     (tmp_path / "key").write_text("a key of enough bytes")

@@ -37,6 +37,7 @@ class CdpPeeling(Mechanism):
         when="a delta is acceptable and k is large: noise grows as sqrt(k), not k",
     )
     amounts_offered: ClassVar[bool] = True
+    moves_as_one: ClassVar[bool] = True
 
     epsilon: float
     delta: float

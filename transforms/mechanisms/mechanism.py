@@ -58,6 +58,10 @@ class Mechanism(abc.ABC):
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
     weighs_users: ClassVar[bool] = False
     """Whether counts are sums of the users' weights, as `weighting` says."""
+    moves_as_one: ClassVar[bool] = False
+    """Under "swap": whether two draws, one over counts that a user leaves and one over others that a user enters, cost
+    no more together than one draw over counts in which a user is replaced. So it is wherever one user who comes or goes
+    costs half: noise is calibrated to moves of twice the size. docs/groups.md has the proofs."""
     is_private: ClassVar[bool] = True
     """False only for what stands in for a mechanism in tests: no command takes it, and a manifest says so."""
 
@@ -130,6 +134,14 @@ class Mechanism(abc.ABC):
     def parameter(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - fields differ in type
         """The value of the field `name`, or `default` where the mechanism has none."""
         return getattr(self, name, default)
+
+    def rankings_moved(self, groups: int) -> int:
+        """For how many draws to pay where a user counts in so many groups, which have a draw each.
+
+        Replaced, a user leaves some and enters as many others, in pairs that cost one draw each, or two.
+        """
+        as_one = vars(type(self)).get("moves_as_one", False)  # said by the class that draws
+        return groups if as_one or self.parameter("neighbours", "add-remove") != "swap" else 2 * groups
 
     @property
     def sensitivity(self) -> int:

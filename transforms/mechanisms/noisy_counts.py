@@ -37,6 +37,7 @@ def publish_counts(
     max_items_per_user: int | None = None,
     neighbours: Neighbours = "add-remove",
     cap: int = 1,
+    moving: bool = False,
 ) -> Indices:
     """Noisy counts of the chosen items, for a budget of their own on top of the selection's.
 
@@ -44,7 +45,8 @@ def publish_counts(
         counts: users per item, or units, shape (d,).
         chosen: what the selection released, indices into counts, shape (n,).
         bits: its next draw is taken.
-        epsilon, delta, max_items_per_user, neighbours, cap: of `noise_of_counts`, which says what noise and why.
+        epsilon, delta, max_items_per_user, neighbours, cap, moving: of `noise_of_counts`, which says what noise and
+            why.
 
     Returns:
         int64, shape (n,), in the order of `chosen`; a noisy count may be negative. What does not fit in int64, for
@@ -54,7 +56,7 @@ def publish_counts(
         Refusal: epsilon, delta or max_items_per_user breaks its rule.
     """
     exact = np.asarray(counts)[np.asarray(chosen, np.int64)].astype(np.int64)
-    noise = noise_of_counts(max(len(exact), 1), epsilon, delta, max_items_per_user, neighbours, cap)
+    noise = noise_of_counts(max(len(exact), 1), epsilon, delta, max_items_per_user, neighbours, cap, moving)
     draw = bits.draw()
     if not len(exact):
         return exact
@@ -69,6 +71,7 @@ def noise_of_counts(
     max_items_per_user: int | None = None,
     neighbours: Neighbours = "add-remove",
     cap: int = 1,
+    moving: bool = False,
 ) -> CountNoise:
     """The noise of `size` published counts: of what is proved below, the one of least variance.
 
@@ -91,6 +94,12 @@ def noise_of_counts(
     in place of sqrt(n) (Lebeda 2024), and with one never more than sqrt(j). Under "swap" counts move both ways, r - c
     r**2 becomes r - c (sum of the moves)**2, largest where they cancel, and c = 0 is best.
 
+    With `moving`, a user who is replaced may also leave the counts of one ranking and enter those of another, and both
+    together must cost no more: one who comes or goes costs half. Pure noise is then that of "add-remove" at half of
+    epsilon, which covers a swap as one step after another. Of Gaussian noise squared lengths add up, so that a is as
+    under "swap" and c the least for which 2 (r - c r**2) <= a at every r <= min(n, m): (m - a / 2) / m**2, 0 where 2m
+    <= n, and never more than 1 / 2n, which adds 1 to a variance of n.
+
     Where a user moves a count by anything in [0, cap], all of this grows in proportion to cap: N is at most cap, and
     the squared length, convex, is largest at a corner of the cube.
 
@@ -102,10 +111,17 @@ def noise_of_counts(
     budget = Fraction(check_parameter("epsilon", epsilon))
     slack = None if delta is None else Fraction(check_parameter("delta", delta))
     limit = check_parameter("max_items_per_user", max_items_per_user)
-    moved, swapped = min(size, sensitivity(neighbours) * (limit or size)), neighbours == "swap"
+    swapped, held = neighbours == "swap", min(size, limit or size)
+    moved = min(size, sensitivity(neighbours) * held)
     if slack is None:
+        if swapped and moving:
+            return _pure(size, held, budget / (2 * cap), swapped=False)
         return _pure(size, moved, budget / cap, swapped)
-    return _gaussian(size, moved, cap**2 * gaussian_scale(budget, slack, Fraction(1)) ** 2, swapped)
+    unit = cap**2 * gaussian_scale(budget, slack, Fraction(1)) ** 2
+    if swapped and moving:
+        c = max((held - Fraction(moved, 2)) / held**2, Fraction(0))
+        return CorrelatedGaussian(unit * moved, unit * moved * c / (1 - size * c))
+    return _gaussian(size, moved, unit, swapped)
 
 
 def cost_of_counts(epsilon: float | Fraction, delta: float | Fraction | None = None) -> Cost:

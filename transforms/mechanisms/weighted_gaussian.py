@@ -67,6 +67,7 @@ class WeightedGaussian(Mechanism):
         when="the items are not public, and k is about 100 or epsilon small: others then return few items",
     )
     weighs_users: ClassVar[bool] = True
+    moves_as_one: ClassVar[bool] = True
 
     epsilon: float
     delta: float

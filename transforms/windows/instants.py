@@ -25,8 +25,14 @@ class WindowBounds:
     start: datetime | None = None
     end: datetime | None = None
 
-    def label(self) -> str:
-        """How the window is named in a release's seed and in file names: no spaces, brackets or colons."""
+    def label(self, group: str | None = None) -> str:
+        """How the window is named in a release's seed and in file names: no spaces, brackets or colons.
+
+        Args:
+            group: names this group's ranking in the window, behind a bar, which no window's own name has.
+        """
+        if group is not None:
+            return f"{self.label()}|{group}"
         if self.start is None or self.end is None:
             return "all"
         return f"{_stamp(self.start)}--{_stamp(self.end)}"

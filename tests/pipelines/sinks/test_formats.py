@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
-from private_topk.pipelines.sinks.messages import message_of
+from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.pipelines.sinks.rows import FIELDS, Shape, ranking_rows, schema
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
@@ -105,6 +106,14 @@ def test_the_manifest_and_messages_say_it_too() -> None:
     assert found["counts_rounded_to"] == 5 and found["privacy"]["noisy_counts"] == {"epsilon": 1.0, "delta": 1e-6}
     message = json.loads(message_of(COUNTED[0], "r"))
     assert (message["noisy_counts"], message["noise_stddev"], message["noise_95"]) == ([0, -7], 3.14159, 6)
+
+
+def test_a_message_names_its_group() -> None:
+    plain, grouped = COUNTED[0], replace(COUNTED[0], group="é|ü")
+    assert "group" not in json.loads(message_of(plain, "r")) and json.loads(message_of(grouped, "r"))["group"] == "é|ü"
+    assert attributes_of(plain) == {"window": "all"} and attributes_of(grouped) == {"window": "all", "group": "é|ü"}
+    assert attributes_of(replace(grouped, group="é" * 513)) == {"window": "all"}, "Pub/Sub takes no longer ones"
+    assert (plain.label(), grouped.label()) == ("all", "all|é|ü")
 
 
 def test_unknown_endings() -> None:

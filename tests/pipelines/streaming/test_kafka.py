@@ -105,6 +105,34 @@ def test_rankings_go_to_a_topic(broker: Topics, whole_topic: str, commits: Commi
         assert key == "--".join(compact) and message["release_id"] == "streams" and message["k"] == 5
 
 
+def test_rankings_of_groups_go_from_a_topic_to_a_topic(broker: Topics, tmp_path: Path) -> None:
+    """A message for each group of each window, empty or not: the batch's. Who is in every group counts in one."""
+    lands = ["fr", "d|e", "nowhere"]
+    (tmp_path / "lands.txt").write_text("\n".join(lands) + "\n")
+    rows = [{"user": f"u{n % 40}", "item": f"item {min(n % 7, n % 11)}", "land": lands[n % 40 % 2],
+             "time": _iso(1_767_225_600 + 3600 * (n % 72))} for n in range(600)]  # fmt: skip
+    rows += [{**row, "user": "everywhere", "land": land} for row in rows[::9] for land in [*lands[:2], "mars"]]
+    commits = Commits(tmp_path, [(row["user"], row["item"], row["time"]) for row in rows])
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = commits.question("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-04", "--group-column", "land",
+                             "--groups", f"{tmp_path}/lands.txt", "--publish-counts", "1")  # fmt: skip
+    source, output = broker.create("grouped", PARTITIONS), broker.create("rankings-of-groups", 1)
+    broker.send("grouped", PARTITIONS, [(row["user"], json.dumps(row).encode()) for row in rows])
+    broker.end("grouped", PARTITIONS, json.dumps({**rows[0], "time": "2026-01-06T00:00:00Z"}).encode())
+    done = command("stream", "--input", source, "--clock", "event", "--output", output, *asked)
+    assert done.status == 0 and "3 windows published" in done.out, done
+    expected: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for line in commits.batch(tmp_path / "batch.jsonl", *asked).splitlines():
+        row = json.loads(line)
+        expected.setdefault((row["window_start"], row["group"]), []).append((row["item"], row["noisy_count"]))
+    found = [(key.decode(), json.loads(value)) for key, value in broker.messages("rankings-of-groups", 9)]
+    assert len(found) == 9 and len({key for key, _ in found}) == 9
+    for key, message in found:
+        counted = list(zip(message["items"], message["noisy_counts"], strict=True))
+        assert counted == expected[message["window_start"], message["group"]]
+        assert key.partition("|")[2] == message["group"]
+
+
 def test_the_logs_clock_publishes_live_and_late_rows_are_left_out(
     broker: Topics, prism_runner: str, rankings: Path, tmp_path: Path
 ) -> None:

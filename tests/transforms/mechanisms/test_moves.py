@@ -1,0 +1,194 @@
+"""A user who is replaced leaves one ranking and enters another: both draws together, by their exact laws."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from private_topk.testing import hockey_stick, max_log_ratio, neighbours
+from private_topk.testing.checks import ORDERS
+from private_topk.transforms.mechanisms import (
+    MECHANISMS,
+    Canonical,
+    CdpPeeling,
+    FastJoint,
+    Gamma,
+    Gaussian,
+    Joint,
+    JointSet,
+    Laplace,
+    LimitDomain,
+    Mechanism,
+    Oneshot,
+    Peeling,
+    PnfPeeling,
+    WeightedGaussian,
+    noise_of_counts,
+)
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian, IndependentLaplace, Spread
+from private_topk.transforms.mechanisms.mechanism import About
+from tests.transforms.mechanisms import laws
+from tests.transforms.mechanisms.test_cost import SLACK, pair_of
+from tests.transforms.mechanisms.test_weighted_gaussian import law_of, sums
+from tests.transforms.mechanisms.typed_laws import Kind, Pair
+
+TYPED = [
+    Peeling(1.0, "swap"),
+    PnfPeeling(1.0, "swap"),
+    CdpPeeling(0.3, 0.05, "swap"),
+    Joint(1.0, 0.75, neighbours="swap"),
+    FastJoint(2.0, 0.9, neighbours="swap"),
+    JointSet(1.0, neighbours="swap"),
+    Canonical(1.0, 1, neighbours="swap"),
+    Oneshot(1.0, "laplace", neighbours="swap"),
+    Laplace(1.0, 2, "swap"),
+    Laplace(1.0, None, "swap"),
+    Gaussian(0.3, 0.05, 2, "swap"),
+    Gaussian(0.3, 0.05, None, "swap"),
+]
+OTHERS = (Gamma, WeightedGaussian)
+
+
+def test_all_that_are_said_to_move_as_one_are_here() -> None:
+    assert {kind for kind in MECHANISMS.values() if kind.moves_as_one} == {*map(type, TYPED), *OTHERS}
+
+
+def one_way(mechanism: Mechanism, k: int, step: int) -> Iterator[Pair]:
+    """One user leaves, or enters, with one item, some, or as many as may be; items of two counts besides."""
+    most = mechanism.parameter("max_items_per_user") or k + 1
+    for moved in sorted({1, min(most, (k + 2) // 2), min(most, k + 1)}):
+        there = (Kind(2, 2 + step, moved), Kind(2, 2, k + 2 - moved))
+        for kinds in (there, (*there[:1], Kind(2, 2, 1), Kind(1, 1, k))) if k < 4 else (there,):
+            yield pair_of(mechanism, kinds, k)
+
+
+def together(leaving: Pair, entering: Pair) -> Pair:
+    """Both draws: they share nothing, so that probabilities multiply."""
+    logs = [np.add.outer(a, b).ravel() for a, b in ((leaving.here, entering.here), (leaving.there, entering.there))]
+    return Pair(*logs, np.multiply.outer(leaving.numbers, entering.numbers).ravel())
+
+
+def spent(pair: Pair, epsilon: float) -> float:
+    """The larger of the two hockey-stick divergences."""
+    here, there = np.exp(pair.here), np.exp(pair.there)
+    return max(
+        float(pair.numbers @ np.maximum(a - math.exp(epsilon) * b, 0)) for a, b in ((here, there), (there, here))
+    )
+
+
+def hold(mechanism: Mechanism, k: int) -> float:
+    """The two draws, held to the cost of a single one. Returns the part of epsilon or delta that is used."""
+    cost, used = mechanism.cost(k), 0.0
+    for leaving, entering in itertools.product(one_way(mechanism, k, -1), one_way(mechanism, k, 1)):
+        both = together(leaving, entering)
+        if cost.delta:
+            divergence = spent(both, float(cost.epsilon))
+            assert divergence <= float(cost.delta) + SLACK
+            used = max(used, divergence / float(cost.delta))
+        else:
+            used = max(used, np.abs(both.ratios).max() / float(cost.epsilon))
+            assert used <= 1 + SLACK
+        if cost.bounded_range is not None:
+            assert np.ptp(both.ratios) <= float(cost.bounded_range) + SLACK
+        assert cost.rho is not None
+        for order in ORDERS:
+            assert both.renyi(order) <= float(cost.rho) * order + SLACK, order
+    return used
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("mechanism", TYPED, ids=repr)
+def test_leaving_one_and_entering_another_cost_one_draw(mechanism: Mechanism, k: int) -> None:
+    hold(mechanism, k)
+
+
+def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
+    """The look's power: draws calibrated to users who come or go, twice, are twice over the budget."""
+    assert hold(Peeling(1.0, "swap"), 1) > 0.5
+    assert hold(Laplace(1.0, 2, "swap"), 5) > 0.6
+    for planted in (Peeling(1.0), Laplace(1.0, 2), Joint(1.0), Gaussian(0.3, 0.05, 2)):
+        with pytest.raises(AssertionError):
+            hold(planted, 2)
+
+
+def test_of_gamma_either_draw_costs_half() -> None:
+    mechanism = Gamma(1.0, "swap")
+    for counts in [(2, 1), (3, 3, 3), (4, 3, 1, 0)]:
+        for moved in neighbours(counts):
+            for k in (1, 2):
+                both = (laws.gamma_order(of, k, Fraction(mechanism.epsilon)) for of in (counts, moved))
+                assert max_log_ratio(*both) <= 0.5 + SLACK
+
+
+def test_two_draws_of_weighted_gaussian_cost_one() -> None:
+    """Rare items, crowds at the threshold, and every user who leaves the one and enters the other."""
+    mechanism = WeightedGaussian(0.5, 0.2, 2, 1, "swap")
+    near, rare = round(mechanism.threshold() / 2**16), mechanism.tau() >> 16
+    users = [u for n in (1, 2) for u in itertools.combinations(range(2), n)]
+    worst = 0.0
+    for crowds in itertools.product([(near, near), (0, 0), (near, rare)], repeat=2):
+        others = [tuple((item,) for item, n in enumerate(crowd) for _ in range(n)) for crowd in crowds]
+        bare, other_bare = (law_of(mechanism, sums(some, 2, 1), 2) for some in others)
+        for mine, yours in itertools.product(users, repeat=2):
+            left, entered = (law_of(mechanism, sums((*some, its), 2, 1), 2)
+                             for some, its in zip(others, (mine, yours), strict=True))  # fmt: skip
+            here = {(a, b): float(p * q) for a, p in left.items() for b, q in other_bare.items()}
+            there = {(a, b): float(p * q) for a, p in bare.items() for b, q in entered.items()}
+            worst = max(worst, *(hockey_stick(*order, 0.5) for order in ((here, there), (there, here))))  # type: ignore[arg-type]
+    assert 0.04 < worst <= 0.2
+
+
+@dataclass(frozen=True)
+class _SaysNothing(Peeling):
+    """A mechanism of one's own over a built-in one: what it draws is its own, and so is what it can say of it."""
+
+    about: ClassVar[About] = Peeling.about
+
+
+def test_who_says_nothing_pays_for_both() -> None:
+    assert (
+        _SaysNothing(1.0, "swap").rankings_moved(3) == 6 == LimitDomain(1.0, 1e-6, neighbours="swap").rankings_moved(3)
+    )
+    assert _SaysNothing(1.0).rankings_moved(3) == 3 == Peeling(1.0, "swap").rankings_moved(3)
+
+
+EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
+SIZES = [(1, None), (2, None), (5, None), (5, 1), (5, 2), (5, 3), (5, 4), (7, 4), (8, 7)]
+
+
+@pytest.mark.parametrize(("size", "limit"), SIZES)
+def test_noise_of_counts_covers_both(size: int, limit: int | None) -> None:
+    """Gaussian: squared lengths of a way out and a way in add up, and so they do to what a swap may have."""
+    noise = noise_of_counts(size, EPSILON, DELTA, limit, "swap", 1, True)
+    assert isinstance(noise, CorrelatedGaussian)
+    inverse = np.linalg.inv(float(noise.own) * np.eye(size) + float(noise.shared))
+    moves = np.array(list(itertools.product((-1, 0, 1), repeat=size)))
+    up, down = (moves > 0).sum(axis=1), (moves < 0).sum(axis=1)
+    lengths = np.einsum("ij,jk,ik->i", moves, inverse, moves)
+    within = lengths[(up <= (limit or size)) & (down <= (limit or size))].max()
+    between = 2 * lengths[(up <= (limit or size)) & (down == 0)].max()
+    allowed = 1 / float(gaussian_scale(EPSILON, DELTA, Fraction(1))) ** 2
+    assert max(within, between) == pytest.approx(allowed, rel=1e-9), "and the budget is used up"
+    plain = noise_of_counts(size, EPSILON, DELTA, limit, "swap")
+    assert plain.variance() <= noise.variance() <= plain.variance() * Fraction(size + 1, size)
+
+
+@pytest.mark.parametrize("limit", [None, 1, 3])
+def test_pure_noise_of_counts_is_that_of_half_the_budget(limit: int | None) -> None:
+    """One who comes or goes costs a half, whatever the noise: two of them are a swap, in one ranking or in two."""
+    for size in (1, 4, 40):
+        noise = noise_of_counts(size, EPSILON, None, limit, "swap", 3, True)
+        assert noise == noise_of_counts(size, EPSILON / 2, None, limit, "add-remove", 3)
+        held = min(size, limit or size)
+        assert isinstance(noise, IndependentLaplace | Spread)
+        rate = held / noise.scale if isinstance(noise, IndependentLaplace) else noise.rate
+        assert 3 * rate == EPSILON / 2
+    assert noise_of_counts(9, EPSILON, None, 3, "add-remove", 1, True) == noise_of_counts(9, EPSILON, None, 3)

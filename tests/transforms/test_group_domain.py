@@ -1,0 +1,160 @@
+"""A list of items for every group: what is counted, drawn and named is what each list by itself would give."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from private_topk.transforms import CountBudget, Groups, PrivateTopK, PublicDomain, Release, ReleaseKey
+from private_topk.transforms import layout as layout_module
+from private_topk.transforms.columnar import make_table
+from private_topk.transforms.group_domain import DomainByGroup, groups_for
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms import Canonical, Laplace, LimitDomain
+from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.tallies import find_items, tabulate, tallies
+from private_topk.transforms.top_k import make_selection
+from tests.transforms.pipelines import outcome
+
+RELEASE = Release(ReleaseKey("fresh", b"a key of enough bytes"), "lists")
+
+
+def some_lists(seed: int) -> dict[str, list[str]]:
+    """Some items of 40, by group, in no order; one group has all of them, one a single one."""
+    rng = np.random.default_rng(seed)
+    sizes = {"north": 40, "south": 17, "west": 1, "east": 9}
+    return {group: [f"i{n}" for n in rng.choice(40, size, replace=False)] for group, size in sizes.items()}
+
+
+def test_items_of_other_groups_are_none() -> None:
+    lists = some_lists(1)
+    domain = DomainByGroup.by_group(lists)
+    names = list(lists)
+    assert domain.size == 40 and domain.least == 1 and domain.groups.size == 4
+    for number, name in enumerate(names):
+        items = pa.array([*(f"i{n}" for n in range(40)), "none"], pa.large_string())
+        codes = domain.encode_in(items, np.full(41, number))
+        known = {item: code for item, code in zip(items.to_pylist(), codes.tolist(), strict=True) if code >= 0}
+        assert set(known) == set(lists[name])
+        assert domain.labels(np.array(list(known.values()))).to_pylist() == list(known)
+        assert domain.listed(number, range(40)).tolist() == sorted(known.values())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_rank_names_the_item_that_the_groups_own_list_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ranks of all windows over item shards of four codes each, held to each group's vector of counts by itself."""
+    monkeypatch.setattr(layout_module, "ITEM_SHARD_BITS", 2)
+    domain = DomainByGroup.by_group(some_lists(seed))
+    layout = Layout(domain.size, 8, False, 4, domain)
+    assert layout.item_shards == 10
+    rng, counts = np.random.default_rng(seed), np.zeros((8, 40), np.int64)
+    for window in range(7):  # nobody is in the last
+        held = rng.choice(listed := domain.listed(window % 4, range(40)), min(len(listed), 8), replace=False)
+        counts[window, held] = rng.integers(1, 4, len(held))
+    totals = {}
+    for shard in range(layout.item_shards):
+        codes = layout.codes(shard)
+        window, item = np.nonzero(counts[:, codes.start : codes.stop])
+        item += codes.start
+        totals[shard] = make_table(window=window.astype(np.uint32), item=item, count=counts[window, item])
+    tables = [(shard, tabulate(table)) for shard, table in totals.items() if len(table)]
+    for window, tally in enumerate(tallies(tables, layout, range(8))):
+        listed = domain.listed(window % 4, range(40))
+        named = Named.of(counts[window][listed])
+        assert tally.histogram().items == len(listed)
+        ranks = np.arange(len(listed))
+        values, shards, numbers = tally.where(ranks)
+        assert values.tolist() == named.histogram.picks(ranks).values.tolist()
+        found = layout.nth_codes(np.full(len(ranks), window), shards, numbers)  # where nobody holds anything
+        for shard in np.flatnonzero(tally.seen).tolist():
+            some = shards == shard
+            table = next(t for s, t in tables if s == shard)
+            digests = table.filter(pa.compute.equal(table["window"], window))["digest"][0].as_py()
+            asked = make_table(window=np.full(some.sum(), window), value=values[some], number=numbers[some],
+                               digest=pa.array([digests] * int(some.sum()), pa.binary()))  # fmt: skip
+            codes = find_items(totals[shard], asked, partial(layout.listed, item_shard=shard))
+            assert codes is not None
+            found[some] = codes
+        assert found.tolist() == listed[named.items(ranks)].tolist()
+
+
+def ranked(rows: list[tuple[str, str, str]], **changes: Any) -> dict[str, tuple[tuple[str, ...], Any]]:  # noqa: ANN401
+    given = {"domain": {"fr": ["a", "b", "c"], "de": ["c", "d", "x", "a"]}, "mechanism": Laplace(1e6), "k": 3}
+    rank = PrivateTopK(**{**given, **changes}, publish_counts=CountBudget(1e6), release=RELEASE)  # type: ignore[arg-type]
+    found = outcome(
+        lambda p: p | beam.Create(rows) | rank | beam.Map(lambda r: [r.group, list(r.items), r.noisy_counts])
+    )
+    return {group: (tuple(items), list(counts)) for _, (group, items, counts) in found}
+
+
+ROWS = [(f"u{n}", "abcd"[n % 4], "fr" if n < 40 else "de") for n in range(60)]
+
+
+def test_a_ranking_is_one_of_its_groups_own_items() -> None:
+    """d is none in fr, b none in de; x nobody holds, and it belongs to de all the same."""
+    found = ranked(ROWS, k=3)
+    assert set(found["fr"][0]) == {"a", "b", "c"} and found["fr"][1] == [10, 10, 10]
+    assert set(found["de"][0]) == {"a", "c", "d"} and found["de"][1] == [5, 5, 5]
+    whole = ranked(ROWS, domain={"fr": ["a", "b", "c", "d"], "de": ["c", "d", "x", "a"]}, k=4)
+    assert set(whole["de"][0]) == {"a", "c", "d", "x"} and whole["de"][1][3] == 0
+    assert found == ranked(ROWS[::-1], groups=["fr", "de"])
+    swapped = ranked(ROWS, groups=["de", "fr"])
+    assert {group: set(items) for group, (items, _) in swapped.items()} == {g: set(i) for g, (i, _) in found.items()}
+
+
+def test_what_no_list_has_decides_on_no_group() -> None:
+    """Of a user's rows those drop out first that cannot be ranked: what is left says in which group the user counts."""
+    one = [("one", "d", "fr"), ("one", "b", "fr"), *[("one", "b", "de")] * 9]
+    moved = {group: sum(counts) - sum(ranked(ROWS)[group][1]) for group, (_, counts) in ranked([*ROWS, *one]).items()}
+    assert moved == {"fr": 1, "de": 0}
+
+
+def test_a_set_comes_in_the_order_of_the_domain() -> None:
+    found = ranked(ROWS, mechanism=Canonical(1e6), k=3)
+    assert found["de"][0] == ("a", "c", "d") and found["fr"][0] == ("a", "b", "c")
+
+
+def test_the_lists_are_part_of_the_draw() -> None:
+    """Two releases whose lists differ are two releases, whatever is counted."""
+    one, two = ({"fr": ["a", "b"], "de": last} for last in (["a", "b"], ["a", "b", "c"]))
+    describe = [make_selection(1, Laplace(1.0), lists).parameters()["domain"] for lists in (one, two)]
+    assert describe[0] != describe[1] and describe[0]["by_group"]["least"] == 2
+
+
+@pytest.mark.parametrize(
+    ("lists", "groups", "k", "message"),
+    [
+        ({}, None, 1, "must have a list of items for every group, got none"),
+        ({"fr": ["a"], "de": []}, None, 1, "domain must hold at least one item"),
+        ({"fr": ["a"]}, ["fr", "de"], 1, "must have items for every group, and has none for 'de'"),
+        ({"fr": ["a"], "it": ["a"]}, ["fr"], 1, "has items of a group that groups does not list, such as 'it'"),
+        ({"fr": ["a", "b"], "de": ["c"]}, None, 2, "number of items of every group, got k = 2 and a group of 1 items"),
+        ({"fr": ["a", "a"]}, None, 1, "must hold every item once"),
+    ],
+)
+def test_lists_that_are_none_are_refused(lists: Any, groups: Any, k: int, message: str) -> None:  # noqa: ANN401
+    with pytest.raises(Refusal, match=message):
+        make_selection(k, Laplace(1.0), lists, groups=groups)
+
+
+def test_pairs_that_repeat_or_have_no_group_are_refused() -> None:
+    groups = PublicDomain.of(["fr"])
+    for pairs, message in [((["fr", "fr"], ["a", "a"]), "holds some twice"), ((["fr"], [None]), "empty items")]:
+        load = lambda pairs=pairs: tuple(pa.array(column, pa.large_string()) for column in pairs)  # noqa: E731
+        with pytest.raises(Refusal, match=message):
+            DomainByGroup.of_pairs(load, groups)
+
+
+def test_lists_may_be_loaded_where_they_are_needed_and_are_checked_there() -> None:
+    domain = DomainByGroup.by_group({"fr": ["a", "b"], "de": ["b"]})
+    again, groups = groups_for(domain, Groups.of(["de", "fr"]), 1)
+    assert isinstance(again, DomainByGroup) and groups is not None and again.groups == groups.labels
+    assert again.listed(0, range(2)).tolist() == [1] and domain.listed(1, range(2)).tolist() == [1]
+    selection = make_selection(1, LimitDomain(1.0, 1e-6), {"fr": ["a"]})
+    assert selection.groups is not None and selection.groups.size == 1

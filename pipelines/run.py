@@ -102,14 +102,8 @@ def run(
     """
     check(report, launch)
     launch = launch.listening() if report.source.live else launch
-    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
-    try:
-        with exact_counters(show_exact_counters):
-            build(pipeline, report, launch)
-    except Refusal:
-        raise
-    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
-        raise refused(error) from None
+    with exact_counters(show_exact_counters):
+        pipeline = _built(report, launch)
     job = None
     GATE.open()
     try:
@@ -135,6 +129,17 @@ def run(
             raise found from None
         raise Unfinished(what_is_out(report, launch, job, again)) from (loss_in(error) or error)
     return Done(report, job, launch.deferred)
+
+
+def _built(report: Report, launch: Launch) -> beam.Pipeline:
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    try:
+        build(pipeline, report, launch)
+    except Refusal:
+        raise
+    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
+        raise refused(error) from None
+    return pipeline
 
 
 @contextmanager

@@ -128,6 +128,7 @@ ELSEWHERE = {
     "transforms/windows/instants.py": "transforms/test_windows.py",
     "transforms/windows/period.py": "transforms/test_windows.py",
     "transforms/windows/texts.py": "transforms/test_windows.py",
+    "transforms/windows/stretches.py": "transforms/test_sent.py::test_stretches_are_the_windows",
 }  # fmt: skip
 """Modules that are tested together with others, and where. `tests/` stands before each place; after `::` stands a word
 by which the tests of machinery that no test names are found there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import apache_beam as beam
@@ -31,6 +31,7 @@ from private_topk.transforms.naming import RankByValues
 from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
+from private_topk.transforms.sent import statements
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period
 
@@ -79,7 +80,8 @@ class PrivateTopK(beam.PTransform):
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
-    with `max_windows_per_user` so many of them for all of a user's rows, and two of them for those in one window.
+    with `max_windows_per_user` so many of them for all of a user's rows, and two of them for those in one window. So do
+    those of several groups where a user counts in more than one: `Selection.rankings_of_a_user` times as much.
 
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
@@ -144,6 +146,7 @@ class RankBlocks(beam.PTransform):
     Args:
         period, shards, waits_for_timers, reveal_active_windows: as for `PrivateTopK`.
         cores: how many blocks, and user shards of a bounded input, each worker handles at a time.
+        readers: those that state what they have sent, if they do: nothing is drawn unless exactly that was counted.
     """
 
     def __init__(
@@ -155,12 +158,13 @@ class RankBlocks(beam.PTransform):
         waits_for_timers: bool = False,
         reveal_active_windows: bool = False,
         cores: int = 1,
+        readers: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
-        self._waits_for_timers, self._cores = waits_for_timers, cores
+        self._waits_for_timers, self._cores, self._readers = waits_for_timers, cores, readers
         self._windows_are_public = period is not None or reveal_active_windows
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
@@ -169,37 +173,34 @@ class RankBlocks(beam.PTransform):
             raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
                           "was active in would be published, which tells of a user who is alone in one",
                           "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
-        selection, key = self._selection, self._release.key
+        selection, key, groups = self._selection, self._release.key, self._selection.groups
         numbered = self._period if blocks.is_bounded else None
         most = selection.max_windows_per_user
         if most is not None:
             check_all_windows(self._period, blocks.is_bounded)
-        groups = selection.groups
         layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
         sharded = ShardByUser(selection.domain, key, self._shards, layout, cores, selection.amounts, groups)
         pairs = blocks | "Shard by user" >> sharded
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
-        limit, waits = selection.max_items_per_user, self._waits_for_timers
-        cap = None if selection.amounts is None else selection.amounts.cap
-        per_user = 1 if groups is None else groups.per_user
-        answers = []
+        limit, waits, weighting = selection.max_items_per_user, self._waits_for_timers, selection.mechanism.weighting
+        cap, per_user = selection.amounts.cap if selection.amounts else None, groups.per_user if groups else 1
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
-            empty = UserShard(layout, key, None, cap).no_pairs()
-            empties = names | "Wake every user shard" >> WakeShards(empty, self._shards)
-            pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
+            waking = WakeShards(UserShard(layout, key, None, cap).no_pairs(), self._shards)
+            empties = names | "Wake every user shard" >> waking
+            pairs, answers = (pairs, empties) | "Add empty user shards" >> beam.Flatten(), []
         else:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
-        totals = (
-            pairs
-            | "Bound contributions"
-            >> CountContributions(layout, key, limit, waits, cores, cap, per_user, selection.mechanism.weighting, most)
-            | "Count items" >> AddUp(layout, selection.head(), selection.least())
-        )
+        counting = CountContributions(layout, key, limit, waits, cores, cap, per_user, weighting, most)
+        partial = pairs | "Bound contributions" >> counting
+        if self._readers is not None:
+            said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
+            partial = (partial, said) | "Beside the counts" >> beam.Flatten()
+        totals = partial | "Count items" >> AddUp(layout, selection.head(), selection.least())
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
         others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
         ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
-        last = ranked(selection, self._release, self._shards, layout, self._period)
+        last = ranked(selection, self._release, self._shards, layout, self._period, self._readers)
         rankings = (totals, others) | "Rank" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> IntoCells(numbered)
 

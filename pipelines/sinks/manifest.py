@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -92,6 +93,7 @@ def _of_a_shared_hash(selection: Selection) -> float:
     return 2.0**-64 if bounded else 0.0
 
 
+@cache
 def _version(package: str) -> str:
     try:
         return version(package)

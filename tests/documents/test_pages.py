@@ -21,6 +21,7 @@ from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
 from tests.pipelines.support import SHARED
 
+pytestmark = pytest.mark.long  # processes in shells; what a page names is held by `test_inline.py` too
 Check = Callable[[World], None]
 
 MOMENTS = {

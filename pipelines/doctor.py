@@ -91,7 +91,29 @@ def _packages() -> Iterator[Finding]:
         if marker is not None and set(extras) <= {"test"} or needed.name == _OURS:
             continue
         owner = f" (extra {', '.join(name for name in extras if name != 'test')})" if extras else ""
-        yield _package(needed.name, str(needed.specifier), needed.specifier.contains, owner)
+        lacking = _lacking(needed.name, needed.extras)
+        if owner and lacking:
+            what = f"{needed.name}[{','.join(sorted(needed.extras))}]"
+            yield Finding(needed.name + owner, "missing", f"lacks {len(lacking)} packages: pip install '{what}'")
+        else:
+            yield _package(needed.name, str(needed.specifier), needed.specifier.contains, owner)
+
+
+def _lacking(name: str, extras: set[str]) -> list[str]:
+    """Which packages of a package's own extras are not there."""
+    from packaging.requirements import Requirement
+
+    needed = [Requirement(text) for text in (distribution(name).requires or ())] if extras and _there(name) else []
+    own = [its for its in needed if its.marker and any(its.marker.evaluate({"extra": extra}) for extra in extras)]
+    return [its.name for its in own if not _there(its.name)]
+
+
+def _there(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _extras() -> list[str]:
@@ -105,7 +127,8 @@ def _package(name: str, bounds: str, holds: Callable[..., bool], owner: str) -> 
         return Finding(name + owner, "missing" if owner else "wrong", f"is not installed: pip install '{name}{bounds}'")
     if holds(own, prereleases=True):
         return Finding(name + owner, "well", f"{own}, within {bounds}")
-    return Finding(name + owner, "wrong", f"{own} is not {bounds}: pip install '{name}{bounds}'")
+    state = "missing" if owner else "wrong"
+    return Finding(name + owner, state, f"{own} is not {bounds}: pip install '{name}{bounds}'")
 
 
 def _program(program: str, runner: str) -> Finding:

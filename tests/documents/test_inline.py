@@ -20,6 +20,8 @@ EVERY = sorted({command for page in PAGES for command in in_lines(page)})
 RUN = {
     "private-topk select --counts counts.npy --mechanism joint --k 10 --epsilon 1": 0,
     "private-topk mechanisms": 0,
+    "private-topk --help": 0,
+    "private-topk completion --help": 0,
     "private-topk plan --windows 52 --max-windows-per-user 4 --mechanism joint --epsilon 1": 0,
     "source .venv/bin/activate": 0,
     "python -m private_topk": 2,
@@ -84,7 +86,7 @@ def test_every_option_within_the_text_is_known(page: str) -> None:
     import_module("private_topk.runners.direct")  # whose own options Beam knows from then on
     with pytest.raises(UnknownArgument) as beam:
         check_arguments("direct", ["--no-such-option"])
-    unknown = named - options_of_ours() - set(beam.value.known) - OF_JOB_SERVER - OF_BENCHMARKS
+    unknown = named - {"--version"} - options_of_ours() - set(beam.value.known) - OF_JOB_SERVER - OF_BENCHMARKS
     assert not unknown, f"{page} names {unknown}"
 
 

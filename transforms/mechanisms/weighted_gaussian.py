@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from flint import arb
 
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -101,6 +102,16 @@ class WeightedGaussian(Mechanism):
     def threshold(self) -> int:
         """What a noisy sum has to be above, in units."""
         return self._bar() + self.tau()
+
+    def cost(self, k: int) -> Cost:
+        """The rho of the noise, but for delta_2: that something comes out besides R, of the proof above.
+
+        That has a probability of p on D and p' on D', and is independent of R. Throw a coin besides so that this, or
+        the coin, has a probability of delta_2 on either: what comes out but for it has the law of R(D), R(D'), which
+        are rho-zCDP, being Gaussian sums.
+        """
+        noise = Cost.gaussian(Fraction(self.epsilon), Fraction(self.delta) / 2)
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), noise.rho, rest=Fraction(self.delta) / 2)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         held = int(histogram.at_least(np.array([self.tau() + 1]))[0])

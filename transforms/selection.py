@@ -23,7 +23,7 @@ __all__ = ["Draws", "Selection"]
 
 
 class Draws(NamedTuple):
-    """Ranks in the histogram, and the noisy counts of their items where those are published."""
+    """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights."""
 
     ranks: np.ndarray
     noisy_counts: np.ndarray | None
@@ -76,7 +76,9 @@ class Selection:
         return swapped and self.groups is not None and self.mechanism.rankings_moved(1) == 1
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
-        """Noisy counts as they are published: amounts where amounts are added up."""
+        """Noisy counts as they are published: amounts where these are added up, and weights by hundredths."""
+        if self.mechanism.weighs_users:
+            return tuple(hundredths / 100 for hundredths in noisy)
         return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
     def head(self) -> int | None:
@@ -104,8 +106,12 @@ class Selection:
 
         Sets too come in the order of the draw: put them into a public one.
         """
-        bits = RandomBits.keyed(release_seed(release, window, self.parameters(), digest))
+        seed = release_seed(release, window, self.parameters(), digest)
+        bits = RandomBits.keyed(seed)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
+        if self.mechanism.weighs_users:  # of the same draw once more, whose noise they have
+            again = RandomBits.keyed(seed).draw()
+            return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
         budget = self.publish_counts
         if budget is None:
             return Draws(ranks, None)

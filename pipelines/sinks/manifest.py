@@ -11,6 +11,7 @@ from typing import Any
 
 from private_topk.pipelines.publishing import manifest_path
 from private_topk.transforms.keys import Release
+from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.selection import Selection
 
@@ -37,6 +38,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "max_items_per_user": selection.max_items_per_user,
         **_groups(selection),
         **({} if selection.amounts is None else {"amounts": selection.amounts.describe()}),
+        **_weights(selection),
         "delta_of_a_shared_hash": _of_a_shared_hash(selection),
         "privacy": _NOTHING
         if not private
@@ -77,6 +79,14 @@ def _groups(selection: Selection) -> dict[str, Any]:
     if selection.groups is None:
         return {}
     return {"groups": selection.groups.describe() | {"rankings_of_a_user": selection.rankings_of_a_user()}}
+
+
+def _weights(selection: Selection) -> dict[str, Any]:
+    weighting = selection.mechanism.weighting
+    if weighting is None:
+        return {}
+    stddev = float(f"{float(weighting.noise / UNIT):.6g}")
+    return {"weights": {"of_a_user_with_t_items": f"min(1, sqrt({weighting.whole_items} / t))", "noise_stddev": stddev}}
 
 
 def _noise(ranking: Ranking) -> dict[str, Any]:

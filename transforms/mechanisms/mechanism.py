@@ -112,6 +112,13 @@ class Mechanism(abc.ABC):
         """What a user adds to each item that they hold; None for 1."""
         return None
 
+    def noisy_weights(self, histogram: Histogram, ranks: Indices, draw: Draw) -> Indices:
+        """Of a mechanism that weighs users: the noisy sums of the items that a draw has chosen, in hundredths, int64.
+
+        They are what the draw decided by, so that whoever pays for the items has paid for them.
+        """
+        raise NotImplementedError
+
     @abc.abstractmethod
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw an answer of checked arguments, as ranks: `histogram` explains them. Sets may come in any order."""

@@ -25,6 +25,7 @@ from private_topk.transforms.refusal import Refusal
 __all__ = ["WeightedGaussian"]
 
 _MOST_ITEMS = 1_000_000
+_HUNDREDTHS = 100
 _UNSEEN = 64
 """One part in so many of the threshold is spent on leaving out rare items before any noise is drawn."""
 
@@ -88,7 +89,7 @@ class WeightedGaussian(Mechanism):
     @property
     def weighting(self) -> Weighting:
         """What a user adds to each item."""
-        return Weighting(self._whole, self.max_items_per_user, self.tau() + 1)
+        return Weighting(self._whole, self.max_items_per_user, self.tau() + 1, self.scale())
 
     def scale(self) -> Fraction:
         """The standard deviation of the noise, in units."""
@@ -125,6 +126,22 @@ class WeightedGaussian(Mechanism):
             if not greater(score, lambda: ball(bar)):
                 return ranks[:place]
         return ranks
+
+    def noisy_weights(self, histogram: Histogram, ranks: Indices, draw: Draw) -> Indices:
+        """The sums of weights with the noise that the draw has decided by, rounded to hundredths of a user.
+
+        The proof is of all items that come out *with* these sums; rounding them is post-processing. Noise has helped
+        what stands above the threshold to get there, so that they are too high in the mean.
+        """
+        sums, scale = histogram.counts_at(ranks), self.scale()
+        unit = scale * _HUNDREDTHS / UNIT
+
+        def hundredths(total: int, rank: int) -> int:
+            score = noisy_score(total, scale, noise_real(draw, 0, rank, "gaussian"))
+            return floor(lambda: score() * ball(unit) + arb(0.5))
+
+        found = [hundredths(total, rank) for total, rank in zip(sums.tolist(), ranks.tolist(), strict=True)]
+        return np.clip(np.array(found, object), -(2**63), 2**63 - 1).astype(np.int64)
 
     @property
     def _whole(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import isqrt
 
 import numpy as np
@@ -26,11 +27,13 @@ class Weighting:
     Args:
         limit: no user has more items than this: what is above is left out before, by a keyed hash.
         least: a sum below this never comes out, so nobody need hand it on.
+        noise: the standard deviation of the noise on a sum, in units.
     """
 
     whole_items: int
     limit: int
     least: int
+    noise: Fraction = Fraction(0)
 
     def weight(self, items: int) -> int:
         """What a user with so many items, at least 1, adds to each."""

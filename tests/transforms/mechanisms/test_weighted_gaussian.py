@@ -16,6 +16,7 @@ from scipy import stats
 
 from private_topk.testing import Law, assert_follows, hockey_stick, renyi
 from private_topk.transforms.mechanisms import RandomBits, WeightedGaussian
+from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.refusal import Refusal
 from tests.transforms.mechanisms.contract import Contract
@@ -127,6 +128,46 @@ class TestWeightedGaussian(Contract):
                 for a, b in (given, given[::-1]):
                     worst = max(worst, *(renyi(a, b, order) / order for order in (1, 1.5, 4, 30)))
         assert 0.2 * float(cost.rho) < worst <= float(cost.rho) + 1e-4
+
+    def test_the_weights_are_those_that_the_draw_has_decided_by(self) -> None:
+        """In the order of the answer, above the threshold, and of an item that always comes out exactly Gaussian."""
+        mechanism = WeightedGaussian(1.0, 1e-3, 10, 5)
+        bar, scale = mechanism.threshold(), float(mechanism.scale())
+        named = Named.of(np.array([bar, 3 * bar, bar, bar + UNIT, 0]))
+        noises, seen = [], 0
+        for number in range(400):
+            key = b"%d" % number
+            ranks = mechanism.prepare(named.histogram).ranks(4, RandomBits.keyed(key))
+            weights = mechanism.noisy_weights(named.histogram, ranks, RandomBits.keyed(key).draw()) / 100
+            assert (np.diff(weights) <= 0).all() and (weights > bar / UNIT - 0.01).all()
+            noises.append((weights[ranks == 0][0] - 3 * bar / UNIT) / (scale / UNIT))
+            seen += len(ranks)
+        assert stats.kstest(noises, "norm").pvalue > 1e-4 and np.std(noises) == pytest.approx(1, abs=0.15)
+        assert 400 < seen < 1600, "some pass, some do not"
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    def test_items_with_their_weights_tell_no_more(self, neighbours: str) -> None:
+        """The joint law of two items' weights in cells a fifth of a deviation wide, or of neither coming out."""
+        mechanism = WeightedGaussian(0.5, 0.2, 2, 1, neighbours)
+        near, scale = round(mechanism.threshold() / UNIT), float(mechanism.scale())
+        edges = np.append(mechanism.threshold() + scale / 5 * np.arange(40), np.inf)
+        kinds, worst = [(0,), (1,), (0, 1)], 0.0
+
+        def cells(users: tuple[User, ...]) -> np.ndarray:
+            of_each = []
+            for total in sums(users, 2, 1):
+                below = stats.norm.cdf(edges, total, scale) if total > mechanism.tau() else np.ones(len(edges))
+                of_each.append(np.diff(below, prepend=0))
+            return np.multiply.outer(*of_each)
+
+        for crowd in [(near, near), (near, 0), (2 * near, mechanism.tau() // UNIT), (0, 0)]:
+            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, None) for user in kinds)
+            for mine, yours in pairs:
+                one, two = (cells((*others, *((u,) if u else ()))) for u in (mine, yours))
+                for a, b in ((one, two), (two, one)):
+                    worst = max(worst, float(np.maximum(a - math.exp(0.5) * b, 0).sum()))
+        assert 0.05 < worst <= 0.2
 
     def test_a_lone_user_with_the_worst_number_of_items_comes_out_with_half_of_delta(self) -> None:
         mechanism = WeightedGaussian(1.0, 0.02, 50, whole_items=4)

@@ -126,5 +126,5 @@ def rank(
         chosen, noisy = chosen[order], None if noisy is None else noisy[order]
     items = tuple(labels[row] for row in chosen)
     shown = None if noisy is None else selection.shown(noisy.tolist())
-    counted, weighed = (None, shown) if selection.mechanism.weighs_users else (shown, None)
+    counted, weighed = (None, shown) if selection.mechanism.publishes_weights else (shown, None)
     return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted, noise, group, weighed)

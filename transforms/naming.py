@@ -273,6 +273,6 @@ def _ranking(selection: Selection, of: Heading, rows: pa.RecordBatch) -> Ranking
         rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
     items, noisy = tuple(rows["item"].to_pylist()), selection.shown(rows["noisy"].to_pylist())
     counted = None if selection.publish_counts is None else noisy
-    weighed = noisy if mechanism.weighs_users else None
+    weighed = noisy if mechanism.publishes_weights else None
     noise = selection.noise(len(items))
     return Ranking(of.bounds, items, selection.k, mechanism.answer, counted, noise, of.group, weighed)

@@ -77,7 +77,7 @@ class Selection:
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
         """Noisy counts as they are published: amounts where these are added up, and weights by hundredths."""
-        if self.mechanism.weighs_users:
+        if self.mechanism.publishes_weights:
             return tuple(hundredths / 100 for hundredths in noisy)
         return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
@@ -109,7 +109,7 @@ class Selection:
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
-        if self.mechanism.weighs_users:  # of the same draw once more, whose noise they have
+        if self.mechanism.publishes_weights:  # of the same draw once more, whose noise they have
             again = RandomBits.keyed(seed).draw()
             return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
         budget = self.publish_counts

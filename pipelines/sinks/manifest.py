@@ -85,8 +85,10 @@ def _weights(selection: Selection) -> dict[str, Any]:
     weighting = selection.mechanism.weighting
     if weighting is None:
         return {}
-    stddev = float(f"{float(weighting.noise / UNIT):.6g}")
-    return {"weights": {"of_a_user_with_t_items": f"min(1, sqrt({weighting.whole_items} / t))", "noise_stddev": stddev}}
+    weights: dict[str, Any] = {"of_a_user_with_t_items": f"min(1, sqrt({weighting.whole_items} / t))"}
+    if selection.mechanism.publishes_weights:
+        weights["noise_stddev"] = float(f"{float(weighting.noise / UNIT):.6g}")
+    return {"weights": weights}
 
 
 def _noise(ranking: Ranking) -> dict[str, Any]:

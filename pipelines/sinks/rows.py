@@ -50,7 +50,7 @@ class Shape(NamedTuple):
         """From what a manifest says."""
         amounts = facts.get("amounts")
         fractional = amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1
-        return cls(fractional, facts.get("groups") is not None, facts.get("weights") is not None)
+        return cls(fractional, facts.get("groups") is not None, "noise_stddev" in facts.get("weights", ()))
 
 
 def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         RestrictedPnf,
         TopStable,
         WeightedGaussian,
+        WeightedOrder,
     )
 
     __version__: str
@@ -80,6 +81,7 @@ __all__ = [
     "TopStable",
     "UnknownDomain",
     "WeightedGaussian",
+    "WeightedOrder",
     "__version__",
     "preview",
     "rank",

@@ -19,12 +19,10 @@ from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_sco
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, greater
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import parameter
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.mechanisms.weighting import UNIT, Weighting, checked_items
 
 __all__ = ["WeightedGaussian"]
 
-_MOST_ITEMS = 1_000_000
 _HUNDREDTHS = 100
 _UNSEEN = 64
 """One part in so many of the threshold is spent on leaving out rare items before any noise is drawn."""
@@ -69,6 +67,7 @@ class WeightedGaussian(Mechanism):
         when="the items are not public, and k is about 100 or epsilon small: others then return few items",
     )
     weighs_users: ClassVar[bool] = True
+    publishes_weights: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
 
     epsilon: float
@@ -79,12 +78,8 @@ class WeightedGaussian(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole = self.whole_items
-        if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
-            raise Refusal("whole_items", f"must be a whole number of at least 1, got {whole!r}")
-        object.__setattr__(self, "whole_items", int(whole))
-        if self.max_items_per_user > _MOST_ITEMS:
-            raise Refusal("max_items_per_user", f"must be at most {_MOST_ITEMS} for {self.about.name}")
+        whole = checked_items(self.about.name, self.whole_items, self.max_items_per_user)
+        object.__setattr__(self, "whole_items", whole)
 
     @property
     def weighting(self) -> Weighting:

@@ -26,6 +26,7 @@ from private_topk.transforms.domain import Domain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.risers import Risers
 from private_topk.transforms.windows import Period
 
 __all__ = ["rank"]
@@ -51,6 +52,7 @@ def rank(
     amounts: Amounts | None = None,
     value: str = "value",
     max_windows_per_user: int | None = None,
+    risers: Risers | None = None,
 ) -> Rankings:
     """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
 
@@ -81,6 +83,7 @@ def rank(
         value: with amounts: the name of their column.
         max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
             the total: docs/windows-per-user.md.
+        risers: rank by how much items rise against the window before, such as `Risers(0.5)`: docs/risers.md.
 
     Returns:
         The rankings of all windows. A notebook shows them with their guarantee in words.
@@ -108,6 +111,7 @@ def rank(
         horizon=horizon,
         amounts=amounts,
         max_windows_per_user=max_windows_per_user,
+        risers=risers,
     )
     columns = _columns(user, item, time if period is not None else None, time_unit, value if amounts else None)
     frame = Frame(table_of(rows, columns), columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,6 +51,10 @@ class Layout:
         if period is None:
             return cls(size, max(split, 1), False, split)
         return cls(size, len(period) * max(split, 1), period.overlaps, split)
+
+    def after_the_first(self) -> Layout:
+        """That of the windows after the first one of time."""
+        return replace(self, windows=self.windows - self.parts)
 
     @property
     def parts(self) -> int:

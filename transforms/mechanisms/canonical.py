@@ -53,6 +53,7 @@ class Canonical(Mechanism):
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float | Fraction
     gamma: float | Fraction = parameter(

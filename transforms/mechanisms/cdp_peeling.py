@@ -37,6 +37,7 @@ class CdpPeeling(Mechanism):
         when="a delta is acceptable and k is large: noise grows as sqrt(k), not k",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     delta: float

@@ -50,6 +50,7 @@ class FastJoint(Mechanism):
         when="to repeat published results: joint costs the same here and is never less accurate",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float | Fraction
     beta: float | Fraction = parameter(2.0**-10, help="probability with which the loss at which it is cut off fails")

@@ -45,6 +45,7 @@ class Gamma(Mechanism):
         when="k close to d: noise grows with d, but not with k",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

@@ -43,6 +43,7 @@ class Gaussian(Mechanism):
         when="a delta is acceptable and far fewer items per user than k",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     delta: float

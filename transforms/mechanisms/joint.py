@@ -56,6 +56,7 @@ class Joint(Mechanism):
         when="the best pure sequence where the gaps between the top counts are large",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float | Fraction
     skew: float | Fraction = parameter(

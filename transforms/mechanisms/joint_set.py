@@ -49,6 +49,7 @@ class JointSet(Mechanism):
         when="sets of up to a few hundred items, where the largest gap to the true counts is what matters",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float | Fraction
     noise: str = parameter("gumbel", help="gumbel, exponential, laplace, logistic or half-logistic")

@@ -36,6 +36,7 @@ class Laplace(Mechanism):
         when="pure privacy and far fewer items per user than k",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     max_items_per_user: int | None = None

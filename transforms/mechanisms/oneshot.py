@@ -43,6 +43,7 @@ class Oneshot(Mechanism):
         when="pure privacy in one pass over the counts",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     noise: str = parameter("exponential", help="gumbel, exponential, laplace, logistic or half-logistic")

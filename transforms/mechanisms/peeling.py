@@ -38,6 +38,7 @@ class Peeling(Mechanism):
         when="small k; pure privacy with the exponential mechanism's simple law",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

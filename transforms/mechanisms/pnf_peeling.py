@@ -38,6 +38,7 @@ class PnfPeeling(Mechanism):
         when="pure privacy item by item: never worse than peeling",
     )
     amounts_offered: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

@@ -18,7 +18,15 @@ import numpy as np
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows.calendar import CalendarWindows
 from private_topk.transforms.windows.calendar import time_zone as zone_named
-from private_topk.transforms.windows.cuts import Cut, Run, SlidingWindows, cut_of, whole_milliseconds
+from private_topk.transforms.windows.cuts import (
+    Cut,
+    Run,
+    SlidingWindows,
+    TwoWindows,
+    Whole,
+    cut_of,
+    whole_milliseconds,
+)
 from private_topk.transforms.windows.instants import MICROSECOND, Instants, WindowBounds, from_microseconds
 from private_topk.transforms.windows.texts import duration, moment, window_length
 
@@ -145,6 +153,22 @@ class Period:
 
     def window(self, number: int) -> WindowBounds:
         return WindowBounds(from_microseconds(int(self.starts[number])), from_microseconds(int(self.ends[number])))
+
+    def with_one_before(self, since: datetime | None = None) -> Period:
+        """This period and one window before it: its windows are those of this one, each with a number more.
+
+        Args:
+            since: when that window starts, where this is one window whose length does not tell.
+
+        Raises:
+            Refusal: windows overlap, or there is none before the year 1.
+        """
+        whole = isinstance(self._cut, Whole)
+        try:
+            start = self._cut.before(self.start, self.end) if since is None or not whole else since
+            return Period(start, self.end, TwoWindows(self.start) if whole else self.cut, self.slack)
+        except OverflowError:
+            raise Refusal("period_from", "must have a window before it") from None
 
     def spans(self, times: Instants) -> tuple[Instants, Instants]:
         """The first window of every event time (microseconds since 1970 UTC) and the one after its last, shape (n,).

@@ -9,6 +9,7 @@ from private_topk.budget.sharing import cost_of
 from private_topk.pipelines.identity import identity_of
 from private_topk.pipelines.question import reach_of
 from private_topk.pipelines.report import Report
+from private_topk.transforms.keys import DRAWS
 from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def request_of(report: Report, dataset: str) -> Request:
         report=question.release.id,
         key_id=key_id,
         fingerprint=source,
-        parameters={**question.selection.parameters(), "asked": identity_of(question)},
+        parameters={**question.selection.parameters(), "asked": identity_of(question), "draws": DRAWS},
         windows=Windows.of(reads) if reads is question.period or reads is None else Windows.pairs(reads),
         cost=cost_of(question.selection),
         rows=_rows(report),

@@ -104,8 +104,8 @@ class CalendarWindows(Cut):
             at += number * size
         return found
 
-    def before(self, start: datetime, end: datetime) -> datetime:
-        return self.edges(start - _SHORTEST, start)[0]
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+        return self.edges(start - _SHORTEST, start)[0], self
 
     def words(self) -> str:
         return f"{self.unit}s of {self.zone}"

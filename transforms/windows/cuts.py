@@ -63,9 +63,14 @@ class Cut(abc.ABC):
         """How many of so many windows the rows of one of them can be in."""
         return 1
 
-    def before(self, start: datetime, end: datetime) -> datetime:
-        """The start of the window before the first one. Raises Refusal where windows overlap."""
-        return start - (end - start)
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+        """Where a window before the first one starts, and the way of cutting with it. Raises Refusal where they
+        overlap.
+
+        Args:
+            since: where it starts, for a window whose length does not tell.
+        """
+        return (start - (end - start) if since is None else since), TwoWindows(start)
 
     def step(self, start: datetime, end: datetime) -> timedelta:
         """From the start of a window to that of the next. Raises ValueError where that varies."""
@@ -125,8 +130,8 @@ class FixedWindows(Cut):
         count = -(-whole // size)
         return [Run(microseconds(start), microseconds(end), size // MICROSECOND, size // MICROSECOND, count)]
 
-    def before(self, start: datetime, end: datetime) -> datetime:
-        return start - self.length
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+        return start - self.length, self
 
     def words(self) -> str:
         return f"windows of {self.length}"
@@ -159,7 +164,7 @@ class SlidingWindows(Cut):
         first, last = microseconds(start), microseconds(end)
         return [Run(first, last, size, step, (last - first - size) // step + 1)]
 
-    def before(self, start: datetime, end: datetime) -> datetime:
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
         raise Refusal("every", "does not go with {against}: a window and the one before it overlap, and what is in "
                       "both is no change", "leave {every} out")  # fmt: skip
 

@@ -18,15 +18,7 @@ import numpy as np
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows.calendar import CalendarWindows
 from private_topk.transforms.windows.calendar import time_zone as zone_named
-from private_topk.transforms.windows.cuts import (
-    Cut,
-    Run,
-    SlidingWindows,
-    TwoWindows,
-    Whole,
-    cut_of,
-    whole_milliseconds,
-)
+from private_topk.transforms.windows.cuts import Cut, Run, SlidingWindows, cut_of, whole_milliseconds
 from private_topk.transforms.windows.instants import MICROSECOND, Instants, WindowBounds, from_microseconds
 from private_topk.transforms.windows.texts import duration, moment, window_length
 
@@ -163,10 +155,9 @@ class Period:
         Raises:
             Refusal: windows overlap, or there is none before the year 1.
         """
-        whole = isinstance(self._cut, Whole)
         try:
-            start = self._cut.before(self.start, self.end) if since is None or not whole else since
-            return Period(start, self.end, TwoWindows(self.start) if whole else self.cut, self.slack)
+            start, cut = self._cut.one_before(self.start, self.end, since)
+            return Period(start, self.end, cut, self.slack)
         except OverflowError:
             raise Refusal("period_from", "must have a window before it") from None
 

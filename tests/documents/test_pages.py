@@ -309,6 +309,19 @@ WINDOWS_PER_USER = [
 ]
 
 
+RISERS = [
+    picture("score of an item"),
+    Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("rising.avro", 9)),
+    Held("import apache_beam as beam", "python", says="^cake\n$"),
+    Held("$ python -m benchmarks.risers", "parsed", "measures for a minute"),
+    Held("source:", "not run", "part of a report file: tests/pipelines/test_risers.py publishes a whole one"),
+]
+
+
+def test_risers(world: World) -> None:
+    hold(world, "docs/risers.md", RISERS)
+
+
 def test_windows_per_user(world: World) -> None:
     hold(world, "docs/windows-per-user.md", WINDOWS_PER_USER)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Ranking,
         Release,
         ReleaseKey,
+        Risers,
         UnknownDomain,
     )
     from private_topk.transforms.mechanisms import (
@@ -78,6 +79,7 @@ __all__ = [
     "RestrictedLaplace",
     "RestrictedNormal",
     "RestrictedPnf",
+    "Risers",
     "TopStable",
     "UnknownDomain",
     "WeightedGaussian",
@@ -89,7 +91,7 @@ __all__ = [
 
 _OF_TRANSFORMS = (
     "Amounts", "CountBudget", "Groups", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
-    "UnknownDomain",
+    "Risers", "UnknownDomain",
 )  # fmt: skip
 
 

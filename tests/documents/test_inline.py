@@ -70,6 +70,7 @@ def test_a_command_within_the_text_is_known(line: str) -> None:
         parses(line)
 
 
+@pytest.mark.long
 def test_commands_within_the_text_run(world: World) -> None:
     assert {*RUN, *BY_HAND} <= set(EVERY), "these are listed and stand nowhere"
     clone(world.folder)

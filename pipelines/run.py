@@ -48,10 +48,10 @@ class Done:
 def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
     """The whole pipeline of a report."""
     question = report.question
-    reading = report.source.read(question.period)
+    reading = report.source.read(question.reads)
     blocks = pipeline | "Read" >> reading
-    if question.period is not None:
-        blocks = blocks | "Cut into windows" >> CutIntoWindows(question.period)
+    if question.reads is not None:
+        blocks = blocks | "Cut into windows" >> CutIntoWindows(question.reads)
     waits = launch.waits_for_timers and not report.source.bounded
     shards = report.user_shards()
     rank = RankBlocks(question.selection, question.release, question.period, shards, waits, cores=launch.cores,
@@ -77,7 +77,7 @@ def check(report: Report, launch: Launch) -> None:
     inputs = [report.source.place, *report.source.local_places(), *lists]
     with about_the_output(report.sink.place):
         report.sink.check(question.period, inputs, question.release)
-    report.source.check(question.period)
+    report.source.check(question.reads)
     report.source.check_runner(launch)
     report.check_rows()
     if launch.remote:

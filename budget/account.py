@@ -85,10 +85,30 @@ def _length(size: int) -> str:
 
 
 class Charge(NamedTuple):
-    """One release: what every one of its windows costs a user who is in it."""
+    """One release: what every one of its windows costs a user who is in it.
+
+    Args:
+        reach: how many of its windows one user can change, where that is bounded; None for all.
+    """
 
     windows: Windows
     cost: Cost
+    reach: int | None = None
+
+    def reached(self, overlapping: int | None = None) -> int:
+        """How many of its windows change with the rows of one user.
+
+        Args:
+            overlapping: the rows are those within a stretch of time that so many windows overlap; None for all rows.
+                With a bound these may give way to as many others, and others to them: a user who counts in a of them
+                before and in b after counts in abs(a - b) others more or fewer. That is up to two for each that
+                overlaps, or for each that the bound allows.
+        """
+        if overlapping is None:
+            return self.windows.number if self.reach is None else self.reach
+        if self.reach is None:
+            return overlapping
+        return min(2 * overlapping, 2 * self.reach, self.windows.number if overlapping else 0)
 
 
 @dataclass(frozen=True)
@@ -221,16 +241,19 @@ class Budget:
 def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = None) -> list[tuple[int, Cost]]:
     """For the unit for which the charges cost most: how many windows of every charge it is in, and the cost of each.
 
-    A `user` is in all windows. For `user-window` the unit is a user's rows within one window of any of the charges,
-    which are in all windows that overlap it.
+    A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one
+    window of any of the charges, which are in all windows that overlap it; where there is a bound, see `reached`.
 
     Args:
         near: look only at stretches that these windows overlap.
     """
     costs = [charge.cost for charge in charges]
     if budget.unit == "user":
-        return [(charge.windows.number, charge.cost) for charge in charges]
-    units = [list(zip(row, costs, strict=True)) for row in _overlaps(charges, near).tolist()]
+        return [(charge.reached(), charge.cost) for charge in charges]
+    units = [
+        [(charge.reached(overlapping), cost) for charge, overlapping, cost in zip(charges, row, costs, strict=True)]
+        for row in _overlaps(charges, near).tolist()
+    ]
     return max(units, key=lambda unit: budget.used(Spent.of(unit)), default=[])
 
 

@@ -195,7 +195,7 @@ def _check(budget: Budget, charges: list[Charge], request: Request) -> Fraction:
     if budget.neighbours != neighbours:
         rule = f"must be {budget.neighbours}, as in the {budget.unit} budget of {budget.dataset}, got {neighbours}"
         raise Refusal("neighbours", verbatim(rule), "their epsilons do not add up")
-    charges = [*charges, Charge(request.windows, request.cost)]
+    charges = [*charges, request.charge]
     reached = heaviest(budget, charges, request.windows)
     if not budget.fits(Spent.of(reached)):
         before, asked, after = (Spent.of(part) for part in (reached[:-1], reached[-1:], reached))

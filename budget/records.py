@@ -15,7 +15,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Entry", "Request", "budget_in", "columns_of", "entry_in"]
 
-_ROWS = "rows of the dataset"  # no parameter of a mechanism is called so, since a field has no spaces
+_ROWS, _REACH = "rows of the dataset", "windows of a user"  # as no parameter is called, since a field has no spaces
 _NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
 _COSTS = ("epsilon", "delta", "rho", "rest")
 
@@ -34,6 +34,7 @@ class Request:
         cost: of one of the windows.
         rows: how the dataset is read, by field name: `user_column`, `time_column`, `time_unit`. A dataset keeps those
             of its first charge, since by another column of users or of times the same rows would have spent nothing.
+        reach: how many of the windows one user can change, where that is bounded; None for all.
     """
 
     dataset: str
@@ -45,6 +46,7 @@ class Request:
     windows: Windows
     cost: Cost
     rows: Mapping[str, str] = field(default_factory=dict)
+    reach: int | None = None
 
     def text(self) -> str:
         """All that tells one request under a release id from another."""
@@ -55,15 +57,20 @@ class Request:
         cheaper = self.cost.epsilon <= earlier.cost.epsilon and self.cost.delta <= earlier.cost.delta
         return self.text() == earlier.text() and cheaper
 
+    @property
+    def charge(self) -> Charge:
+        return Charge(self.windows, self.cost, self.reach)
+
     def _plain(self) -> dict[str, Any]:
         return {**self.parameters, "windows": self.windows.plain()}
 
     def columns(self) -> dict[str, Any]:
         """As the columns of a row."""
         rows = {_ROWS: dict(self.rows)} if self.rows else {}
+        reach = {} if self.reach is None else {_REACH: self.reach}
         return {
             **{name: getattr(self, name) for name in ("dataset", "unit", "report", "key_id", "fingerprint")},
-            "parameters": json.dumps({**self._plain(), **rows}, sort_keys=True),
+            "parameters": json.dumps({**self._plain(), **rows, **reach}, sort_keys=True),
             "mechanism": str(self.parameters.get("mechanism", "")),
             "windows": json.dumps(self.windows.plain()),
             **{name: str(getattr(self.cost, name)) for name in _COSTS},
@@ -82,7 +89,7 @@ class Entry:
 
     @property
     def charge(self) -> Charge:
-        return Charge(self.request.windows, self.request.cost)
+        return self.request.charge
 
 
 def columns_of(budget: Budget) -> dict[str, Any]:
@@ -112,10 +119,13 @@ def entry_in(row: Any, ledger: str) -> Entry:  # noqa: ANN401 - a database row
         parameters.pop("windows", None)
         rows = {str(name): str(value) for name, value in parameters.pop(_ROWS, {}).items()}
         cost = Cost(*(_fraction(getattr(row, name)) for name in _COSTS))
+        windows, reach = Windows.read(row.windows), parameters.pop(_REACH, None)
+        if reach is not None and not (type(reach) is int and 1 <= reach <= windows.number):
+            raise ValueError
         if not (0 <= cost.rest <= cost.delta <= 1):
             raise ValueError
         names = (str(row.dataset), str(row.unit), str(row.report), str(row.key_id), str(row.fingerprint))
-        request = Request(*names, parameters, Windows.read(row.windows), cost, rows)
+        request = Request(*names, parameters, windows, cost, rows, reach)
         return Entry(row.id, request, str(row.charged), row.finished and str(row.finished), str(row.outcome))
     except _BROKEN:
         raise _damaged(ledger, f"charge {row.id} of dataset {row.dataset}") from None

@@ -16,14 +16,16 @@ from private_topk.budget.composition import Cost, Share, Total, best_share, roun
 from private_topk.budget.limits import check_delta, check_epsilon, check_windows
 from private_topk.budget.units import UNITS
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.parameters import plain
+from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.refusal import Refusal, verbatim
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
     from private_topk.transforms.count_budget import CountBudget
     from private_topk.transforms.selection import Selection
 
-__all__ = ["LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out"]
+__all__ = [
+    "LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out", "windows_of_a_user",
+]  # fmt: skip
 
 LEDGER_ACCOUNTINGS = ("basic", "zcdp")
 """The accountings by which a ledger adds up, and so the only ones that may split a budget it holds."""
@@ -39,6 +41,7 @@ class Privacy:
         total: of all windows together, or None where every window has its own budget.
         accounting: which composition proves the total, or None.
         each: how many rankings of a window one user can change, where that is more than one: `windows` counts all.
+        of: how many windows there are, where a user counts in fewer of them.
     """
 
     unit: str = "user-window"
@@ -46,6 +49,7 @@ class Privacy:
     total: Total | None = None
     accounting: str | None = None
     each: int | None = field(default=None, metadata={"asked if given": True})
+    of: int | None = field(default=None, metadata={"asked if given": True})
 
     def describe(self, window: dict[str, Any]) -> dict[str, Any]:
         """The manifest's entry, from that of a single window: unit, total and share."""
@@ -58,7 +62,8 @@ class Privacy:
             "delta": 0.0 if pure else float(self.total.delta),
             "neighbours": window["neighbours"],
             "unit": UNITS[self.unit],
-            "windows": self.windows // (self.each or 1),
+            "windows": self.of or self.windows // (self.each or 1),
+            **({} if self.of is None else {"windows_of_a_user": self.windows // (self.each or 1)}),
             **({} if self.each is None else {"rankings_of_a_user_in_a_window": self.each}),
             "accounting": self.accounting,
             "share_of_a_window": share,
@@ -87,6 +92,7 @@ def share_out(
     held: Total | None = None,
     overlap: int = 1,
     each: int = 1,
+    of: int | None = None,
 ) -> Shared:
     """The mechanism and the noisy counts of a single window, from those that carry a report's whole budget.
 
@@ -100,6 +106,7 @@ def share_out(
         held: the budget in a ledger, so that the shares of all runs add up to it exactly.
         overlap: how many windows the rows of one window are in: more than 1 for sliding ones (`Period.overlap`).
         each: how many rankings of a window one user can change: these count as windows in all of the above.
+        of: how many windows there are, where a user counts in fewer of them: the above are of these.
 
     Raises:
         Refusal: a parameter is missing, breaks its rule or does not apply.
@@ -123,10 +130,38 @@ def share_out(
     split = Split(mechanism, k, counts, spare_delta)
     total, spendable = (given if held is None else _as_held(given, held) for given in (split.total, split.spendable))
     if reached == 1:  # the one share is the total, as it was given
-        return Shared(Privacy(unit, 1, total, "basic"), mechanism, counts)
+        return Shared(Privacy(unit, 1, total, "basic", of=of), mechanism, counts)
     share = best_share(_found(split, spendable, reached, held is not None))
-    privacy = Privacy(unit, reached, total, share.accounting, each if each > 1 else None)
+    privacy = Privacy(unit, reached, total, share.accounting, each if each > 1 else None, of)
     return Shared(privacy, *split.window(share.epsilon, share.delta))
+
+
+def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each: int = 1, alone: int = 1) -> int:
+    """For how many of so many windows to pay, where a user counts in at most `most` of them.
+
+    One who is added or removed changes `most`. One who is replaced counts in `most` before and in `most` after: those
+    that are left and those that are entered pair up, as groups do, and a pair costs one draw where the mechanism says
+    `moves_as_one`. Where it does not, all that change are paid for: as few are the same as there is room for, and in a
+    window that is left or entered fewer rankings of groups change.
+
+    Args:
+        most: None where a user counts in every window that they are active in.
+        each: for how many rankings of a window to pay where the user is in it before and after.
+        alone: how many change where the user is in it before or after.
+
+    Returns:
+        So many windows of `each` rankings as hold all that change.
+
+    Raises:
+        Refusal: `most` is no number of windows.
+    """
+    most = check_parameter("max_windows_per_user", most)
+    if most is None or most >= windows:
+        return windows
+    if mechanism.rankings_moved(1) == 1:
+        return most
+    both = max(2 * most - windows, 0)
+    return -(-(both * each + 2 * (most - both) * alone) // each)
 
 
 def check_sizes(mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None) -> None:

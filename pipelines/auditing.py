@@ -24,17 +24,20 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.runners import prepare
 from private_topk.testing.audit import (
+    GROUPS,
     Answer,
     Case,
     Dependence,
     Met,
+    OtherAnswer,
+    Row,
     Sampler,
     Sheet,
+    answer_of,
     audit_case,
     bound_of,
     cases_of,
     dependence,
-    number_items,
     rows_of,
     wrong_counts,
 )
@@ -47,6 +50,8 @@ __all__ = ["Audit", "Line", "audit"]
 
 _START, _DAY = datetime(2020, 1, 1, tzinfo=timezone.utc), timedelta(days=1)
 _FILES = 3
+_FIELDS = ("user", "item", "time", "group", "amount")
+_NOBODY = Row("", "", "", 0.0)
 _LEAST = 20
 _FAULTS = 3
 
@@ -106,18 +111,28 @@ def audit(how: Audit) -> Iterator[Line]:
     cases = cases_of(how.mechanisms)
     sampler = Sampler() if how.seed is None else Sampler(how.seed.encode())
     single = [case for case in cases if case.releases == 1]
-    apart = [case for case in single if case.selection.publish_counts and case.neighbours == "add-remove"]
-    bounds = len(cases) + len(apart) + (len(single) if how.beam_draws else 0)
+    apart = [case for case in single if case.selection.publish_counts
+             and case.neighbours == "add-remove" and case.of == "users"]  # fmt: skip
+    whole = [case for case in single if how.beam_draws and _goes_through_beam(case)]
+    bounds = len(cases) + len(apart) + len(whole)
     risk = (1 - how.confidence) / bounds
     faults = list(islice(wrong_counts(sampler), _FAULTS))
     yield from (Line(fault=fault) for fault in faults)
     if faults:
         return  # what is drawn from wrong counts says nothing
-    yield from (Line(apart=dependence(case, sampler, how.draws, risk)) for case in apart)
-    for number, case in enumerate(cases):
-        met = audit_case(case, sampler, how.draws, risk)
-        beam = case.releases == 1 and how.beam_draws > 0
-        yield Line(met, _through_beam(met, sampler, how.beam_draws, number, risk) if beam else None)
+    try:
+        yield from (Line(apart=dependence(case, sampler, how.draws, risk)) for case in apart)
+        for number, case in enumerate(cases):
+            met = audit_case(case, sampler, how.draws, risk)
+            yield Line(met, _through_beam(met, sampler, how.beam_draws, number, risk) if case in whole else None)
+    except OtherAnswer as fault:
+        yield Line(fault=str(fault))
+
+
+def _goes_through_beam(case: Case) -> bool:
+    """All of users; of amounts and groups a case each, since a run costs as much as a thousand draws."""
+    counted = case.selection.publish_counts is not None
+    return case.of == "users" or (case.neighbours == "swap" and counted == (case.of == "amounts"))
 
 
 def _through_beam(met: Met, sampler: Sampler, windows: int, number: int, risk: float) -> Met:
@@ -131,40 +146,50 @@ def _through_beam(met: Met, sampler: Sampler, windows: int, number: int, risk: f
 
 
 def _published(case: Case, sheet: Sheet, windows: int, ending: str, release: Release) -> list[tuple[Answer, ...]]:
+    selection = case.selection
+    parts = 1 if selection.groups is None else selection.groups.size
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        others, mine = rows_of(sheet)
+        others, mine = rows_of(sheet, parts)
         for file in range(_FILES):
-            rows = [*others[file::_FILES], *mine] or [("", "")]
+            rows = [*others[file::_FILES], *mine] or [_NOBODY]
             _WRITERS[ending](place / f"rows-{file}{ending}", _dated(rows, windows))
         period = Period(_START, _START + windows * _DAY, _DAY)
-        source = Files(str(place / f"rows-*{ending}"), Columns(time="time", time_unit="s"))
+        columns = Columns(time="time", time_unit="s", value=None if selection.amounts is None else "amount",
+                          group=None if selection.groups is None else "group")  # fmt: skip
+        source = Files(str(place / f"rows-*{ending}"), columns)
         sink = ToFile(str(place / "ranking.parquet"))
-        run(Report(Question(case.selection, period, release), source, sink), prepare("direct", []))
+        run(Report(Question(selection, period, release), source, sink), prepare("direct", []))
         return _answers(sink.published() or [], case, sheet, windows)
 
 
 def _answers(rows: list[dict[str, Any]], case: Case, sheet: Sheet, windows: int) -> list[tuple[Answer, ...]]:
-    found: list[list[dict[str, Any]]] = [[] for _ in range(windows)]
+    selection = case.selection
+    groups = (None,) if selection.groups is None else GROUPS
+    found: dict[tuple[int, str | None], list[dict[str, Any]]] = {
+        (window, group): [] for window in range(windows) for group in groups
+    }
     for row in rows:
-        found[(row["window_start"] - _START) // _DAY].append(row)
-    counted = case.selection.publish_counts is not None
-    return [
-        (Answer(number_items([row["item"] for row in some], sheet),
-                tuple(row["noisy_count"] for row in some) if counted else None),)
-        for some in found
-    ]  # fmt: skip
+        found[(row["window_start"] - _START) // _DAY, row.get("group")].append(row)
+    counted = selection.publish_counts is not None
+    answers = {
+        of: answer_of([row["item"] for row in some], [row["noisy_count"] for row in some] if counted else None,
+                      selection, sheet)
+        for of, some in found.items()
+    }  # fmt: skip
+    return [tuple(answers[window, group] for group in groups) for window in range(windows)]
 
 
-def _dated(rows: list[tuple[str, str]], windows: int) -> list[dict[str, Any]]:
+def _dated(rows: list[Row], windows: int) -> list[dict[str, Any]]:
     """All rows in every window. A row without a user and an item keeps a file from being empty."""
     moments = [int((_START + number * _DAY).timestamp()) + 3600 for number in range(windows)]
-    return [{"user": user or None, "item": item or None, "time": time} for time in moments for user, item in rows]
+    return [{"user": row.user or None, "item": row.item or None, "time": time, "group": row.group, "amount": row.amount}
+            for time in moments for row in rows]  # fmt: skip
 
 
 def _to_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     with open(path, "w", newline="", encoding="utf-8") as sink:
-        writer = csv.DictWriter(sink, ["user", "item", "time"])
+        writer = csv.DictWriter(sink, _FIELDS)
         writer.writeheader()
         writer.writerows(rows)
 
@@ -174,13 +199,14 @@ def _to_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _to_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
-    types = pa.schema({"user": pa.string(), "item": pa.string(), "time": pa.int64()})
+    kinds = (pa.string(), pa.string(), pa.int64(), pa.string(), pa.float64())
+    types = pa.schema(dict(zip(_FIELDS, kinds, strict=True)))
     pq.write_table(pa.Table.from_pylist(rows, types), path)
 
 
 def _to_avro(path: Path, rows: list[dict[str, Any]]) -> None:
-    text = ["null", "string"]
-    fields = [{"name": "user", "type": text}, {"name": "item", "type": text}, {"name": "time", "type": "long"}]
+    kinds = (["null", "string"], ["null", "string"], "long", "string", "double")
+    fields = [{"name": name, "type": kind} for name, kind in zip(_FIELDS, kinds, strict=True)]
     with open(path, "wb") as sink:
         fastavro.writer(sink, {"type": "record", "name": "Row", "fields": fields}, rows, codec="deflate")
 

@@ -59,6 +59,7 @@ class Asked(TypedDict, total=False):
     parameters: Mapping[str, Any]
     neighbours: str
     max_items_per_user: int
+    max_windows_per_user: int
     like: str
     publish_counts: Fraction | float
     publish_counts_delta: Fraction | float

@@ -38,6 +38,7 @@ def asked_setting(asked: Asked, k: int, epsilon: Fraction | float) -> Setting:
         unknown_domain=asked.get("unknown_domain", False),
         neighbours=asked.get("neighbours"),
         max_items_per_user=asked.get("max_items_per_user"),
+        max_windows_per_user=asked.get("max_windows_per_user"),
         parameters=asked.get("parameters", {}),
         publish_counts=counts_of(asked),
         privacy_unit=unit,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_epsilon
-from private_topk.budget.sharing import Privacy, share_out
+from private_topk.budget.sharing import Privacy, share_out, windows_of_a_user
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group
@@ -20,13 +20,13 @@ from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.selection import Selection
-from private_topk.transforms.top_k import check_kinds, make_selection
+from private_topk.transforms.top_k import check_all_windows, check_kinds, make_selection
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
 
 __all__ = [
     "Question", "amounts_of", "ask", "check_domain", "check_groups", "check_unknown", "counts_of", "declared_period",
-    "domain_of", "groups_of", "question_of", "release_of",
+    "domain_of", "groups_of", "question_of", "reach_of", "release_of",
 ]  # fmt: skip
 
 
@@ -60,6 +60,7 @@ def ask(
     held: Total | None = None,
     amounts: Amounts | None = None,
     groups: Groups | Iterable[str | int] | None = None,
+    max_windows_per_user: int | None = None,
 ) -> Question:
     """A question, checked, with the budget shared out over its windows.
 
@@ -72,6 +73,8 @@ def ask(
         amounts: what is added up, where it is amounts and not users.
         groups: which groups of rows have a ranking each. The rankings of a window that one user can change share its
             budget: one of them by default, so that each has all of it.
+        max_windows_per_user: with the unit `user`: a user counts in at most so many of the period's windows, which
+            share the total.
 
     Raises:
         Refusal: a field breaks its rule; nothing has been looked at or charged.
@@ -84,7 +87,12 @@ def ask(
         raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
     whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
+    whole = whole.bounded(max_windows_per_user)
     each, number = whole.rankings_of_a_user(), len(period) if period else 1
+    most = whole.max_windows_per_user
+    if most is not None:
+        _check_bound(period, privacy_unit, horizon)
+        horizon = None
     if each > 1 and horizon is not None and horizon < number:
         raise Refusal("horizon", f"must be at least the {number} windows of this run, got {horizon}")
     shared = share_out(
@@ -93,16 +101,36 @@ def ask(
         publish_counts,
         spare_delta,
         unit=privacy_unit,
-        windows=number * each,
+        windows=reach_of(whole, period) * each,
         horizon=None if horizon is None else horizon * each,
         held=held,
         overlap=each * (period.overlap if period else 1),
         each=each,
+        of=None if most is None else number,
     )
     selection = make_selection(
         whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
-    )
+    ).bounded(most)
     return Question(selection, period, release or Release.fresh(), shared.privacy)
+
+
+def reach_of(selection: Selection, period: Period | None) -> int:
+    """For how many windows of a period to pay for one user, each with all of its rankings that are paid for."""
+    each, alone = selection.rankings_of_a_user(), selection.rankings_of_a_newcomer()
+    most, mechanism = selection.max_windows_per_user, selection.mechanism
+    return windows_of_a_user(len(period) if period else 1, most, mechanism, each, alone)
+
+
+def _check_bound(period: Period | None, unit: str, horizon: int | None) -> None:
+    """Raise Refusal where a bound on the windows of a user says nothing, or cannot be kept."""
+    if unit != "user":
+        raise Refusal("max_windows_per_user", "needs {privacy_unit} user", "with user-window every window has its own "
+                      "budget, and a bound makes none of them larger")  # fmt: skip
+    check_all_windows(period, bounded=True)
+    if period is not None and horizon not in (None, len(period)):
+        raise Refusal("horizon", f"{horizon} does not go with {{max_windows_per_user}} in a run of {len(period)} "
+                      "windows", "the windows of a user are chosen among all of the horizon: rank it in one run, and "
+                      "leave {horizon} out")  # fmt: skip
 
 
 def question_of(asked: Asked, held: Total | None = None) -> Question:
@@ -123,6 +151,7 @@ def question_of(asked: Asked, held: Total | None = None) -> Question:
         held=held,
         amounts=amounts_of(asked),
         groups=groups_of(asked),
+        max_windows_per_user=asked.get("max_windows_per_user"),
     )
 
 

@@ -53,6 +53,7 @@ def rank(
     value: str = "value",
     groups: Groups | Iterable[str | int] | None = None,
     group: str = "group",
+    max_windows_per_user: int | None = None,
 ) -> Rankings:
     """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
 
@@ -84,6 +85,8 @@ def rank(
         groups: a ranking for every group of a public list, such as countries: the list, or `Groups`, with how many of
             them a user counts in: docs/groups.md. Where `domain` is a dict of lists, one for each group, these.
         group: with groups: the name of their column.
+        max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
+            the total: docs/windows-per-user.md.
 
     Returns:
         The rankings of all windows. A notebook shows them with their guarantee in words.
@@ -111,6 +114,7 @@ def rank(
         horizon=horizon,
         amounts=amounts,
         groups=groups,
+        max_windows_per_user=max_windows_per_user,
     )
     grouped = question.selection.groups is not None
     columns = _columns(

@@ -105,7 +105,10 @@ def _privacy(question: Question) -> str:
     if privacy.total is None:
         return each
     whole = f"epsilon {float(privacy.total.epsilon):g}, delta {float(privacy.total.delta):g}"
-    return f"{whole} for all of a user's rows, over {privacy.windows:,} windows; of it {each}"
+    over = f"{privacy.windows:,} windows" + (
+        "" if privacy.of is None else f", which is what one user can change of {privacy.of:,}"
+    )
+    return f"{whole} for all of a user's rows, over {over}; of it {each}"
 
 
 def _release(question: Question) -> str:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from private_topk.budget.account import Windows
 from private_topk.budget.sharing import cost_of
 from private_topk.pipelines.identity import identity_of
+from private_topk.pipelines.question import reach_of
 from private_topk.pipelines.report import Report
+from private_topk.transforms.keys import DRAWS
 from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -35,10 +37,13 @@ def request_of(report: Report, dataset: str) -> Request:
         report=question.release.id,
         key_id=key_id,
         fingerprint=source,
-        parameters={**question.selection.parameters(), "asked": identity_of(question)},
+        parameters={**question.selection.parameters(), "asked": identity_of(question), "draws": DRAWS},
         windows=Windows.of(question.period),
         cost=cost_of(question.selection),
         rows=_rows(report),
+        reach=None
+        if question.selection.max_windows_per_user is None
+        else reach_of(question.selection, question.period),
     )
 
 

@@ -107,14 +107,15 @@ def preview(
     publish_counts: CountBudget | None = None,
     privacy_unit: str = "user-window",
     horizon: int | None = None,
+    max_windows_per_user: int | None = None,
     draws: int | None = None,
 ) -> Preview:
     """What every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
     Args:
         expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`.
-        k, epsilon, delta, unknown_domain, neighbours, max_items_per_user, publish_counts, privacy_unit, horizon: as the
-            run would be asked.
+        k, epsilon, delta, unknown_domain, neighbours, max_items_per_user, publish_counts, privacy_unit, horizon,
+            max_windows_per_user: as the run would be asked.
         mechanisms: their names; all built-in ones by default.
         parameters: of the mechanisms, by name.
         draws: how many for each mechanism: 400 by default, fewer where they are slow.
@@ -135,6 +136,7 @@ def preview(
         publish_counts=publish_counts,
         privacy_unit=privacy_unit,
         horizon=horizon,
+        max_windows_per_user=max_windows_per_user,
     )
     return preview_of(expected, setting, mechanisms, draws)
 

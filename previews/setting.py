@@ -9,9 +9,10 @@ from typing import Any
 
 from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_delta, check_epsilon
-from private_topk.budget.sharing import Shared, share_out
+from private_topk.budget.sharing import Shared, share_out, windows_of_a_user
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.refusal import Refusal
 
@@ -29,6 +30,7 @@ class Setting:
         parameters: of mechanisms, by name; those that take one get it.
         publish_counts: the noisy counts take their part of the budget.
         privacy_unit, windows, horizon, overlap, held: as `share_out` takes them.
+        max_windows_per_user: a user counts in at most so many of the windows, or of the horizon.
 
     Raises:
         Refusal: a number breaks its rule.
@@ -47,6 +49,7 @@ class Setting:
     horizon: int | None = None
     overlap: int = 1
     held: Total | None = None
+    max_windows_per_user: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
@@ -56,6 +59,8 @@ class Setting:
             check_delta(self.delta)
             if not 0 < self.delta < 1:
                 raise Refusal("delta", f"must lie strictly between 0 and 1, got {float(self.delta):g}")
+        if check_parameter("max_windows_per_user", self.max_windows_per_user) and self.privacy_unit != "user":
+            raise Refusal("max_windows_per_user", "needs {privacy_unit} user")
 
     def share_of(self, name: str) -> Shared:
         """The mechanism of that name as one window of the run would draw with it, and what the total is of.
@@ -81,6 +86,10 @@ class Setting:
             raise Refusal("", "adds up weights of users, which numbers of users do not tell: no preview is made")
         if isinstance(mechanism, UnknownDomainMechanism):
             mechanism.kbar_for(self.k)
+        windows, horizon, of = self.windows, self.horizon, None
+        if self.max_windows_per_user is not None:
+            of = windows if horizon is None else horizon
+            windows, horizon = windows_of_a_user(of, self.max_windows_per_user, mechanism), None
         composes = self.privacy_unit == "user" or self.overlap > 1
         return share_out(
             mechanism,
@@ -88,8 +97,9 @@ class Setting:
             self.publish_counts,
             self.delta if composes and "delta" not in own else None,
             unit=self.privacy_unit,
-            windows=self.windows,
-            horizon=self.horizon,
+            windows=windows,
+            horizon=horizon,
             held=self.held,
             overlap=self.overlap,
+            of=of,
         )

@@ -50,6 +50,7 @@ class RankRows(beam.PTransform):
         max_value, value_resolution: the most that one user adds to an item, and the unit of which it is a multiple.
         group: the name of a field of groups, each of which has a ranking; needs `groups`. Rows then have `group` too.
         groups, groups_per_user: the public list of groups, and in how many of a window a user counts.
+        max_windows_per_user: a user counts in at most so many windows of the period; rows must be bounded.
 
     Raises:
         ValueError: an argument breaks its rule.
@@ -76,6 +77,7 @@ class RankRows(beam.PTransform):
         group: str | None = None,
         groups: Sequence[str] | None = None,
         groups_per_user: int = 1,
+        max_windows_per_user: int | None = None,
     ) -> None:
         super().__init__()
         if release_id is not None and release_key is None:
@@ -98,6 +100,7 @@ class RankRows(beam.PTransform):
             amounts=_amounts(value, max_value, value_resolution),
             group=group,
             groups=None if groups is None else Groups.of(groups, groups_per_user),
+            max_windows_per_user=max_windows_per_user,
         )
         self._grouped = groups is not None or isinstance(domain, Mapping)
 

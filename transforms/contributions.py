@@ -179,6 +179,7 @@ class CountContributions(beam.PTransform):
         cap: where amounts are added up, the most units that one user adds to an item.
         groups_per_user: where the layout splits windows into groups, how many of them a user counts in.
         weighting: what a user adds to a count, where that is not 1.
+        windows_per_user: in how many windows of a bounded input a user counts; None for all.
     """
 
     def __init__(
@@ -191,9 +192,10 @@ class CountContributions(beam.PTransform):
         cap: int | None = None,
         groups_per_user: int = 1,
         weighting: Weighting | None = None,
+        windows_per_user: int | None = None,
     ) -> None:
         super().__init__()
-        self._counter = UserShard(layout, key, limit, cap, groups_per_user, weighting)
+        self._counter = UserShard(layout, key, limit, cap, groups_per_user, weighting, windows_per_user)
         self._waits_for_timers = waits_for_timers
         self._cores = cores
 

@@ -24,11 +24,14 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, make_table, of_rows, partition
 from private_topk.transforms.counters import LeftOutRows
+from private_topk.transforms.release import Ranking
 from private_topk.transforms.sent import Statement, closed_in, mark_in, mark_of_piece, statement_in, with_mark
-from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
+from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
 from private_topk.transforms.windows.stretches import Stretches
 
-__all__ = ["CutIntoWindows", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment", "window_named"]
+__all__ = [
+    "CutIntoWindows", "IntoCells", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment", "window_named",
+]  # fmt: skip
 
 
 _TICK = 1000
@@ -164,6 +167,24 @@ def fire_once(windowfn: WindowFn) -> beam.WindowInto:
 def last_moment(period: Period, number: int) -> Timestamp:
     """The last moment before a window closes, for whatever is of that window: just before the cell's own last one."""
     return Timestamp(micros=int(period.closing[number]) - 1)
+
+
+@beam.typehints.with_output_types(Ranking)
+class IntoCells(beam.PTransform):
+    """Rankings into the cells of their windows: as they come out of a stream."""
+
+    def __init__(self, period: Period) -> None:
+        super().__init__()
+        self._period = period
+
+    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
+        period, numbers = self._period, {start: number for number, start in enumerate(self._period.starts.tolist())}
+        return rankings | beam.Map(_stamped, period, numbers) | enter_cells(period)
+
+
+def _stamped(ranking: Ranking, period: Period, numbers: dict[int, int]) -> TimestampedValue:
+    assert ranking.window.start is not None
+    return TimestampedValue(ranking, last_moment(period, numbers[microseconds(ranking.window.start)]))
 
 
 def bounds_of_cell(period: Period, cell: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window

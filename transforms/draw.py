@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -23,7 +23,7 @@ from private_topk.transforms.parts import HEARTBEAT, PlacedPart, by_group
 from private_topk.transforms.release import Ranking, Selection
 from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["RankHeads", "rank"]
+__all__ = ["Head", "RankHeads", "head_of", "rank"]
 
 _EMPTY = make_table(item=pa.array([], pa.string()), count=np.empty(0, np.int64))
 
@@ -120,14 +120,8 @@ def rank(
     of = Heading(bounds, group)
     if not isinstance(selection.domain, UnknownDomain):
         return rank_by_values(selection, release, of, tables)
-    table = joined(largest(pa.Table.from_batches([_EMPTY, *tables]), selection.head()).to_batches() or [_EMPTY])
-    counts, labels = table["count"].to_numpy(), table["item"].to_pylist()
-    digest = hashlib.sha256(counts.astype("<i8").tobytes())
-    for label in labels:
-        digest.update(len(label.encode()).to_bytes(8, "little") + label.encode())
-    # The table is in rank order, so ranks are its rows. No item at all is as good as one that nobody holds.
-    histogram = Histogram.of(counts if len(counts) else np.zeros(1, np.int64))
-    chosen, noisy, noise = selection.draw(histogram, digest.digest(), of.label(), release)
+    histogram, digest, labels = head_of(selection, tables)
+    chosen, noisy, noise = selection.draw(histogram, digest, of.label(), release)
     if selection.mechanism.answer == "set":
         # The labels came in order of their counts, so a set must be put into a public order before it is written.
         order = sorted(range(len(chosen)), key=lambda place: labels[chosen[place]].encode())
@@ -135,3 +129,27 @@ def rank(
     items = tuple(labels[row] for row in chosen)
     counted = None if noisy is None else selection.shown(noisy.tolist())
     return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted, noise, group)
+
+
+class Head(NamedTuple):
+    """What an unknown domain's ranking is drawn from: the largest counts of a window, and whose they are.
+
+    Args:
+        digest: of counts and items.
+        labels: the items by rank.
+    """
+
+    histogram: Histogram
+    digest: bytes
+    labels: list[str]
+
+
+def head_of(selection: Selection, tables: list[pa.RecordBatch]) -> Head:
+    """From the totals {item: string, count: int64} of a window, in whatever order they come."""
+    table = joined(largest(pa.Table.from_batches([_EMPTY, *tables]), selection.head()).to_batches() or [_EMPTY])
+    counts, labels = table["count"].to_numpy(), table["item"].to_pylist()
+    digest = hashlib.sha256(counts.astype("<i8").tobytes())
+    for label in labels:
+        digest.update(len(label.encode()).to_bytes(8, "little") + label.encode())
+    # The table is in rank order, so ranks are its rows. No item at all is as good as one that nobody holds.
+    return Head(Histogram.of(counts if len(counts) else np.zeros(1, np.int64)), digest.digest(), labels)

@@ -17,7 +17,12 @@ from dataclasses import dataclass, field
 
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Release", "ReleaseKey", "release_seed"]
+__all__ = ["DRAWS", "Release", "ReleaseKey", "release_seed"]
+
+DRAWS = "release 3"
+"""Which answers a key, an id and counts have: another name whenever any of them changes. A ledger takes a release for
+the repeat of an earlier one only under the same name, since another answer over the same data is another release.
+"""
 
 _LEAST_BYTES, _MOST_BYTES = 16, 1 << 16
 _KNOWN = "known to everybody"
@@ -119,7 +124,7 @@ def release_seed(release: Release, window: str, parameters: Mapping[str, object]
         parameters: mechanism, k, domain and every other parameter; must be JSON.
         data: SHA-256 digest of the counts, so that other counts meet fresh noise.
     """
-    message = json.dumps(["private-topk release 3", release.id, window, parameters, data.hex()], sort_keys=True)
+    message = json.dumps([f"private-topk {DRAWS}", release.id, window, parameters, data.hex()], sort_keys=True)
     return hmac.digest(release.key.derive("release"), message.encode(), hashlib.sha256)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import Release, release_seed
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 __all__ = ["Draws", "Selection"]
@@ -37,6 +38,7 @@ class Selection:
     Args:
         amounts: what is added up, where it is amounts; `mechanism` has their cap then. None counts users.
         groups: which groups have a ranking each, of `mechanism`'s budget; None ranks all rows of a window together.
+        max_windows_per_user: a user counts in at most so many of the windows; None for all that they are active in.
     """
 
     mechanism: Mechanism
@@ -46,6 +48,7 @@ class Selection:
     publish_counts: CountBudget | None = None
     amounts: Amounts | None = field(default=None, metadata={"asked if given": True})
     groups: Groups | None = field(default=None, metadata={"asked if given": True})
+    max_windows_per_user: int | None = field(default=None, metadata={"asked if given": True})
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -58,7 +61,13 @@ class Selection:
             "domain": self.domain.describe(),
             **({} if self.amounts is None else {"amounts": self.amounts.describe()}),
             **({} if self.groups is None else {"groups": self.groups.describe()}),
+            **({} if self.max_windows_per_user is None else {"max_windows_per_user": self.max_windows_per_user}),
         }
+
+    def bounded(self, max_windows_per_user: int | None) -> Selection:
+        """This one with a bound on the windows of a user, or as it is. Raises Refusal."""
+        most = check_parameter("max_windows_per_user", max_windows_per_user)
+        return self if most is None else replace(self, max_windows_per_user=most)
 
     def listed(self) -> list[tuple[str, str]]:
         """The files of the public lists that are read, each by its field."""
@@ -73,7 +82,12 @@ class Selection:
     def users_move(self) -> bool:
         """Whether a user who is replaced may leave one ranking and enter another, and one of them is paid for."""
         swapped = self.mechanism.parameter("neighbours", "add-remove") == "swap"
-        return swapped and self.groups is not None and self.mechanism.rankings_moved(1) == 1
+        several = self.groups is not None or self.max_windows_per_user is not None
+        return swapped and several and self.mechanism.rankings_moved(1) == 1
+
+    def rankings_of_a_newcomer(self) -> int:
+        """How many rankings of a window one user can change who is in it on one side only."""
+        return 1 if self.groups is None else min(self.groups.per_user, self.groups.size)
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
         """Noisy counts as they are published: amounts where amounts are added up."""

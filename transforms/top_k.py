@@ -14,7 +14,7 @@ from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.count_budget import count_budget
 from private_topk.transforms.counts import AddUp
-from private_topk.transforms.cut import CutIntoWindows, enter_cells, last_moment
+from private_topk.transforms.cut import CutIntoWindows, IntoCells
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.draw import RankHeads
 from private_topk.transforms.elements import Shape
@@ -33,9 +33,9 @@ from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
 from private_topk.transforms.sent import statements
 from private_topk.transforms.user_shard import UserShard
-from private_topk.transforms.windows import Period, microseconds
+from private_topk.transforms.windows import Period
 
-__all__ = ["PrivateTopK", "RankBlocks", "check_kinds", "make_selection"]
+__all__ = ["PrivateTopK", "RankBlocks", "check_all_windows", "check_kinds", "make_selection"]
 
 DEFAULT_SHARDS = 64
 _KINDS: dict[str, tuple[type, str]] = {
@@ -75,9 +75,12 @@ class PrivateTopK(beam.PTransform):
         groups: a ranking for every group of a public list, such as countries: the list, or `Groups`, with how many of
             them a user counts in (docs/groups.md). Elements are then (user, item, group), or have the field `group`.
             Where `domain` is a dict of lists, one for each group, these are the groups.
+        max_windows_per_user: a user counts in at most so many windows of the period, chosen by a hash of those that
+            they are active in (docs/windows-per-user.md). Bounded input only.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
-    `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose.
+    `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
+    with `max_windows_per_user` so many of them for all of a user's rows, and two of them for those in one window.
 
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
@@ -104,6 +107,7 @@ class PrivateTopK(beam.PTransform):
         value: str | None = None,
         groups: Groups | Iterable[str | int] | None = None,
         group: str | None = None,
+        max_windows_per_user: int | None = None,
     ) -> None:
         super().__init__()
         check_kinds(release=release, period=period)
@@ -113,6 +117,7 @@ class PrivateTopK(beam.PTransform):
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
         selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
+        selection = selection.bounded(max_windows_per_user)
         shape = Shape(user, item, value, amounts is not None, group, selection.groups is not None)
         self._period, self._shape = period, shape
         self._rank = RankBlocks(
@@ -169,6 +174,9 @@ class RankBlocks(beam.PTransform):
                           "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
         selection, key, groups = self._selection, self._release.key, self._selection.groups
         numbered = self._period if blocks.is_bounded else None
+        most = selection.max_windows_per_user
+        if most is not None:
+            check_all_windows(self._period, blocks.is_bounded)
         layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
         sharded = ShardByUser(selection.domain, key, self._shards, layout, cores, selection.amounts, groups)
@@ -182,7 +190,7 @@ class RankBlocks(beam.PTransform):
             pairs, answers = (pairs, empties) | "Add empty user shards" >> beam.Flatten(), []
         else:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
-        counting = CountContributions(layout, key, limit, waits, cores, cap, per_user, weighting)
+        counting = CountContributions(layout, key, limit, waits, cores, cap, per_user, weighting, most)
         partial = pairs | "Bound contributions" >> counting
         if self._readers is not None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
@@ -193,25 +201,7 @@ class RankBlocks(beam.PTransform):
         ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
         last = ranked(selection, self._release, self._shards, layout, self._period, self._readers)
         rankings = (totals, others) | "Rank" >> last
-        return rankings if numbered is None else rankings | "Into their windows" >> _Stamped(numbered)
-
-
-@beam.typehints.with_output_types(Ranking)
-class _Stamped(beam.PTransform):
-    """Rankings into the cells of their windows: as they come out of a stream."""
-
-    def __init__(self, period: Period) -> None:
-        super().__init__()
-        self._period = period
-
-    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        period, numbers = self._period, {start: number for number, start in enumerate(self._period.starts.tolist())}
-        return rankings | beam.Map(_stamped, period, numbers) | enter_cells(period)
-
-
-def _stamped(ranking: Ranking, period: Period, numbers: dict[int, int]) -> window.TimestampedValue:
-    assert ranking.window.start is not None
-    return window.TimestampedValue(ranking, last_moment(period, numbers[microseconds(ranking.window.start)]))
+        return rankings if numbered is None else rankings | "Into their windows" >> IntoCells(numbered)
 
 
 def check_kinds(**given: object) -> None:
@@ -220,6 +210,15 @@ def check_kinds(**given: object) -> None:
         kind, remedy = _KINDS[name]
         if value is not None and not isinstance(value, kind):
             raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
+
+
+def check_all_windows(period: Period | None, bounded: bool) -> None:
+    """Raise Refusal where not all rows of a user are there at once, among which windows could be chosen."""
+    if period is None:
+        raise Refusal("max_windows_per_user", "needs a declared period, in so many of whose windows a user counts")
+    if not bounded:
+        raise Refusal("max_windows_per_user", "needs all windows at once, to choose among those of a user; a stream is "
+                      "published window by window", "rank files with `run`, once the horizon is over")  # fmt: skip
 
 
 def make_selection(

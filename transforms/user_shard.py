@@ -27,6 +27,7 @@ from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import UNKNOWN_ITEM_SHARDS, Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
+from private_topk.transforms.windows_of_users import WindowsOfUsers
 
 __all__ = ["UserShard"]
 
@@ -68,6 +69,8 @@ class UserShard:
         cap: at most so many units of every user, item and window; None where users are counted.
         groups_per_user: a user counts in at most so many groups of a window, those of most rows.
         weighting: what a user adds to an item, where that is not 1. It goes with a limit, and with no cap.
+        windows_per_user: a user counts in at most so many windows of time; None for all. It needs all rows at once, so
+            it is of `counts` alone.
     """
 
     def __init__(
@@ -78,9 +81,11 @@ class UserShard:
         cap: int | None = None,
         groups_per_user: int = 1,
         weighting: Weighting | None = None,
+        windows_per_user: int | None = None,
     ) -> None:
         self._layout, self._key, self._limit, self._cap, self._weighting = layout, key, limit, cap, weighting
         self._groups_per_user = groups_per_user
+        self._windows_per_user = layout.dates if windows_per_user is None else windows_per_user
 
     def no_pairs(self) -> pa.RecordBatch:
         """What a user shard holds that nobody is in."""
@@ -119,7 +124,7 @@ class UserShard:
         window where there are several: a column more.
         """
         table = joined([self.no_pairs(), *pairs])
-        for part in self._parts(table):
+        for part in self._in_windows(table):
             found = self._pairs(self._in_groups(part))
             ranks, codes, _, amounts = self._bound(found)
             if self._weighting is not None:
@@ -129,6 +134,17 @@ class UserShard:
             else:
                 present, counts = add_amounts(codes, amounts)
             yield from self._by_place(found, present, counts)
+
+    def _in_windows(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows of the windows that their users count in, some windows at a time."""
+        if self._windows_per_user >= self._layout.dates:
+            yield from self._parts(table)
+            return
+        first = self._dates(table)
+        after = table["after"].to_numpy().astype(np.int64) if self._layout.overlap else first + 1
+        chosen_ones = WindowsOfUsers(table["user"].to_numpy(), first, after, self._layout.dates, self._windows_per_user)
+        for part in self._parts(table):
+            yield part.filter(pa.array(chosen_ones.count(part["user"].to_numpy(), self._dates(part))))
 
     def _parts(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Overlapping windows a few groups at a time, so that no more than about four million rows of them are held."""

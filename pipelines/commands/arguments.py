@@ -169,6 +169,8 @@ def add_budget(group: Group) -> None:
         one_of(*UNITS))  # fmt: skip
     add(group, "horizon", "N", "with --privacy-unit user: how many windows there will be in all, where a run publishes "
         "only some of them (default: those of this run)", whole)  # fmt: skip
+    add(group, "max_windows_per_user", "W", "with --privacy-unit user: a user counts in at most W windows, chosen by a "
+        "hash, and the total is shared by W (docs/windows-per-user.md)", whole)  # fmt: skip
     add_ledger(group)
 
 

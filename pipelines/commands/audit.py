@@ -12,6 +12,7 @@ from private_topk.pipelines.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from private_topk.pipelines.auditing import Line
+    from private_topk.testing.audit import Case
 
 __all__ = ["execute", "parser"]
 
@@ -24,8 +25,8 @@ _EXAMPLE = """example:
 
 Exit status: 0 no bound is above what is declared, 1 one is, 2 bad arguments."""
 
-_ROW = "{:<22} {:<8} {:<11} {:<8} {:<9} {:>8} {:>6} {:>7} {:>7}  {}"
-_HEAD = ("mechanism", "domain", "neighbours", "counts", "releases", "declared", "delta", "plain", "Beam", "where")
+_ROW = "{:<22} {:<8} {:<11} {:<8} {:<8} {:<9} {:>8} {:>6} {:>7} {:>7}  {}"
+_HEAD = ("mechanism", "domain", "neighbours", "of", "counts", "releases", "declared", "delta", "plain", "Beam", "where")
 
 
 def parser(words: Sequence[str] = ()) -> Parser:
@@ -70,18 +71,17 @@ def told(line: Line) -> str:
         return f"WRONG counts: {line.fault}"
     verdict = "" if line.holds else "EXCEEDED: "
     if line.apart is not None:
-        asked = line.apart.case.selection
         shown = f"{verdict}how much the noise of counts tells of the answer"
-        return _row(asked, line.apart.case.neighbours, 1, 0.0, 0.0, f"{line.apart.bound:.2f}", "-", shown)
+        return _row(line.apart.case, 0.0, 0.0, f"{line.apart.bound:.2f}", "-", shown)
     assert line.met is not None
     case, beam = line.met.case, line.through_beam
     where = f"{verdict}{line.met.scene.name}: {line.met.event.feature}"
-    declared = case.selection.epsilon(), case.selection.delta()
     found = f"{line.met.bound:.2f}", "-" if beam is None else f"{beam.bound:.2f}"
-    return _row(case.selection, case.neighbours, case.releases, *declared, *found, where)
+    return _row(case, case.epsilon, case.delta, *found, where)
 
 
-def _row(asked: Any, neighbours: str, releases: int, epsilon: float, delta: float, *rest: str) -> str:  # noqa: ANN401
-    about, counts = asked.mechanism.about, "yes" if asked.publish_counts else "no"
-    many = "one" if releases == 1 else "two"
-    return _ROW.format(about.name, about.domain, neighbours, counts, many, f"{epsilon:g}", f"{delta:g}", *rest).rstrip()
+def _row(case: Case, epsilon: float, delta: float, *rest: str) -> str:
+    about, counts = case.selection.mechanism.about, "yes" if case.selection.publish_counts else "no"
+    many = "one" if case.releases == 1 else "two"
+    asked = about.name, about.domain, case.neighbours, case.of, counts, many
+    return _ROW.format(*asked, f"{epsilon:g}", f"{delta:g}", *rest).rstrip()

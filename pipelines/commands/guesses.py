@@ -19,6 +19,7 @@ _ARGUMENTS = {
     "group-by": "group-column", "group": "group-column", "algorithm": "mechanism", "method": "mechanism",
     "source": "input", "sink": "output", "destination": "output", "file": "input",
     "key": "release-key", "name": "release-id", "id": "release-id", "clip": "max-items-per-user",
+    "max-partitions-contributed": "max-windows-per-user", "max-partitions": "max-windows-per-user",
 }  # fmt: skip
 _SAID = {
     "seed": ("release-key", "noise has no seed: {} and --release-id repeat a release, and its key is a secret"),

@@ -37,6 +37,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(found, "windows", "N", "how many windows one user can be in", whole)
     add_mechanism(found.add_argument_group("privacy"), words, "the total over all windows; smaller is more private",
                   "as in the run: at most M items of every user and window")  # fmt: skip
+    add(found, "max_windows_per_user", "W", "as in the run: a user counts in at most W of them", whole)
     add(found.add_argument_group("groups (optional)"), "groups_per_user", "G", "every group has a ranking, and a user "
         "counts in so many groups of a window", whole)  # fmt: skip
     add_counts(found.add_argument_group("noisy counts (optional)"))
@@ -49,30 +50,34 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     from private_topk.budget.limits import check_windows
     from private_topk.budget.planning import plan
+    from private_topk.budget.sharing import windows_of_a_user
     from private_topk.pipelines.drawing import mechanism_of
 
     parser().refuse(others)
     asked, windows = asked_of(arguments), arguments.windows
     require({**asked, **({"windows": windows} if windows is not None else {})}, "mechanism", "epsilon", "windows")
     k, (mechanism, spare_delta) = asked.get("k", _USUAL_K), mechanism_of(asked)
-    groups = asked.get("groups_per_user")
+    groups, most = asked.get("groups_per_user"), asked.get("max_windows_per_user")
     if groups is not None:
         check_windows(groups, "groups_per_user")
+    check_windows(windows, "windows")
+    shared = windows_of_a_user(windows, most, mechanism)
     rankings, of = (1, "window") if groups is None else (mechanism.rankings_moved(groups), "ranking")
-    found = plan(mechanism, k, spare_delta, windows=windows * rankings, counts=_counts(asked))
+    found = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=_counts(asked))
     within = "" if groups is None else f", {rankings:,} ranking{'s' * (rankings > 1)} in each"
+    over = f"{shared}{'' if most is None else f' of {windows}'} windows that one user can be in{within}"
     print(f"{mechanism.about.name}, k = {k}: epsilon {float(found.total.epsilon):g}, delta "
-          f"{float(found.total.delta):g} in all, over {windows} windows that one user can be in{within}\n")  # fmt: skip
+          f"{float(found.total.delta):g} in all, over {over}\n")  # fmt: skip
     _print_shares(found, of)
     if found.counts is not None:
-        moving = groups is not None and mechanism.rankings_moved(1) == 1
+        moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1
         _print_counts(found, k, asked.get("max_items_per_user"), moving, of)
     budget: Mapping[str, Any] = asked
     given = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
-    unit, horizon = flag("privacy_unit"), flag("horizon")
+    bound = f"{flag('horizon')} {windows}" if most is None else f"{flag('max_windows_per_user')} {most}"
     also = "" if groups is None else f" {flag('groups_per_user')} {groups}"
-    print(f"\nTightest: {found.best.accounting}. In a run: {unit} user {horizon} {windows}{also} {given}")
-    print("\n".join(_outlook(asked, mechanism.about.name, k, windows * rankings)))
+    print(f"\nTightest: {found.best.accounting}. In a run: {flag('privacy_unit')} user {bound}{also} {given}")
+    print("\n".join(_outlook(asked, mechanism.about.name, k, shared * rankings)))
 
 
 def _counts(asked: Asked) -> CountBudget | None:
@@ -96,7 +101,9 @@ def _outlook(asked: Asked, name: str, k: int, windows: int) -> list[str]:
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     a_week = Period(start, start + timedelta(days=7))  # of the sample, where that is what counts are like
     expected = expected_of(asked["like"], None, a_week)
-    setting = asked_setting({**asked, "privacy_unit": "user", "horizon": windows}, k, asked["epsilon"])
+    shared: Asked = {**asked, "privacy_unit": "user", "horizon": windows}
+    shared.pop("max_windows_per_user", None)
+    setting = asked_setting(shared, k, asked["epsilon"])
     found = preview_of(expected, setting, (*MECHANISMS, *([] if name in MECHANISMS else [name])))
     own = next((outlook for outlook in found.outlooks if outlook.name == name), None)
     best = f"Best: {short(found.best)}."

@@ -224,5 +224,7 @@ def _run(preview: Preview) -> str:
     if setting.delta is not None and (best.mechanism.parameter("delta") is not None or composes):
         words += [flag("delta"), f"{float(setting.delta):g}"]
     if setting.privacy_unit == "user":
-        words += [flag("privacy_unit"), "user", flag("horizon"), str(preview.windows)]
+        most = setting.max_windows_per_user
+        bound = [flag("horizon"), str(preview.windows)] if most is None else [flag("max_windows_per_user"), str(most)]
+        words += [flag("privacy_unit"), "user", *bound]
     return " ".join(words)

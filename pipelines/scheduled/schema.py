@@ -163,6 +163,7 @@ FIELDS: dict[str, Rule] = {
     "budget.publish_counts_delta": Rule(number, "publish_counts_delta"),
     "budget.round_counts": Rule(_count, "round_counts"),
     "budget.privacy_unit": Rule(one_of("user-window", "user"), "privacy_unit"),
+    "budget.max_windows_per_user": Rule(_count, "max_windows_per_user"),
     "budget.neighbours": Rule(one_of("add-remove", "swap"), "neighbours"),
     "preview.like": Rule(_template, "like", path=True, template=True),
     "release_key": Rule(printable_text, "release_key", required=True),
@@ -250,6 +251,11 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
     if values["budget.privacy_unit"] == "user" and horizon is None:
         raise document.error("window", "window.horizon must be given with budget.privacy_unit: user, since the total "
                              "is split over its periods")  # fmt: skip
+    if values["budget.max_windows_per_user"] is not None:
+        field = "budget.max_windows_per_user"
+        raise document.error(field, f"{field} does not go with a report, which publishes period by period: the windows "
+                             "of a user are chosen among all of them. Rank the whole horizon in one `private-topk run` "
+                             "when it is over, or leave it out")  # fmt: skip
     schedule = Schedule(first.astimezone(timezone.utc), every, zone, horizon)
     try:
         schedule.period(max(horizon or 1, 1) - 1)

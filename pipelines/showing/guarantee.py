@@ -74,9 +74,12 @@ def _factor(epsilon: float) -> str:
 def _who(facts: Mapping[str, Any]) -> str:
     limit = facts.get("max_items_per_user")
     most = f" At most {limit:,} items of each person and window were counted." if limit else ""
+    windows = facts.get("max_windows_per_user")
+    of_windows = f" Each counted in at most {windows:,} of the windows." if windows else ""
     groups, per_user = facts.get("groups"), (facts.get("groups") or {}).get("per_user")
     of_groups = f" Each counted in at most {per_user:,} of the groups of a window." if groups else ""
-    return f"A person is one value of the user column: who has two accounts is protected as two.{most}{of_groups}"
+    return "A person is one value of the user column: who has two accounts is protected as two." \
+           f"{most}{of_groups}{of_windows}"  # fmt: skip
 
 
 def in_symbols(told: Told) -> str:
@@ -142,9 +145,8 @@ def parameters(told: Told) -> list[tuple[str, str]]:
     if "unit" in privacy:
         found.append(("protected unit", str(privacy["unit"])))
         if privacy.get("accounting"):
-            found.append(
-                ("windows that share the budget", f"{privacy['windows']:,}, by {privacy['accounting']} composition")
-            )
+            shared = privacy.get("windows_of_a_user", privacy["windows"])
+            found.append(("windows that share the budget", f"{shared:,}, by {privacy['accounting']} composition"))
     for name, label in (("key_id", "key"), ("runner", "run by"), ("ranking_sha256", "SHA-256 of the ranking")):
         if facts.get(name):
             found.append((label, str(facts[name])))

@@ -23,7 +23,7 @@ _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy",
 def describe_release(selection: Selection, release: Release, runner: str) -> dict[str, Any]:
     """All of the manifest that is known before the job starts: the key is named where it is read."""
     mechanism = selection.mechanism
-    parameters = mechanism.parameters()
+    parameters, most = mechanism.parameters(), selection.max_windows_per_user
     private = mechanism.is_private and release.key.is_secret
     return {
         **({} if private else {"private": False}),
@@ -35,6 +35,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "parameters": parameters,
         "k": selection.k,
         "max_items_per_user": selection.max_items_per_user,
+        **({} if most is None else {"max_windows_per_user": most}),
         **_groups(selection),
         **({} if selection.amounts is None else {"amounts": selection.amounts.describe()}),
         "delta_of_a_shared_hash": _of_a_shared_hash(selection),
@@ -87,7 +88,8 @@ def _noise(ranking: Ranking) -> dict[str, Any]:
 
 def _of_a_shared_hash(selection: Selection) -> float:
     """What each other user adds to delta, at most, for the chance that two users share a hash: see docs/privacy.md."""
-    return 2.0**-64 if selection.max_items_per_user or selection.groups is not None else 0.0
+    bounded = selection.max_items_per_user or selection.max_windows_per_user or selection.groups is not None
+    return 2.0**-64 if bounded else 0.0
 
 
 def _version(package: str) -> str:

@@ -12,25 +12,29 @@ from private_topk.testing.audit.bounds import Tally, epsilon_at_least
 from private_topk.testing.audit.cases import Case, cases_of
 from private_topk.testing.audit.counting import wrong_counts
 from private_topk.testing.audit.events import Answer, Event
-from private_topk.testing.audit.sampler import Sampler, number_items
-from private_topk.testing.audit.scenes import Scene, Sheet, rows_of
+from private_topk.testing.audit.hat import OtherAnswer, answer_of
+from private_topk.testing.audit.sampler import Sampler
+from private_topk.testing.audit.scenes import GROUPS, Row, Scene, Sheet, rows_of
 
 __all__ = [
+    "GROUPS",
     "Answer",
     "Case",
     "Dependence",
     "Event",
     "Met",
+    "OtherAnswer",
+    "Row",
     "Sampler",
     "Scene",
     "Sheet",
     "Tally",
+    "answer_of",
     "audit_case",
     "bound_of",
     "cases_of",
     "dependence",
     "epsilon_at_least",
-    "number_items",
     "rows_of",
     "wrong_counts",
 ]

@@ -33,7 +33,7 @@ class Met:
 
     @property
     def holds(self) -> bool:
-        return self.bound <= self.case.selection.epsilon()
+        return self.bound <= self.case.epsilon
 
 
 def audit_case(case: Case, sampler: Sampler, draws: int, risk: float) -> Met:
@@ -59,8 +59,9 @@ def _choose(case: Case, sampler: Sampler, draws: int, name: str) -> tuple[Scene,
         for scene in scenes:
             for world, sheets in enumerate((scene.here, scene.there)):
                 some = f"{name} {scene.name} {world} of {kept}"
-                drawn[scene.name][world].extend(sampler.draw(case, sheets, max(share // len(scenes), 2), some))
-            found[scene.name] = choose_events(*drawn[scene.name], case.selection.delta())
+                more = sampler.draw(case, sheets, max(share // len(scenes), 2), some, one_way=True)
+                drawn[scene.name][world].extend(more)
+            found[scene.name] = choose_events(*drawn[scene.name], case.delta)
         scenes.sort(key=lambda scene: -max(event.score for event in found[scene.name]))
         del scenes[kept:]
     return scenes[0], found[scenes[0].name]
@@ -71,6 +72,6 @@ def bound_of(case: Case, scene: Scene, events: tuple[Event, ...], here: Drawn, t
     found = []
     for event in events:
         often, seldom = (here, there) if event.reverse else (there, here)
-        bound = epsilon_at_least(event.tally(often), event.tally(seldom), case.selection.delta(), risk / len(events))
+        bound = epsilon_at_least(event.tally(often), event.tally(seldom), case.delta, risk / len(events))
         found.append(Met(case, scene, events, bound, event))
     return max(found, key=lambda met: met.bound)

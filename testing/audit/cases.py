@@ -10,9 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from private_topk.testing.audit.scenes import LABELS, Scene, hidden_scenes, open_scenes, repeated_scenes
+from private_topk.testing.audit.scenes import (
+    GROUPS,
+    LABELS,
+    RESOLUTION,
+    Scene,
+    hidden_scenes,
+    open_scenes,
+    repeated_scenes,
+)
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.refusal import Refusal
@@ -21,10 +31,12 @@ from private_topk.transforms.top_k import make_selection
 
 __all__ = ["Case", "cases_of"]
 
-_OPEN, _HIDDEN = (4, len(LABELS)), (5, len(LABELS) - 3)
+_OPEN, _HIDDEN = (4, 10), (5, len(LABELS) - 3)
 """How many items there are in a public and an unknown domain, without and with published counts."""
 _DELTA = 0.01
 _TRIES, _HEIGHTS = 24, 40
+_AMOUNTS = Amounts.of(3 * RESOLUTION, RESOLUTION)
+"""The cap of three units, of which anybody else adds one."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,21 @@ class Case:
         return tuple(repeated_scenes(True, (height, height, *(0,) * (size - 2)), (0, 1)))
 
     @property
+    def epsilon(self) -> float:
+        """That is declared for one user in one window, in all groups."""
+        return self.selection.epsilon() * self.selection.rankings_of_a_user()
+
+    @property
+    def delta(self) -> float:
+        return self.selection.delta() * self.selection.rankings_of_a_user()
+
+    @property
+    def of(self) -> str:
+        """What is counted."""
+        selection = self.selection
+        return "groups" if selection.groups is not None else "amounts" if selection.amounts is not None else "users"
+
+    @property
     def neighbours(self) -> str:
         return str(self.selection.mechanism.parameter("neighbours", "add-remove"))
 
@@ -67,17 +94,31 @@ def _cases(kind: type[Mechanism]) -> Iterator[Case]:
             yield Case(selection, 1)
             if neighbours == "add-remove":
                 yield Case(selection, 2)
+    for neighbours in kind.neighbours_offered:
+        if kind.amounts_offered:
+            yield Case(_selection(kind, neighbours, False, amounts=_AMOUNTS), 1)
+            yield Case(_selection(kind, neighbours, True, amounts=_AMOUNTS), 1)
+        yield Case(_selection(kind, neighbours, False, groups=Groups.of(GROUPS)), 1)
 
 
-def _selection(kind: type[Mechanism], neighbours: str, counted: bool) -> Selection:
+def _selection(
+    kind: type[Mechanism],
+    neighbours: str,
+    counted: bool,
+    amounts: Amounts | None = None,
+    groups: Groups | None = None,
+    share: int = 1,
+) -> Selection:
     """Without counts one item of a public domain is asked for at a large epsilon, since what few draws can show is then
     larger. With them it is nearly all of many, at a small epsilon: one user moves all their counts, so that noise for
     fewer shows. A bound is set where the mechanism needs one.
     """
     open_size, hidden_size = _OPEN[counted], _HIDDEN[counted]
-    given: dict[str, Any] = {"epsilon": 0.25 if counted else 2.0, "delta": _DELTA, "neighbours": neighbours,
-                             "max_items_per_user": hidden_size // 2 if counted else 1,
-                             "kbar": hidden_size - 2}  # fmt: skip
+    epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
+    given: dict[str, Any] = {
+        "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
+        "max_items_per_user": hidden_size // 2 if counted else 1, "kbar": hidden_size - 2,
+    }  # fmt: skip
     own = parameters_of(kind)
     for name, its in own.items():
         if its.required and name not in given:
@@ -86,12 +127,14 @@ def _selection(kind: type[Mechanism], neighbours: str, counted: bool) -> Selecti
     bounded = "max_items_per_user" in own and own["max_items_per_user"].required
     optional = {name for name, its in own.items() if name == "max_items_per_user" and not its.required}
     mechanism = kind(**{name: value for name, value in given.items() if name in own and name not in optional})
-    budget = CountBudget(1.0, _DELTA if mechanism.parameter("delta", 0) else 0.0) if counted else None
+    budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
     public = kind.about.domain == "public"
     domain = PublicDomain.of(LABELS[:open_size]) if public else UnknownDomain()
     limit = given["max_items_per_user"] if bounded else None
     k = (open_size - 1 if counted else 1) if public else (hidden_size - 2 if counted else 2)
-    return make_selection(k, mechanism, domain, limit, budget)
+    selection = make_selection(k, mechanism, domain, limit, budget, amounts, groups)
+    rankings = selection.rankings_of_a_user()
+    return selection if rankings == share else _selection(kind, neighbours, counted, amounts, groups, rankings)
 
 
 def threshold_of(selection: Selection) -> int:

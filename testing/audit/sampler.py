@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from private_topk.testing.audit.cases import Case
 from private_topk.testing.audit.events import Answer
-from private_topk.testing.audit.scenes import Sheet
+from private_topk.testing.audit.hat import Hat
+from private_topk.testing.audit.scenes import GROUPS, Sheet
 from private_topk.testing.audit.ways import WAYS, Counting, Totals, Way, totals_of
-from private_topk.transforms import draw
 from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.selection import Selection
 from private_topk.transforms.windows import WindowBounds
 
-__all__ = ["Sampler", "number_items"]
+__all__ = ["Sampler"]
+
+Place = tuple[Counting, Sheet, Way]
 
 
 @dataclass
@@ -30,48 +32,53 @@ class Sampler:
     seed: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def __post_init__(self) -> None:
-        self._counted: dict[tuple[Counting, Sheet, Way], Totals] = {}
+        self._counted: dict[Place, Totals] = {}
+        self._drawn_from: dict[tuple[Selection, Place], list[Hat]] = {}
 
     def key(self, number: int) -> ReleaseKey:
         """One of the release keys of this audit."""
         return ReleaseKey("fresh", hashlib.sha256(self.seed + b"key %d" % number).digest())
 
-    def draw(self, case: Case, world: tuple[Sheet, ...], draws: int, name: str) -> list[tuple[Answer, ...]]:
+    def draw(
+        self, case: Case, world: tuple[Sheet, ...], draws: int, name: str, one_way: bool = False
+    ) -> list[tuple[Answer, ...]]:
         """What so many releases of a world publish.
 
         Args:
             name: no two calls may have the same.
+            one_way: rows come along on one way only, where what is drawn serves to choose and proves nothing.
         """
         # Where windows are told apart, there must be some.
         ways = [way for way in WAYS if way.period is not None or not any(sheet.window for sheet in world)]
+        ways = ways[:1] if one_way else ways
         return [
-            tuple(self._answer(case, sheet, ways[n % len(ways)], n // len(ways), f"{name} {n}") for sheet in world)
+            tuple(
+                answer
+                for sheet in world
+                for answer in self._answers(case, sheet, ways[n % len(ways)], n // len(ways), f"{name} {n}")
+            )
             for n in range(draws)
         ]
 
-    def _answer(self, case: Case, sheet: Sheet, way: Way, number: int, name: str) -> Answer:
+    def _answers(self, case: Case, sheet: Sheet, way: Way, number: int, name: str) -> list[Answer]:
+        """What is published of one window: an answer, or one for every group."""
         selection = case.selection
         # What is kept of a user hangs on the key, so there are two of them.
         key = self.key(sheet.key + 2 * (number % 2 if selection.max_items_per_user else 0))
-        counting = Counting(selection.domain, selection.max_items_per_user, key, selection.head(), selection.least(),
-                            selection.mechanism.weighting)  # fmt: skip
-        totals = self._totals(counting, sheet, way)
-        window = (number // 2 + sheet.window) % len(totals)
+        counting = Counting.of(selection, key)
+        hats, parts = self._hats(selection, counting, sheet, way), counting.parts
+        window = (number // 2 + sheet.window) % (len(hats) // parts)
         bounds = WindowBounds() if way.period is None else way.period.window(window)
-        ranking = draw.rank(selection, Release(key, name + sheet.name), bounds, totals[window])
-        counts = ranking.noisy_counts
-        return Answer(
-            number_items(ranking.items, sheet), None if counts is None else tuple(int(count) for count in counts)
-        )
+        release = Release(key, name + sheet.name)
+        return [hat.draw(release, bounds) for hat in hats[window * parts : (window + 1) * parts]]
 
-    def _totals(self, counting: Counting, sheet: Sheet, way: Way) -> Totals:
+    def _hats(self, selection: Selection, counting: Counting, sheet: Sheet, way: Way) -> list[Hat]:
         place = counting, sheet, way
         if place not in self._counted:
             self._counted[place] = totals_of(*place)
-        return self._counted[place]
-
-
-def number_items(items: Sequence[str], sheet: Sheet) -> tuple[int, ...]:
-    """Published items by their numbers on a sheet."""
-    labels = sheet.labels()
-    return tuple(labels.index(item) for item in items)
+        if (selection, place) not in self._drawn_from:
+            self._drawn_from[selection, place] = [
+                Hat(selection, sheet, tables, None if selection.groups is None else GROUPS[n % len(GROUPS)])
+                for n, tables in enumerate(self._counted[place])
+            ]
+        return self._drawn_from[selection, place]

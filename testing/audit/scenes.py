@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-__all__ = ["LABELS", "USER", "Row", "Scene", "Sheet", "hidden_scenes", "open_scenes", "repeated_scenes", "rows_of"]
+__all__ = ["GROUPS", "LABELS", "RESOLUTION", "USER", "Row", "Scene", "Sheet", "hidden_scenes", "open_scenes",
+           "repeated_scenes", "rows_of"]  # fmt: skip
 
-Row = tuple[str, str]
 Items = tuple[int, ...]
+
+
+class Row(NamedTuple):
+    """What a row says. Group and amount are looked at where the question has some."""
+
+    user: str
+    item: str
+    group: str
+    amount: float
+
 
 LABELS = ("A", "a", "a ", "a\u0301", "b", "b\u200b", "null", "ss", "\u00df", "\u00e9", "\u0438\u0306", "\u0439",
           "\u65e5", "\u65e5\u672c", "\u672c", "\uff21", "\U0001f600")  # fmt: skip
 """Items that are easily taken for each other, in the order of their bytes."""
 
-_OFTEN = 9
+GROUPS = ("n", "N")
+RESOLUTION = 10
+"""What amounts are rounded to: one row of anybody else adds one unit."""
+
+_OFTEN, _SELDOM = 9, 6
+_AMOUNTS = (12.0, -(2.0**62), 5.1, 2.0**62, -0.0, 26.0)
+"""Of the one user's rows, in turn: together they are above every cap."""
 
 USER = "u 1"
 """The one user in whom two neighbours differ; others are called u 10, u 11 and so on."""
@@ -31,6 +48,7 @@ class Sheet:
         name: added to the release id.
         key: which of several release keys.
         window: which window the rows are said to be of.
+        group: which group the one user has most rows in.
     """
 
     heights: tuple[int, ...]
@@ -39,6 +57,7 @@ class Sheet:
     name: str = ""
     key: int = 0
     window: int = 0
+    group: int = len(GROUPS) - 1
 
     def labels(self) -> tuple[str, ...]:
         return tuple(f"+{label}" if self.renamed else label for label in LABELS[: len(self.heights)])
@@ -57,11 +76,19 @@ class Scene:
     there: tuple[Sheet, ...]
 
 
-def rows_of(sheet: Sheet) -> tuple[list[Row], list[Row]]:
-    """The rows of the others and those of the one user, who says everything often."""
+def rows_of(sheet: Sheet, groups: int = 1) -> tuple[list[Row], list[Row]]:
+    """The rows of the others, as many in every group, and of the one user, who says everything often in all groups."""
     labels = sheet.labels()
-    others = [(f"{USER}{item}{n}", labels[item]) for item, height in enumerate(sheet.heights) for n in range(height)]
-    return others, [(USER, labels[item]) for item in sheet.mine] * _OFTEN
+    others = [
+        Row(f"{USER}{item}{n}{group}", labels[item], GROUPS[group], RESOLUTION)
+        for group in range(groups) for item, height in enumerate(sheet.heights) for n in range(height)
+    ]  # fmt: skip
+    often = [_OFTEN if group == min(sheet.group, groups - 1) else _SELDOM for group in range(groups)]
+    mine = [
+        Row(USER, labels[item], GROUPS[group], _AMOUNTS[n % len(_AMOUNTS)])
+        for group in range(groups) for n in range(often[group]) for item in sheet.mine
+    ]  # fmt: skip
+    return others, mine
 
 
 def open_scenes(swap: bool, size: int = 4) -> Iterator[Scene]:
@@ -124,11 +151,16 @@ def repeated_scenes(unknown: bool, heights: tuple[int, ...], mine: tuple[int, ..
 def _each(changes: Mapping[str, tuple[Items, Items]], heights: Mapping[str, Items]) -> Iterator[Scene]:
     for place, levels in heights.items():
         for change, (before, after) in changes.items():
-            yield Scene(f"{change}, {place}", (Sheet(levels, before),), (Sheet(levels, after),))
+            yield Scene(f"{change}, {place}", *_pair(levels, before, after))
 
 
 def _worlds(
     heights: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...], swap: bool
 ) -> tuple[tuple[Sheet, ...], tuple[Sheet, ...]]:
     assert swap or not before
-    return (Sheet(heights, before),), (Sheet(heights, after),)
+    return _pair(heights, before, after)
+
+
+def _pair(heights: Items, before: Items, after: Items) -> tuple[tuple[Sheet, ...], tuple[Sheet, ...]]:
+    """Whoever is replaced also goes to another group."""
+    return (Sheet(heights, before, group=0),), (Sheet(heights, after),)

@@ -12,19 +12,22 @@ from typing import Any, Literal, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
-from private_topk.testing.audit.scenes import USER, Row, Sheet, rows_of
+from private_topk.testing.audit.scenes import GROUPS, USER, Row, Sheet, rows_of
 from private_topk.transforms import contributions, counts, cut, draw
+from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import Domain, PublicDomain
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.parts import MANIFEST, Part, PlacedPart, with_manifest
+from private_topk.transforms.selection import Selection
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows
 
-__all__ = ["WAYS", "Counting", "Totals", "Way", "totals_of"]
+__all__ = ["WAYS", "Counting", "Totals", "Way", "count_blocks", "totals_of"]
 
 _DAY, _MINUTE = timedelta(days=1), 60_000_000
 _START = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -39,6 +42,7 @@ class Counting(NamedTuple):
         limit: `max_items_per_user`.
         keep, least: as for `AddUp`.
         weighting: of the mechanism.
+        groups: of the labels `GROUPS`.
     """
 
     domain: Domain
@@ -47,10 +51,30 @@ class Counting(NamedTuple):
     keep: int | None
     least: int = 0
     weighting: Weighting | None = None
+    amounts: Amounts | None = None
+    groups: Groups | None = None
+
+    @classmethod
+    def of(cls, selection: Selection, key: ReleaseKey) -> Counting:
+        return cls(selection.domain, selection.max_items_per_user, key, selection.head(), selection.least(),
+                   selection.mechanism.weighting, selection.amounts, selection.groups)  # fmt: skip
+
+    @property
+    def parts(self) -> int:
+        """How many rankings a window has."""
+        return 1 if self.groups is None else self.groups.size
+
+    def layout(self, period: Period | None = None) -> Layout:
+        return Layout.of(self.domain, period, 0 if self.groups is None else self.groups.size)
+
+    def user_shard(self, layout: Layout) -> UserShard:
+        cap = None if self.amounts is None else self.amounts.cap
+        per_user = 1 if self.groups is None else self.groups.per_user
+        return UserShard(layout, self.key, self.limit, cap, per_user, self.weighting)
 
 
 Totals = list[list[pa.RecordBatch]]
-"""For every window the tables that its ranking is drawn from."""
+"""For every window, and every group of it, the tables that its ranking is drawn from."""
 
 
 @dataclass(frozen=True)
@@ -92,27 +116,34 @@ def totals_of(counting: Counting, sheet: Sheet, way: Way) -> Totals:
     Where rows have times the one user also sends some that must count nowhere and move nobody: before the period, after
     it, out of a public domain, and arrived when all windows had closed.
     """
-    blocks, period = _blocks(counting.domain, sheet, way), way.period
+    return count_blocks(counting, _blocks(counting, sheet, way), way)
+
+
+def count_blocks(counting: Counting, blocks: Sequence[pa.RecordBatch], way: Way) -> Totals:
+    """The totals of any blocks, on a way: the pipeline's own functions in its order."""
+    period = way.period
     if period is None:
-        return _totals(counting, blocks, Layout.of(counting.domain), way)
+        return _totals(counting, blocks, counting.layout(), way)
     if way.kind != "stream":
         numbered = [part for block in blocks for part in _run(cut._NumberDoFn(period), block)]
-        return _totals(counting, numbered, Layout.of(counting.domain, period), way)
+        return _totals(counting, numbered, counting.layout(period), way)
     cells: dict[Any, list[pa.RecordBatch]] = defaultdict(list)
     for block in blocks:
         for piece in _run(cut._SplitDoFn(period), block):
             for cell in piece.windows:
                 cells[cell].append(piece.value)
-    layout = Layout.of(counting.domain)
-    return [_totals(counting, cells[cell], layout, way)[0] for cell in cut.cells(period)]
+    layout = counting.layout()
+    return [tables for cell in cut.cells(period) for tables in _totals(counting, cells[cell], layout, way)]
 
 
 def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout, way: Way) -> Totals:
-    domain, limit, key, keep, least, weighting = counting
-    counter = UserShard(layout, key, limit, weighting=weighting)
+    domain, counter = counting.domain, counting.user_shard(layout)
+    shard_fn = contributions._ShardDoFn(
+        domain, counting.key, way.shards, layout, amounts=counting.amounts, groups=counting.groups
+    )
     pairs: dict[int, list[pa.RecordBatch]] = {shard: [counter.no_pairs()] for shard in range(way.shards)}
     for block in blocks:
-        for shard, table in _run(contributions._ShardDoFn(domain, key, way.shards, layout), block):
+        for shard, table in _run(shard_fn, block):
             pairs[shard].append(table)
             if way.kind == "stream":  # as `CountOnTheFlyDoFn` does now and then
                 pairs[shard] = [counter.distinct(pairs[shard])]
@@ -120,7 +151,9 @@ def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout
     for shard, tables in pairs.items():
         for place, part in with_manifest(shard, counter.counts(tables)):
             places[place].append(part)
-    placed: list[PlacedPart] = [counts.add_up(place, parts, layout, keep, least) for place, parts in places.items()]
+    placed: list[PlacedPart] = [
+        counts.add_up(place, parts, layout, counting.keep, counting.least) for place, parts in places.items()
+    ]
     check_whole(placed, way.shards)
     tables = [part.table for place, part in placed if place != MANIFEST]
     if layout.windows == 1:
@@ -133,28 +166,45 @@ def _run(fn: beam.DoFn, block: pa.RecordBatch) -> Iterator[Any]:
     yield from fn.process(block)
 
 
-def _blocks(domain: Domain, sheet: Sheet, way: Way) -> list[pa.RecordBatch]:
-    others, mine = rows_of(sheet)
-    if mine and isinstance(domain, PublicDomain):
-        mine.append((USER, "of no domain"))
-    return [_block(others[number :: way.blocks], mine, sheet.labels(), way) for number in range(way.blocks)]
+def _blocks(counting: Counting, sheet: Sheet, way: Way) -> list[pa.RecordBatch]:
+    others, mine = rows_of(sheet, counting.parts)
+    if mine and isinstance(counting.domain, PublicDomain):
+        mine += [row._replace(item="of no domain") for row in mine[:1] * len(mine)]
+    if mine and counting.groups is not None:
+        mine += [row._replace(group="of no group") for row in mine[:1] * len(mine)]
+    return [_block(counting, others[number :: way.blocks], mine, sheet, way) for number in range(way.blocks)]
 
 
-def _block(others: Sequence[Row], mine: Sequence[Row], labels: Sequence[str], way: Way) -> pa.RecordBatch:
+def _block(counting: Counting, others: Sequence[Row], mine: Sequence[Row], sheet: Sheet, way: Way) -> pa.RecordBatch:
     period = way.period
     if period is None:
-        columns = _columns(_in_order(others, mine, way.order), 2)
-        return make_block(*(pa.array(column, pa.string()) for column in columns))[0]
+        return _made(counting, _in_order([*map(tuple, others)], [*map(tuple, mine)], way.order), False)
     first, last = int(period.starts[0]), int(period.closing[-1])
     days = [first + (day * 24 + 1) * 60 * _MINUTE for day in range(_DAYS)]
-    dated = [[(*row, day, day + _MINUTE) for day in days for row in rows] for rows in (others, mine)]
+    # Amounts add up, so those of the others stand once in every window: in the day that both of two that overlap have.
+    once = counting.amounts is not None and way.kind == "sliding"
+    dated = [[(*row, day, day + _MINUTE) for day in some for row in rows]
+             for some, rows in ((days[1:2] if once else days, others), (days, mine))]  # fmt: skip
     strays = [(first - 1, first), (first + _CENTURY, first)]
     if way.kind != "sliding":
         strays += [(days[0], last + _MINUTE), (days[-1], last + _CENTURY)]
-    dated[1] += [(USER, label, *moments) for moments in strays for label in labels if mine]
-    users, items, times, arrived = _columns(_in_order(dated[0], dated[1], way.order), 4)
-    block, _ = make_block(pa.array(users, pa.string()), pa.array(items, pa.string()), pa.array(times, pa.int64()))
-    return block if way.kind == "sliding" else block.append_column("arrived", pa.array(arrived, pa.int64()))
+    dated[1] += [(*row, *moments) for moments in strays for row in _strays(sheet) if mine]
+    block = _made(counting, _in_order(dated[0], dated[1], way.order), True)
+    return block.drop_columns("arrived") if way.kind == "sliding" else block
+
+
+def _strays(sheet: Sheet) -> list[Row]:
+    """What the one user says of every item where it must not count."""
+    return [Row(USER, label, GROUPS[0], 2.0**62) for label in sheet.labels()]
+
+
+def _made(counting: Counting, rows: Sequence[tuple], timed: bool) -> pa.RecordBatch:
+    columns = _columns(rows, len(Row._fields) + 2 * timed)
+    users, items, groups = (pa.array(column, pa.string()) for column in columns[:3])
+    amounts = None if counting.amounts is None else pa.array(columns[3], pa.float64())
+    times = pa.array(columns[4], pa.int64()) if timed else None
+    block, _ = make_block(users, items, times, amounts, None if counting.groups is None else groups)
+    return block.append_column("arrived", pa.array(columns[5], pa.int64())) if timed else block
 
 
 def _columns(rows: Sequence[tuple], width: int) -> list[tuple]:

@@ -20,6 +20,7 @@ EVERY = sorted({command for page in PAGES for command in in_lines(page)})
 RUN = {
     "private-topk select --counts counts.npy --mechanism joint --k 10 --epsilon 1": 0,
     "private-topk mechanisms": 0,
+    "private-topk plan --windows 52 --max-windows-per-user 4 --mechanism joint --epsilon 1": 0,
     "source .venv/bin/activate": 0,
     "python -m private_topk": 2,
 }

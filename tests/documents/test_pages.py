@@ -302,6 +302,16 @@ GROUPS = [
 ]
 
 
+WINDOWS_PER_USER = [
+    Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("weekly.avro", 12)),
+    Held("$ python -m benchmarks.windows_per_user", "parsed", "measures for a minute"),
+]
+
+
+def test_windows_per_user(world: World) -> None:
+    hold(world, "docs/windows-per-user.md", WINDOWS_PER_USER)
+
+
 def test_groups(world: World) -> None:
     hold(world, "docs/groups.md", GROUPS)
 

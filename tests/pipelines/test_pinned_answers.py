@@ -6,6 +6,7 @@ Every command line below is run and its answer compared with the one stored in `
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -16,9 +17,15 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.sinks.formats import format_of
+from private_topk.transforms.keys import DRAWS
 from tests.pipelines.support import command
 
 STORE = Path(__file__).with_name("pinned_answers.txt")
+PINNED = {
+    "release 3": (38, "791ee4d18c7b3df0c162044bd5473e0df9f821e14ca1ff94fb036db94abaf80b"),
+}
+"""For every name of the draws, how many lines of the store were pinned under it, and SHA-256 of these."""
+
 ITEMS = "abcdefghijklmnop"
 START = datetime(2026, 1, 5)
 KEY = "a key of the pinned answers, no secret"
@@ -207,6 +214,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_answer_is_what_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(folder)
     assert CASES[name](name) == stored()[name]
+
+
+def test_answers_that_change_take_another_name_of_the_draws() -> None:
+    """A ledger takes a release for a repeat under the name of the draws: under one name no answer may change. New ones
+    are appended; where one changes on purpose, DRAWS takes another name, and the store is noted above under it.
+    """
+    lines, digest = PINNED[DRAWS]
+    assert hashlib.sha256("\n".join(STORE.read_text().splitlines()[:lines]).encode()).hexdigest() == digest
 
 
 def test_answers_differ_where_they_are_asked_differently() -> None:

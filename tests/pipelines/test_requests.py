@@ -6,12 +6,15 @@ Whoever adds an argument must put it on one of the two lists below, or the first
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from private_topk.budget.ledger import Ledger
+from private_topk.pipelines import requests
 from private_topk.pipelines.commands import run, stream
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.identity import IF_GIVEN, UNASKED, identity_of
@@ -92,6 +95,7 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "whole_items": (False, {**HIDDEN, "mechanism": "weighted-gaussian", "max_items_per_user": 9}, {"whole_items": 3}),
     "neighbours": (False, BASE, {"neighbours": "swap"}),
     "max_items_per_user": (False, BASE, {"max_items_per_user": 2}),
+    "max_windows_per_user": (False, {**BASE, "privacy_unit": "user"}, {"max_windows_per_user": 1}),
     "publish_counts": (False, {**BASE, "max_items_per_user": 2}, {"publish_counts": 1}),
     "publish_counts_delta": (False, {**BASE, "publish_counts": 1}, {"publish_counts_delta": 1e-6}),
     "privacy_unit": (False, BASE, {"privacy_unit": "user"}),
@@ -167,6 +171,22 @@ def test_an_argument_that_changes_neither_leaves_the_request_as_it_is(
     folder: Path, watch: bool, asked: dict[str, Any], change: dict[str, Any]
 ) -> None:
     assert known(report(watch, asked)) == known(report(watch, {**asked, **change}))
+
+
+def test_other_draws_are_another_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that draws otherwise would give a second answer over the same data for the charge of the first."""
+    ledger = Ledger("sqlite:///b.db")
+    entry = ledger.charge(request_of(report(False, BASE), "d")).entry
+    assert ledger.charge(request_of(report(False, BASE), "d")).entry == entry
+    monkeypatch.setattr(requests, "DRAWS", "release 1")
+    later = ledger.charge(request_of(report(False, BASE), "d"))
+    assert later.outcome is None and later.entry != entry
+    with sqlite3.connect("b.db") as database:  # as charges were before they named their draws
+        database.execute(
+            "UPDATE private_topk_charges SET parameters = replace(parameters, '\"draws\": \"release 1\", ', '')"
+        )
+        assert "draws" not in database.execute("SELECT parameters FROM private_topk_charges WHERE id = 2").fetchone()[0]
+    assert ledger.charge(request_of(report(False, BASE), "d")).entry not in (entry, later.entry)
 
 
 def parts(value: object, path: str = "") -> Iterator[tuple[str, object, dataclasses.Field]]:

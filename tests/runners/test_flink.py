@@ -95,6 +95,11 @@ def test_the_mini_cluster_publishes_the_same(report: Report, direct: Published, 
     assert report.publish("flink") == direct
 
 
+def test_the_mini_cluster_counts_users_in_the_same_windows(report: Report, flink_home: Path) -> None:
+    bound = ("--privacy-unit", "user", "--max-windows-per-user", "2")
+    assert report.publish("flink", *bound, timeout=300) == report.publish("direct", *bound)
+
+
 @pytest.mark.parametrize("here", [False, True], ids=["workers in a pool", "workers in the command's process"])
 def test_the_cluster_publishes_the_same(here: bool, report: Report, direct: Published, workers: list[str]) -> None:
     """On all slots of both task managers."""

@@ -110,6 +110,15 @@ def test_prism_publishes_the_same(report: Report, direct: Published, prism_binar
     assert report.publish("prism", "--prism_location", str(prism_binary)) == direct
 
 
+BOUNDED = ("--privacy-unit", "user", "--max-windows-per-user", "2")
+
+
+def test_prism_counts_users_in_the_same_windows(report: Report, direct: Published, prism_binary: Path) -> None:
+    here = report.publish("direct", *BOUNDED)
+    assert here != direct and here.manifest["privacy"]["windows_of_a_user"] == 2
+    assert report.publish("prism", "--prism_location", str(prism_binary), *BOUNDED) == here
+
+
 def test_prism_passes_on_what_is_wrong_with_the_input(report: Report, prism_binary: Path) -> None:
     damaged = bytearray((report.folder / "plays.avro").read_bytes())
     damaged[len(damaged) // 2 : len(damaged) // 2 + 64] = bytes(64)  # header and end stay whole: only workers see it

@@ -168,6 +168,7 @@ _RULES = {
     "delta": _probability,
     "beta": _probability,
     "max_items_per_user": _whole,
+    "max_windows_per_user": _whole,
     "cap": _whole,
     "kbar": _whole,
     "epsilon_r": _positive,

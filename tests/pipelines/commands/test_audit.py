@@ -9,16 +9,19 @@ from __future__ import annotations
 import pytest
 
 from private_topk.pipelines import auditing
+from private_topk.testing.audit import cases_of
 from tests.pipelines.support import command
 from tests.testing.audit.planted import DEFECTS
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the audit's cases only the one that sees it is run here, which saves time and nothing else."""
-    plant, _, _, _, mechanism, draws, said = DEFECTS[defect]
+    """Of the audit's checks only the one that sees it is run here, which saves time and nothing else."""
+    plant, check, _, _, mechanism, draws, said, _ = DEFECTS[defect]
     case = DEFECTS[defect].case(mechanism)
     monkeypatch.setattr(auditing, "cases_of", lambda names: [case])
+    if check != "counts":
+        monkeypatch.setattr(auditing, "wrong_counts", lambda sampler: iter(()))
     plant(monkeypatch)
     done = command(
         "audit", f"--mechanism={mechanism}", f"--draws={draws}", "--beam-draws=0", "--seed=planted", "--stop"
@@ -29,12 +32,18 @@ def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch)
     )
 
 
-def test_a_right_path_passes_through_beam_too_and_a_seed_repeats_it() -> None:
-    asked = ("audit", "--mechanism=laplace", "--draws=40", "--beam-draws=20", "--seed=right")
-    done = command(*asked)
-    assert done.status == 0 and "no bound is above what is declared, in 7 checks" in done.out, done
-    lines = done.out.splitlines()
-    assert sum(line.startswith("laplace") for line in lines) == 7 and "EXCEEDED" not in done.out
+def test_a_right_path_passes_through_beam_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users, amounts with counts, and groups of which two change: three cases of thirteen, and a test of the noise."""
+    whole = cases_of(["laplace"])
+    wanted = [("users", "add-remove", True), ("amounts", "swap", True), ("groups", "swap", False)]
+    some = [next(case for case in whole if (case.of, case.neighbours, bool(case.selection.publish_counts)) == one)
+            for one in wanted]  # fmt: skip
+    monkeypatch.setattr(auditing, "cases_of", lambda names: some)
+    done = command("audit", "--mechanism=laplace", "--draws=40", "--beam-draws=20", "--seed=right")
+    assert done.status == 0 and "no bound is above what is declared, in 4 checks" in done.out, done
+    lines = [line for line in done.out.splitlines() if line.startswith("laplace")]
+    assert [line.split()[3] for line in lines] == ["users", "users", "amounts", "groups"] and len(whole) == 12
+    assert all(line.split()[8] == "0.00" for line in lines[1:]), "bounds of so few draws"
 
 
 @pytest.mark.parametrize(

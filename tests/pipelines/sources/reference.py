@@ -13,6 +13,7 @@ from typing import Any
 FACTORS = {"s": 10**6, "ms": 10**3, "us": 1}
 FARTHEST = 36_525_000 * 86_400 * 10**6  # 100,000 Julian years in microseconds
 NULL, BAD = "null", "unreadable"
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 EPOCH = date(1970, 1, 1).toordinal()
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?([Zz]|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
@@ -147,6 +148,14 @@ def micros_of(value: Any, unit: str) -> int | None:  # noqa: ANN401
     if found is None:
         raise ValueError
     return found
+
+
+def amount_of(value: Any) -> float | None:  # noqa: ANN401 - whatever a format holds
+    """The amount that a value means, None where it means none."""
+    if isinstance(value, str):
+        return float(value) if _NUMBER.fullmatch(value) else None
+    number = float(value)
+    return None if math.isnan(number) else number
 
 
 def _row(values: list[Any], unit: str) -> tuple | str:

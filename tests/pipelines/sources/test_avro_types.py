@@ -90,6 +90,26 @@ TIMES = [
 ]  # fmt: skip
 
 
+def amount(value: Any) -> float:  # noqa: ANN401
+    found = reference.amount_of(value.decode() if isinstance(value, bytes) else value)
+    if found is None:
+        raise ValueError
+    return found
+
+
+figures = st.sampled_from([b"12", b"1e400", b"-.5", b"1.", b"007", b"nan", b"1_0", b"\xff", b""]) | texts
+AMOUNTS = [
+    Kind("int", "int", ints, amount),
+    Kind("long", "long", longs, amount),
+    Kind("float", "float", floats.map(float32), amount),
+    Kind("double", "double", floats | st.sampled_from([-0.0, float("-inf"), 5e-324]), amount),
+    Kind("string", "bytes", figures, amount),
+    Kind(logical("long", "made up"), "long", longs, amount),
+]
+ROLES = {"user": LABELS, "item": LABELS, "time": TIMES}
+WIDE_ROLES = {**ROLES, "amount": AMOUNTS, "group": LABELS}
+
+
 @st.composite
 def columns(draw: st.DrawFn, kinds: list[Kind]) -> tuple[Any, Any, list[Kind]]:
     """A type or a union of several, and how it is stored."""
@@ -100,11 +120,11 @@ def columns(draw: st.DrawFn, kinds: list[Kind]) -> tuple[Any, Any, list[Kind]]:
 
 
 @st.composite
-def files(draw: st.DrawFn) -> tuple[dict, list[list[bytes]], list[tuple | str]]:
+def files(draw: st.DrawFn, roles: dict[str, list[Kind]]) -> tuple[dict, list[list[bytes]], list[tuple | str]]:
     """A schema, the records of some blocks as they are stored, and what rows they are."""
-    found = [draw(columns(kinds)) for kinds in (LABELS, LABELS, TIMES)]
-    names = draw(st.permutations(["user", "item", "time"]))
-    order = [["user", "item", "time"].index(name) for name in names]
+    found = [draw(columns(kinds)) for kinds in roles.values()]
+    names = draw(st.permutations(list(roles)))
+    order = [list(roles).index(name) for name in names]
     found = [(_renamed(schema, n), _renamed(stored, n), kinds) for n, (schema, stored, kinds) in enumerate(found)]
     others = [(None, None), ({"type": "map", "values": "string"}, {"k": "v"}), ("boolean", True)]
     extra, value = draw(st.sampled_from([*others, (logical("bytes", "decimal"), b"\1")]))
@@ -166,22 +186,34 @@ def container(schema: dict, blocks: list[tuple[int, bytes]], codec: str = "null"
 
 
 TIMED = Columns(time="time")
+WIDE = Columns(time="time", value="amount", group="group")
 
 
 @SLOW
-@given(files(), st.sampled_from([1 << 30, 40, 7]))
+@given(files(ROLES), st.sampled_from([1 << 30, 40, 7]))
 def test_both_decoders_and_messages_mean_what_the_reference_says(tmp_path_factory, made: tuple, size: int) -> None:  # noqa: ANN001
+    hold_to_each_other(tmp_path_factory.mktemp("rows"), made, size, TIMED)
+
+
+@settings(SLOW, max_examples=60)
+@given(files(WIDE_ROLES), st.sampled_from([1 << 30, 40]))
+def test_groups_and_amounts_mean_what_the_reference_says(tmp_path_factory, made: tuple, size: int) -> None:  # noqa: ANN001
+    hold_to_each_other(tmp_path_factory.mktemp("rows"), made, size, WIDE)
+
+
+def hold_to_each_other(folder: Path, made: tuple, size: int, columns: Columns) -> None:
+    """Both decoders and the messages to what the rows are."""
     schema, blocks, rows = made
     expected = [row for row in rows if isinstance(row, tuple)]
     left_out = {reason: rows.count(reason) for reason in ("null", "unreadable") if reason in rows}
     content = container(schema, [(len(block), b"".join(block)) for block in blocks])
-    path = write(tmp_path_factory.mktemp("rows") / "rows.avro", content)
-    assert read(path, TIMED, size) == (expected, sum(left_out.values()))
+    path = write(folder / "rows.avro", content)
+    assert read(path, columns, size) == (expected, sum(left_out.values()))
     with patch.object(avro_rows, "of_plain_types", lambda schema, fields: None):
-        assert read(path, TIMED, size) == (expected, sum(left_out.values()))
+        assert read(path, columns, size) == (expected, sum(left_out.values()))
     messages = [record for block in blocks for record in block]
-    part = AvroPayload(json.dumps(schema)).rows(messages, TIMED)
-    block, reasons = block_of(part, TIMED)
+    part = AvroPayload(json.dumps(schema)).rows(messages, columns)
+    block, reasons = block_of(part, columns)
     assert list(zip(*(column.to_pylist() for column in block.columns), strict=True)) == expected
     assert reasons == left_out
 

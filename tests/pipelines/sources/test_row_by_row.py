@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -20,6 +21,7 @@ from private_topk.pipelines.sources import csv as csv_source
 from private_topk.pipelines.sources import json_lines as json_source
 from private_topk.pipelines.sources.columns import block_of, to_microseconds
 from private_topk.pipelines.sources.payloads import JsonPayload
+from private_topk.transforms.amounts import as_numbers
 from tests.pipelines.sources import reference
 
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150, derandomize=True)
@@ -115,6 +117,49 @@ def test_messages_mean_the_same_in_any_company(messages: list[bytes], random) ->
     rows, reasons = found([JsonPayload().rows([messages[n] for n in order], TIMED)], TIMED)
     assert rows == [row for n in order for row in alone[n][0]]
     assert reasons == dict(sum((Counter(alone[n][1]) for n in order), Counter()))
+
+
+WIDE = Columns(time="time", value="amount", group="group")
+amounts = st.one_of(
+    numbers,
+    reals,
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.sampled_from(["+1", ".5", "1.", "007", "1e400", "-1e400", "nan", "inf", "1_0", "0x1", " 1", "1 ", "\u0661", "",
+                     "1e", "1e-400", "true", "1,5", "9" * 40, "0." + "1" * 400]),
+)  # fmt: skip
+
+
+@st.composite
+def wide_objects(draw: st.DrawFn) -> bytes:
+    """Most of them are whole; a group and an amount may be anything."""
+    number = draw(amounts)
+    kinds = {"user": '"u"', "item": '"i"', "time": "5", "group": draw(values(0)),
+             "amount": draw(st.one_of(st.just(number), st.just(json.dumps(number)), values(1)))}  # fmt: skip
+    names = draw(st.permutations([*kinds, *draw(st.lists(st.sampled_from(["group", "amount"]), max_size=1))]))
+    return ("{" + ",".join(f'"{name}":{kinds[name]}' for name in names[draw(st.integers(0, 1)) :]) + "}").encode()
+
+
+@settings(SLOW, max_examples=60)
+@given(st.lists(wide_objects(), min_size=1, max_size=9), st.sampled_from([1, 1024]))
+def test_groups_and_amounts_mean_the_same_in_any_company(messages: list[bytes], least: int) -> None:
+    """Many at once, each alone, and by the rule: polars and Python's own reader agree on every row."""
+    alone = [found([JsonPayload().rows([message], WIDE)], WIDE) for message in messages]
+    by_rule = pa.array([message + b"\n" for message in messages], pa.large_binary())
+    with patch.object(json_rows, "_LEAST", least):
+        together = found([JsonPayload().rows(messages, WIDE)], WIDE)
+        ruled = found([json_rows.decode(by_rule, WIDE, np.ones(len(messages), bool))], WIDE)
+    expected = [row for rows, _ in alone for row in rows]
+    reasons = dict(sum((Counter(some) for _, some in alone), Counter()))
+    assert together == ruled == (expected, reasons)
+
+
+@SLOW
+@given(st.lists(amounts | st.text(st.sampled_from("0123456789+-.eE _inf"), max_size=12), max_size=9))
+def test_texts_are_amounts_by_themselves(texts: list[str]) -> None:
+    """As Python reads a decimal number, and no other text; whatever else stands in the column."""
+    expected = [reference.amount_of(text) for text in texts]
+    assert as_numbers(pa.array(texts, pa.string())).to_pylist() == expected
+    assert [as_numbers(pa.array([text], pa.string())).to_pylist()[0] for text in texts] == expected
 
 
 csv_values = st.one_of(

@@ -20,7 +20,7 @@ import pytest
 
 from private_topk.testing.audit import Case, Sampler, audit_case, cases_of, dependence, wrong_counts
 from private_topk.transforms import cut, draw, selection, user_shard
-from private_topk.transforms.mechanisms import MECHANISMS, RandomBits
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 
 __all__ = ["DEFECTS", "Defect", "finds"]
 
@@ -93,12 +93,25 @@ def lateness_by_the_latest_of_all_rows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cut, "np", Numpy())
 
 
+def every_group_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(user_shard, "chosen", lambda users, *_: np.ones(len(users), bool))
+
+
+def amounts_without_a_cap(patch: pytest.MonkeyPatch) -> None:
+    real = user_shard.sorted_sums
+    patch.setattr(user_shard, "sorted_sums", lambda users, codes, amounts, cap: real(users, codes, amounts, cap * 9))
+
+
+def noise_for_one_unit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Mechanism, "sensitivity", property(lambda self: 1 + (self.parameter("neighbours") == "swap")))
+
+
 class Defect(NamedTuple):
     """A defect and what finds it.
 
     Args:
         check: "counts" for those without chance; "apart" for noise that tells of an answer; "case" for neighbours.
-        releases, counted: of the case that sees it.
+        releases, counted, of: of the case that sees it.
         mechanism, draws, said: for the test of the command: one that is quick, and what it says there.
     """
 
@@ -109,15 +122,18 @@ class Defect(NamedTuple):
     mechanism: str
     draws: int
     said: str
+    of: str = "users"
 
     def case(self, mechanism: str) -> Case | None:
         """The case of a mechanism that sees this defect; None where the defect does not touch the mechanism."""
-        asked = ("add-remove", self.releases, self.counted)
+        asked = ("add-remove", self.releases, self.counted, self.of)
         found = [
             case
             for case in cases_of([mechanism])
-            if (case.neighbours, case.releases, bool(case.selection.publish_counts)) == asked
+            if (case.neighbours, case.releases, bool(case.selection.publish_counts), case.of) == asked
         ]
+        if not found:
+            return None
         unknown = found[0].selection.mechanism.about.domain == "unknown"
         return found[0] if unknown or self.plant not in (head_one_short, a_digest_without_labels) else None
 
@@ -125,7 +141,7 @@ class Defect(NamedTuple):
 DEFECTS: dict[str, Defect] = {
     "the bar reads 0": Defect(head_one_short, "case", 1, False, "limit-domain", 400, "EXCEEDED: ties at the bar"),
     "counts bounded by one": Defect(
-        counts_bounded_by_one, "case", 1, True, "laplace", 600, "EXCEEDED: all items, ties: the"),
+        counts_bounded_by_one, "case", 1, True, "laplace", 600, "EXCEEDED: all"),
     "one draw for both": Defect(
         counts_from_the_draw_of_the_selection, "apart", 1, True, "joint", 2000, "EXCEEDED: how much the noise"),
     "no labels in the digest": Defect(
@@ -138,6 +154,12 @@ DEFECTS: dict[str, Defect] = {
         one_item_too_many, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, at most 1"),
     "others make one late": Defect(
         lateness_by_the_latest_of_all_rows, "counts", 1, False, "laplace", 20, "WRONG counts: public"),
+    "a user counts in every group": Defect(
+        every_group_counts, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, no bound, one group"),
+    "amounts above the cap": Defect(
+        amounts_without_a_cap, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, no bound, amounts"),
+    "noise for one unit": Defect(
+        noise_for_one_unit, "case", 1, False, "laplace", 400, "EXCEEDED: ", "amounts"),
 }  # fmt: skip
 
 

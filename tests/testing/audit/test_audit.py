@@ -20,7 +20,9 @@ class Responses(Sampler):
         super().__init__(b"not used")
         self._loss, self._draw = loss, random.Random(seed)
 
-    def draw(self, case: Case, world: Sequence[Sheet], draws: int, name: str) -> list[tuple[Answer, ...]]:
+    def draw(
+        self, case: Case, world: Sequence[Sheet], draws: int, name: str, one_way: bool = False
+    ) -> list[tuple[Answer, ...]]:
         truth = 1 / (1 + math.exp(-self._loss))
         there = bool(world[-1].mine)
         return [(Answer((int((self._draw.random() < truth) == there),), None),) for _ in range(draws)]

@@ -9,13 +9,13 @@ from private_topk.transforms.refusal import Refusal
 
 def test_every_mechanism_domain_relation_and_kind_of_release_is_a_case() -> None:
     cases = cases_of()
-    seen = {(case.selection.mechanism.about.name, case.neighbours, bool(case.selection.publish_counts), case.releases)
-            for case in cases}  # fmt: skip
+    seen = {(case.selection.mechanism.about.name, case.neighbours, bool(case.selection.publish_counts), case.releases,
+             case.of) for case in cases}  # fmt: skip
     uncounted = sum(kind.weighs_users for kind in MECHANISMS.values())
-    assert len(seen) == len(cases) == 6 * len(MECHANISMS) - 3 * uncounted
+    assert len(seen) == len(cases) == (6 + 4 + 2) * len(MECHANISMS) - (3 + 4) * uncounted
     for case in cases:
         approximate = case.selection.mechanism.about.guarantee == "approximate"
-        assert (case.selection.delta() > 0) == approximate and case.selection.epsilon() in (1.25, 2.0)
+        assert (case.delta > 0) == approximate and case.epsilon in (1.25, 2.0)
 
 
 def test_a_threshold_is_a_count_that_comes_out_now_and_then() -> None:

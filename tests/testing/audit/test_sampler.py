@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from private_topk.testing.audit.cases import cases_of
 from private_topk.testing.audit.sampler import Sampler
-from private_topk.testing.audit.scenes import LABELS, Sheet
+from private_topk.testing.audit.scenes import GROUPS, LABELS, Sheet
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.mechanisms import MECHANISMS
 
@@ -24,10 +24,10 @@ def test_every_case_of_every_mechanism_can_be_drawn() -> None:
         for case in cases_of([name]):
             domain = case.selection.domain
             size = domain.size if isinstance(domain, PublicDomain) else 5
-            sheet = Sheet((500,) * size)
+            sheet = Sheet((300,) * size)
             world = (sheet,) * case.releases
             for answers in sampler.draw(case, world, 2, name):
-                assert len(answers) == case.releases
+                assert len(answers) == case.releases * (len(GROUPS) if case.of == "groups" else 1)
                 for answer in answers:
                     assert len(answer.items) <= case.selection.k and set(answer.items) <= set(range(size))
                     assert (answer.noisy is None) == (case.selection.publish_counts is None)

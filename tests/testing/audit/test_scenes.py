@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from private_topk.testing.audit.scenes import (
+    GROUPS,
     LABELS,
+    RESOLUTION,
     USER,
     Scene,
     Sheet,
@@ -26,9 +30,21 @@ def test_two_worlds_are_neighbours_one_user_apart(swap: bool) -> None:
         (here,), (there,) = scene.here, scene.there
         assert here.heights == there.heights and here.mine != there.mine and (swap or not here.mine), scene
         others, mine = rows_of(there)
-        assert {user for user, _ in mine} <= {USER} and USER not in {user for user, _ in others}
-        assert len(others) == len({user for user, _ in others}) == sum(there.heights), "others hold one item each"
-        assert len(mine) > len(set(mine)) == len(there.mine) or not mine, "the one user repeats rows"
+        assert {row.user for row in mine} <= {USER} and USER not in {row.user for row in others}
+        assert len(others) == len({row.user for row in others}) == sum(there.heights), "others hold one item each"
+        assert len(mine) > len({row.item for row in mine}) == len(there.mine) or not mine, "the one user repeats rows"
+
+
+@pytest.mark.parametrize("group", range(len(GROUPS)))
+def test_the_one_user_is_in_every_group_and_has_most_rows_in_one(group: int) -> None:
+    others, mine = rows_of(Sheet((2, 0, 3), (0, 1), group=group), len(GROUPS))
+    assert Counter(row.group for row in others) == dict.fromkeys(GROUPS, 5)
+    assert len({row.user for row in others}) == len(others), "nobody else is in two groups"
+    ((most, often), (_, seldom)) = Counter(row.group for row in mine).most_common(2)
+    assert most == GROUPS[group] and often > seldom > 0
+    for of in GROUPS:
+        units = [min(max(round(row.amount / RESOLUTION), 0), 3) for row in mine if (row.item, row.group) == ("A", of)]
+        assert sum(units) > 3 and 0 in units, "some of the amounts count for nothing, and all are above the cap"
 
 
 @pytest.mark.parametrize("unknown", [False, True])

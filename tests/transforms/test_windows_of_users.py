@@ -1,0 +1,386 @@
+"""A bound on windows: which of them a user counts in is told by that user's rows alone, and one user changes as many
+windows as is said, whatever the rows, their order, and the windows' overlap are."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from itertools import product
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.testing import test_stream
+from apache_beam.transforms.window import TimestampedValue
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from private_topk.budget.account import Charge, Windows
+from private_topk.budget.composition import Cost
+from private_topk.budget.sharing import windows_of_a_user
+from private_topk.pipelines.question import Question, ask, reach_of
+from private_topk.transforms import (
+    Amounts,
+    Groups,
+    Period,
+    PrivateTopK,
+    PublicDomain,
+    ReleaseKey,
+    UnknownDomain,
+    contributions,
+    user_shard,
+    windows_of_users,
+)
+from private_topk.transforms.columnar import make_block
+from private_topk.transforms.counts import add_up
+from private_topk.transforms.cut import _NumberDoFn
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
+from private_topk.transforms.parts import Part
+from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.windows_of_users import WindowsOfUsers
+from tests.transforms.pipelines import outcome
+
+ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
+KEY = ReleaseKey("fresh", b"0123456789abcdef")
+DOMAINS = {"public": PublicDomain.of(ITEMS), "unknown": UnknownDomain()}
+DAY, START = 86_400, datetime(1970, 1, 1, tzinfo=timezone.utc)
+DAYS = Period(START, START + timedelta(days=5), timedelta(days=1))
+SLIDING = Period.of("1970-01-01", "1970-01-06", "2d", every="1d")
+Rows = list[tuple[str, str, str, int]]
+Counts = dict[tuple[int, str, str], int]
+
+
+def reference_mix(word: int) -> int:
+    """In whole numbers of Python: Stafford's variant of the Murmur3 finaliser, after Weyl."""
+    word = (word + 0x9E3779B97F4A7C15) % 2**64
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        word = (word ^ word >> shift) * factor % 2**64
+    return word ^ word >> 31
+
+
+def reference(active: dict[int, set[int]], limit: int) -> dict[int, set[int]]:
+    """Of every user's active windows those of the least hashes."""
+    own = {user: reference_mix(user ^ int.from_bytes(b"windows", "big")) for user in active}
+    return {
+        user: set(sorted(windows, key=lambda window: reference_mix(own[user] ^ reference_mix(window)))[:limit])
+        for user, windows in active.items()
+    }
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(0, 3)), max_size=40)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(
+    spans=SPANS, limit=st.integers(1, 4), piece=st.sampled_from([1, 3, 1 << 22]), draw=st.randoms(use_true_random=False)
+)
+def test_the_windows_of_least_hash_are_chosen(
+    spans: list[tuple[int, int, int]], limit: int, piece: int, draw: random.Random
+) -> None:
+    """By dictionaries, whatever the order of rows is, who else is there, and how many pairs are written out at once."""
+    draw.shuffle(spans)
+    words = [user * 0x9E3779B97F4A7C15 % 2**64 for user, *_ in spans]
+    active: dict[int, set[int]] = defaultdict(set)
+    for word, (_, first, length) in zip(words, spans, strict=True):
+        active[word] |= set(range(first, min(first + length, 8)))
+    wanted = reference(active, limit)
+    users, first = np.array(words, np.uint64), np.array([span[1] for span in spans], np.int64)
+    after = np.minimum(first + np.array([span[2] for span in spans], np.int64), 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows_of_users, "_MOST_PAIRS", piece)
+        found = WindowsOfUsers(users, first, after, 8, limit)
+    for word in active:
+        at = np.arange(8)
+        assert set(at[found.count(np.full(8, word, np.uint64), at)].tolist()) == wanted[word]
+        mine = users == np.uint64(word)
+        alone = WindowsOfUsers(users[mine], first[mine], after[mine], 8, limit)
+        assert np.array_equal(
+            alone.count(np.full(8, word, np.uint64), at), found.count(np.full(8, word, np.uint64), at)
+        )
+
+
+def test_nobody_counts_nowhere() -> None:
+    nothing = np.empty(0, np.int64)
+    found = WindowsOfUsers(nothing.astype(np.uint64), nothing, nothing, 5, 2)
+    assert found.count(nothing.astype(np.uint64), nothing).tolist() == []
+
+
+def test_every_window_is_as_likely_and_tells_nothing_of_items() -> None:
+    """40,000 users in all of eight windows with all of eight items, one of each counted: 64 cells of 625 in the mean.
+
+    The law is fixed by the key, so this passes or fails for ever. For a uniform choice chi-square with 63 degrees of
+    freedom is above 145 with probability 1e-8; were windows chosen by the hash that chooses items, 56 cells were empty.
+    """
+    period = Period(START, START + timedelta(days=8), timedelta(days=1))
+    items = [f"i{n}" for n in range(8)]
+    domain, users = PublicDomain.of(items), np.arange(40_000)
+    layout = Layout.of(domain, period)
+    words = pa.array(np.repeat(users, 8).astype(str))
+    counter, cells = UserShard(layout, KEY, 1, windows_per_user=1), np.zeros((8, 8), int)
+    fn = contributions._ShardDoFn(domain, KEY, 1, layout)
+    fn.setup()
+    tables = []
+    for item in items:
+        block, _ = make_block(
+            words, pa.array([item] * len(words)), pa.array(np.tile(np.arange(8) * DAY * 10**6, 40_000))
+        )
+        for numbered in _NumberDoFn(period).process(block):
+            tables += [table for _, table in fn.process(numbered)]
+    for _, table in counter.counts(tables):
+        cells[table["window"].to_numpy(), table["item"].to_numpy()] += table["count"].to_numpy()
+    assert cells.sum() == 40_000 and ((cells - 625) ** 2 / 625).sum() < 145
+
+
+def counted(
+    rows: Rows,
+    period: Period,
+    most: int,
+    domain: str = "public",
+    limit: int | None = None,
+    way: tuple[int, int] = (1, 1),
+    groups: Groups | None = None,
+    amounts: Amounts | None = None,
+) -> Counts:
+    """The totals by the pipeline's functions: by number of the window, group and item."""
+    known, (shards, blocks) = DOMAINS[domain], way
+    layout = Layout.of(known, period, 0 if groups is None else groups.size)
+    fn = contributions._ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
+    counter = UserShard(layout, KEY, limit, amounts and amounts.cap, groups.per_user if groups else 1, None, most)
+    fn.setup()
+    pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
+    for block in range(blocks):
+        some = rows[block::blocks] or [("", "", "", -1)]
+        users, items, of, times = (pa.array(list(column)) for column in zip(*some, strict=True))
+        columns: dict[str, Any] = {} if amounts is None else {"amounts": pa.array(np.full(len(users), 40.0))}
+        columns |= {} if groups is None else {"groups": of}
+        moments = pa.array(np.array(times) * 10**6)
+        for numbered in _NumberDoFn(period).process(make_block(users, items, moments, **columns)[0]):
+            for shard, table in fn.process(numbered):
+                pairs[shard].append(table)
+    places = defaultdict(list)
+    for shard, tables in pairs.items():
+        for place, table in counter.counts(tables):
+            places[place].append(Part(np.array([shard]), table))
+    found: Counts = {}
+    for place, parts in places.items():
+        table = add_up(place, parts, layout)[1].table
+        for window, item, count in zip(*(table[name].to_pylist() for name in ("window", "item", "count")), strict=True):
+            group = NAMES[window % layout.parts] if groups else ""
+            found[window // layout.parts, group, ITEMS[item] if domain == "public" else item] = count
+    return found
+
+
+ROW = st.tuples(st.sampled_from(ITEMS), st.sampled_from(NAMES), st.integers(0, 5 * DAY - 1))
+MINE = st.lists(ROW, max_size=25)
+WAYS = st.sampled_from([(1, 1), (2, 3), (8, 2)])
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    others=st.lists(st.tuples(st.sampled_from("uvw"), ROW), max_size=30),
+    mine=st.tuples(MINE, MINE),
+    period=st.sampled_from([DAYS, SLIDING]),
+    domain=st.sampled_from(sorted(DOMAINS)),
+    most=st.integers(1, 3),
+    limit=st.sampled_from([None, 1]),
+    of=st.tuples(st.sampled_from([None, Groups.of(NAMES)]), st.sampled_from([None, Amounts.of(60)])),
+    ways=st.tuples(WAYS, WAYS),
+    draw=st.randoms(use_true_random=False),
+)
+def test_one_user_changes_as_many_windows_as_is_said(others, mine, period, domain, most, limit, of, ways, draw) -> None:  # noqa: ANN001
+    """Added, at most `most` windows, upwards; replaced, at most twice that; the same whichever way they are counted."""
+    there = [(user, *row) for user, row in others]
+    one, two = ([*there, *(("the one user", *row) for row in rows)] for rows in mine)
+    how = {"domain": domain, "limit": limit, "groups": of[0], "amounts": of[1]}
+    without, first, second = (counted(rows, period, most, way=ways[0], **how) for rows in (there, one, two))
+    look(without, first, most, limit, 60 if of[1] else 1)
+    assert len({window for window, *_ in moved(first, second)}) <= 2 * most
+    draw.shuffle(one)
+    assert first == counted(one, period, most, way=ways[1], **how), "what counts hangs on order, blocks or shards"
+
+
+def moved(here: Counts, there: Counts) -> dict[tuple[int, str, str], int]:
+    steps = {place: there.get(place, 0) - here.get(place, 0) for place in {*here, *there}}
+    return {place: step for place, step in steps.items() if step}
+
+
+def look(without: Counts, here: Counts, most: int, limit: int | None, cap: int) -> None:
+    steps = moved(without, here)
+    assert len({window for window, *_ in steps}) <= most, "in more windows than are paid for"
+    assert all(0 < step <= cap for step in steps.values())
+    for window in {window for window, *_ in steps}:
+        assert len({group for at, group, _ in steps if at == window}) == 1
+        assert limit is None or sum(at == window for at, *_ in steps) <= limit
+
+
+@pytest.mark.parametrize("period", [DAYS, SLIDING])
+def test_the_look_sees_users_who_count_in_every_window(period: Period, monkeypatch: pytest.MonkeyPatch) -> None:
+    everywhere = [("the one user", item, "north", day * DAY) for item in ITEMS for day in range(5)]
+    here = counted(everywhere, period, 2)
+    look({}, here, 2, None, 1)
+    assert len({window for window, *_ in here}) == 2
+    monkeypatch.setattr(user_shard.WindowsOfUsers, "count", lambda self, users, windows: np.ones(len(users), bool))
+    with pytest.raises(AssertionError, match="in more windows"):
+        look({}, counted(everywhere, period, 2), 2, None, 1)
+
+
+def test_a_user_who_is_active_in_few_windows_counts_in_all_of_them() -> None:
+    rows = [("u", "a", "", 0), ("u", "b", "", 3 * DAY), ("v", "b", "", 3 * DAY)]
+    assert counted(rows, DAYS, 2) == {(0, "", "a"): 1, (3, "", "b"): 2}
+    assert counted(rows, DAYS, 9) == {(0, "", "a"): 1, (3, "", "b"): 2}
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    outside=st.sets(st.integers(0, 5)),
+    before=st.sets(st.integers(6, 9)),
+    after=st.sets(st.integers(6, 9)),
+    word=st.integers(0, 2**64 - 1),
+    most=st.integers(1, 6),
+)
+def test_rows_within_a_stretch_change_no_more_than_a_ledger_says(
+    outside: set[int], before: set[int], after: set[int], word: int, most: int
+) -> None:
+    """A unit `user-window`: rows in windows 6 to 9 are others, and windows elsewhere give way or take their place."""
+    one, two = (reference({word: outside | rows}, most)[word] for rows in (before, after))
+    stretch = {window for window in one | two if window >= 6}  # in which anything may differ
+    changed = len(stretch | (one ^ two))
+    windows = Windows.of(Period(START, START + timedelta(days=10), timedelta(days=1)))
+    charge = Charge(windows, Cost.of_any(1, 0), windows_of_a_user(10, most, Peeling(1.0)))
+    overlapping = len(before | after)
+    assert changed <= charge.reached(overlapping) if overlapping else changed == 0
+
+
+def test_a_reach_is_met_by_somebody() -> None:
+    """The bound of a ledger is tight: one window's rows move two windows."""
+    windows = Windows.of(DAYS)
+    assert (
+        Charge(windows, Cost.of_any(1, 0), 1).reached(1) == 2 and Charge(windows, Cost.of_any(1, 0), 1).reached(0) == 0
+    )
+    found = [reference({word: {0}}, 1)[word] ^ reference({word: {0, 1}}, 1)[word] for word in range(20)]
+    assert {0, 1} in found
+
+
+@pytest.mark.parametrize("most", [1, 2, 4, 5, 9])
+def test_who_is_replaced_pays_for_as_many_windows_as_count_or_for_all_that_change(most: int) -> None:
+    """By whether a window that is left and one that is entered cost one draw together."""
+    together, apart = Peeling(1.0, neighbours="swap"), TopStable(1.0, 1e-6, neighbours="swap")
+    assert [windows_of_a_user(5, most, of) for of in (together, apart)] == [min(most, 5), min(2 * most, 5)]
+    assert windows_of_a_user(5, most, TopStable(1.0, 1e-6)) == min(most, 5)
+
+
+def bounded(relation: str, most: int, windows: int, groups: Groups | None = None) -> Question:
+    period = Period(START, START + timedelta(days=windows), timedelta(days=1))
+    return ask(1, Peeling(1.0, neighbours=relation), ["x", "y"], period=period, privacy_unit="user",
+               max_windows_per_user=most, groups=groups)  # fmt: skip
+
+
+def chosen_of(active: set[int], most: int) -> set[int]:
+    return reference({12345: active}, most)[12345]
+
+
+@pytest.mark.parametrize(("relation", "most", "changed"), [("add-remove", 1, 1), ("add-remove", 2, 2), ("swap", 1, 1),
+                                                          ("swap", 2, 2)])  # fmt: skip
+def test_what_one_user_tells_is_what_was_paid_for(relation: str, most: int, changed: int) -> None:
+    """Three windows, all user types: the law of the three rankings together, on neighbours both ways, at the share."""
+    question = bounded(relation, most, 3)
+    assert question.privacy.windows == changed and question.privacy.of == 3
+    worst = worst_ratio(question, lambda active: chosen_of(active, most), relation)
+    assert 0.9 < worst <= 1 + 1e-9
+    assert worst_ratio(question, lambda active: active, relation) > 1.4 * worst, (
+        "a user who counts in all of them is seen"
+    )
+
+
+def worst_ratio(question: Question, choose: Callable[[set[int]], set[int]], relation: str) -> float:
+    """The largest log-ratio of any three rankings' probability, over all pairs of neighbours."""
+    base = ((14, 2), (1, 13), (0, 12))
+    rate = question.selection.mechanism.epsilon / (2 if relation == "swap" else 1)
+
+    def law(window: int, mine: tuple[int, int]) -> np.ndarray:
+        weights = np.exp(rate * np.add(base[window], mine))
+        return np.log(weights / weights.sum())
+
+    steps = {
+        (window, one, other): np.abs(law(window, one) - law(window, other)).max()
+        for window, one, other in product(range(3), HELD, HELD)
+    }
+    users = {types(held, choose) for held in product(HELD, repeat=3)}
+    others = users if relation == "swap" else {(HELD[0],) * 3}
+    return max(sum(steps[w, one[w], other[w]] for w in range(3)) for one in users for other in others)
+
+
+HELD = ((0, 0), (1, 0), (0, 1), (1, 1))
+
+
+def types(held: tuple[tuple[int, int], ...], choose: Callable[[set[int]], set[int]]) -> tuple[tuple[int, int], ...]:
+    kept = choose({window for window, items in enumerate(held) if any(items)})
+    return tuple(items if window in kept else (0, 0) for window, items in enumerate(held))
+
+
+def test_windows_and_groups_share_together() -> None:
+    """Of each of W windows g groups are paid for."""
+    one, three = Groups.of(NAMES), Groups.of(["n", "s", "w"], 2)
+    for relation, most, groups, reach, each in [
+        ("add-remove", 2, one, 2, 1), ("swap", 2, one, 2, 1), ("add-remove", 2, three, 2, 2), ("swap", 2, three, 2, 2),
+    ]:  # fmt: skip
+        question = bounded(relation, most, 5, groups)
+        assert reach_of(question.selection, question.period) == reach, (relation, most)
+        assert question.privacy.windows == reach * each and question.selection.rankings_of_a_user() == each
+
+
+def plays() -> list[tuple[str, str, int]]:
+    draw = random.Random(2)
+    return [(f"u{draw.randrange(60)}", draw.choice(ITEMS), draw.randrange(5 * DAY)) for _ in range(600)]
+
+
+def ranked(rows: list[tuple[str, str, int]], period: Period, shards: int = 4, most: int | None = 2) -> list[Any]:
+    rank = PrivateTopK(
+        3, Laplace(1e6), ITEMS, publish_counts=1e6, period=period, shards=shards, max_windows_per_user=most
+    )
+    stamped = [TimestampedValue(row[:2], row[2]) for row in rows]
+    return outcome(
+        lambda p: (
+            p | beam.Create(stamped) | rank | beam.Map(lambda r: sorted(zip(r.items, r.noisy_counts, strict=True)))
+        )
+    )
+
+
+def test_rankings_count_as_many_users_as_the_bound_lets_through() -> None:
+    """As many windows of every user as there are, up to the bound, by plain counting; the rest by order and shards."""
+    rows = plays()
+    active = defaultdict(set)
+    for user, _, time in rows:
+        active[user].add(time // DAY)
+    one_item = [(user, "a", time) for user, _, time in rows]
+    counted_ones = sum(dict(found)["a"] for _, found in ranked(one_item, DAYS))
+    assert counted_ones == sum(min(len(windows), 2) for windows in active.values())
+    assert sum(dict(found)["a"] for _, found in ranked(one_item, DAYS, most=None)) == sum(map(len, active.values()))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_windows_per_user": 0}, "max_windows_per_user must be a whole number of at least 1, got 0"),
+        ({"max_windows_per_user": True}, "max_windows_per_user must be a whole number of at least 1"),
+        ({"period": None}, "max_windows_per_user needs a declared period, in so many of whose windows"),
+    ],
+)
+def test_what_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        (
+            beam.Pipeline()
+            | beam.Create([("a", "b")])
+            | PrivateTopK(1, Laplace(1.0), ITEMS, **{"period": DAYS, "max_windows_per_user": 2, **change})
+        )
+
+
+def test_streams_are_refused() -> None:
+    stream = test_stream.TestStream().add_elements([TimestampedValue(("a", "b"), 0)]).advance_watermark_to_infinity()
+    with pytest.raises(ValueError, match="max_windows_per_user needs all windows at once"):
+        beam.Pipeline() | stream | PrivateTopK(1, Laplace(1.0), ITEMS, period=DAYS, max_windows_per_user=2)

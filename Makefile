@@ -1,5 +1,5 @@
 # Two commands: `make rank` publishes a first private ranking, `make test` runs every check. `make check` is the part of
-# it that starts no server: what one runs while working.
+# it that is quick and starts no server: what one runs while working.
 PYTHON ?= python3
 BIN := .venv/bin
 SAMPLE := out/sample
@@ -7,7 +7,7 @@ SAMPLE := out/sample
 # Bytecode is kept, whatever is set: pytest takes half a minute to rewrite all assertions, and each process to compile.
 export PYTHONDONTWRITEBYTECODE =
 
-QUICK := $(BIN)/python -m pytest -q -n auto -m "not server"
+QUICK := not server and not long
 
 .PHONY: rank test check lint newest bench clean
 
@@ -18,9 +18,10 @@ rank: .venv/installed
 	    --output out/ranking.avro --overwrite
 
 check: lint
-	$(QUICK)
+	$(BIN)/python -m pytest -q -n auto -m "$(QUICK)"
 
 test: check
+	$(BIN)/python -m pytest -q -n auto -m "long and not server"
 	$(BIN)/python -m pytest -q -m server
 
 lint: .venv/tested
@@ -34,7 +35,7 @@ newest:
 	$(PYTHON) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --upgrade pip
 	PIP_CONSTRAINT= .venv-newest/bin/python -m pip install --quiet '.[test]'
-	PRIVATE_TOPK_PLAIN_BEAM=1 .venv-newest/bin/python -m pytest -q -n auto -m "not server"
+	PRIVATE_TOPK_PLAIN_BEAM=1 .venv-newest/bin/python -m pytest -q -n auto -m "$(QUICK)"
 
 bench: .venv/tested
 	$(BIN)/python -m benchmarks.pipeline

@@ -42,6 +42,7 @@ class Privacy:
         accounting: which composition proves the total, or None.
         each: how many rankings of a window one user can change, where that is more than one: `windows` counts all.
         of: how many windows there are, where a user counts in fewer of them.
+        pairs: each ranking is of the rows of two windows, one after the other.
     """
 
     unit: str = "user-window"
@@ -50,18 +51,20 @@ class Privacy:
     accounting: str | None = None
     each: int | None = field(default=None, metadata={"asked if given": True})
     of: int | None = field(default=None, metadata={"asked if given": True})
+    pairs: bool | None = field(default=None, metadata={"asked if given": True})
 
     def describe(self, window: dict[str, Any]) -> dict[str, Any]:
         """The manifest's entry, from that of a single window: unit, total and share."""
+        unit = UNITS[self.unit] + (" and the one before it" if self.pairs and self.unit == "user-window" else "")
         if self.total is None:
-            return {**window, "unit": UNITS[self.unit]}
+            return {**window, "unit": unit}
         pure = self.accounting == "basic" and not window["delta"]
         share = {name: window[name] for name in ("epsilon", "delta", "ranking", "noisy_counts")}
         return {
             "epsilon": float(self.total.epsilon),
             "delta": 0.0 if pure else float(self.total.delta),
             "neighbours": window["neighbours"],
-            "unit": UNITS[self.unit],
+            "unit": unit,
             "windows": self.of or self.windows // (self.each or 1),
             **({} if self.of is None else {"windows_of_a_user": self.windows // (self.each or 1)}),
             **({} if self.each is None else {"rankings_of_a_user_in_a_window": self.each}),
@@ -116,16 +119,11 @@ def share_out(
     if unit not in UNITS:
         raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
     check_sizes(mechanism, counts, spare_delta)
-    if unit == "user-window":
-        if horizon is not None:
-            raise Refusal("horizon", "needs {privacy_unit} user", "with user-window every window has its own budget")
-        if overlap == 1:
-            if spare_delta is not None:
-                raise Refusal("delta", f"does not apply to {mechanism.about.name}", "leave it out")
-            return Shared(Privacy(), mechanism, counts)
-    reached = overlap if unit == "user-window" else windows if horizon is None else horizon
-    if unit == "user" and reached < windows:
-        raise Refusal("horizon", f"must be at least the {windows} windows of this run, got {reached}")
+    reached = _reached(unit, windows, horizon, overlap)
+    if unit == "user-window" and overlap == 1:
+        if spare_delta is not None:
+            raise Refusal("delta", f"does not apply to {mechanism.about.name}", "leave it out")
+        return Shared(Privacy(), mechanism, counts)
     check_windows(reached, "horizon")
     split = Split(mechanism, k, counts, spare_delta)
     total, spendable = (given if held is None else _as_held(given, held) for given in (split.total, split.spendable))
@@ -134,6 +132,18 @@ def share_out(
     share = best_share(_found(split, spendable, reached, held is not None))
     privacy = Privacy(unit, reached, total, share.accounting, each if each > 1 else None, of)
     return Shared(privacy, *split.window(share.epsilon, share.delta))
+
+
+def _reached(unit: str, windows: int, horizon: int | None, overlap: int) -> int:
+    """In how many windows the rows of one user are that share one budget."""
+    if unit == "user-window":
+        if horizon is not None:
+            raise Refusal("horizon", "needs {privacy_unit} user", "with user-window every window has its own budget")
+        return overlap
+    reached = windows if horizon is None else horizon
+    if reached < windows:
+        raise Refusal("horizon", f"must be at least the {windows} windows of this run, got {reached}")
+    return reached
 
 
 def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each: int = 1, alone: int = 1) -> int:

@@ -153,13 +153,18 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
         follower.join()
         look()
     if sink.files(period) is None and (following or announcer.told):
-        deadline = time.monotonic() + _LAST_LOOKS
-        while not announcer.has_told_all and time.monotonic() < deadline:
-            time.sleep(0.1)
-            look()
+        _look_on(look, announcer)
         if not announcer.has_told_all:
             raise LostPartError(f"the job ended as if it were whole, and of {len(period):,} windows {announcer.told:,} "
                                 f"were seen to be published to {sink.place}")  # fmt: skip
+
+
+def _look_on(look: Callable[[], None], announcer: Announcer) -> None:
+    """What was published may be there to be read a little later."""
+    deadline = time.monotonic() + _LAST_LOOKS
+    while not announcer.has_told_all and time.monotonic() < deadline:
+        time.sleep(0.1)
+        look()
 
 
 def _silent(line: str) -> None:

@@ -48,10 +48,10 @@ class Done:
 def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
     """The whole pipeline of a report."""
     question = report.question
-    reading = report.source.read(question.period)
+    reading = report.source.read(question.reads)
     blocks = pipeline | "Read" >> reading
-    if question.period is not None:
-        blocks = blocks | "Cut into windows" >> CutIntoWindows(question.period)
+    if question.reads is not None:
+        blocks = blocks | "Cut into windows" >> CutIntoWindows(question.reads)
     waits = launch.waits_for_timers and not report.source.bounded
     shards = report.user_shards()
     rank = RankBlocks(question.selection, question.release, question.period, shards, waits, cores=launch.cores,
@@ -75,7 +75,7 @@ def check(report: Report, launch: Launch) -> None:
     inputs = [report.source.place, *report.source.local_places(), *lists]
     with about_the_output(report.sink.place):
         report.sink.check(question.period, inputs, question.release)
-    report.source.check(question.period)
+    report.source.check(question.reads)
     report.source.check_runner(launch)
     report.check_rows()
     if launch.remote:
@@ -102,14 +102,8 @@ def run(
     """
     check(report, launch)
     launch = launch.listening() if report.source.live else launch
-    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
-    try:
-        with exact_counters(show_exact_counters):
-            build(pipeline, report, launch)
-    except Refusal:
-        raise
-    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
-        raise refused(error) from None
+    with exact_counters(show_exact_counters):
+        pipeline = _built(report, launch)
     job = None
     GATE.open()
     try:
@@ -135,6 +129,17 @@ def run(
             raise found from None
         raise Unfinished(what_is_out(report, launch, job, again)) from (loss_in(error) or error)
     return Done(report, job, launch.deferred)
+
+
+def _built(report: Report, launch: Launch) -> beam.Pipeline:
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    try:
+        build(pipeline, report, launch)
+    except Refusal:
+        raise
+    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
+        raise refused(error) from None
+    return pipeline
 
 
 @contextmanager

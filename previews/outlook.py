@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,39 +100,25 @@ def look(
     """
     top = _Top(histogram, k)
     rows = [top.seen(values) for values in _drawn(mechanism, histogram, k, draws)]
-    n, ordered = len(rows), mechanism.answer == "sequence"
+    ordered, law = mechanism.answer == "sequence", law_of(mechanism, histogram, k)
+    told = _Told(rows, law, k, _chance_of_an_error(law, k, ordered))
     right, found = (np.array([getattr(row, name) for row in rows]) for name in ("right", "found"))
     belongs = np.array([row.belongs for row in rows])
-
-    law = law_of(mechanism, histogram, k)
-    rare = _chance_of_an_error(law, k, ordered)
-
-    def chances(name: str, hits: NDArray[Any]) -> tuple[Estimate, ...]:
-        known = [Estimate.known(chance) for chance in law.get(name, ())]
-        return (*known, *(share(float(number), n) for number in hits.sum(axis=0)[len(known) :]))
-
-    def part(name: str, draws: NDArray[Any]) -> Estimate:
-        known = law.get(name, np.zeros(0))
-        return Estimate.known(float(known.mean())) if len(known) == k else mean(draws, 1.0)
-
-    def numbers(name: str, most: float) -> Estimate:
-        return mean([getattr(row, name) for row in rows], most, rare=rare)
-
     return Outlook(
         mechanism=mechanism,
         k=k,
-        draws=n,
+        draws=len(rows),
         pure=mechanism.about.guarantee == "pure" if pure is None else pure,
-        right=chances("right", right) if ordered else (),
-        belongs=chances("belongs", belongs) if ordered else (),
-        found=chances("found", found),
-        so_far=chances("so_far", np.logical_and.accumulate(right, axis=1)) if ordered else (),
-        recall=part("found", np.array([row.recall for row in rows])),
-        order=part("right", right.mean(axis=1)) if ordered else Estimate.known(0.0),
-        l_inf=numbers("l_inf", float(top.counts[0])),
-        l_1=numbers("l_1", float(top.counts[0]) * k),
-        ratio=numbers("ratio", 1.0),
-        returned=Estimate.known(k) if mechanism.about.domain == "public" else numbers("returned", k),
+        right=told.chances("right", right) if ordered else (),
+        belongs=told.chances("belongs", belongs) if ordered else (),
+        found=told.chances("found", found),
+        so_far=told.chances("so_far", np.logical_and.accumulate(right, axis=1)) if ordered else (),
+        recall=told.part("found", np.array([row.recall for row in rows])),
+        order=told.part("right", right.mean(axis=1)) if ordered else Estimate.known(0.0),
+        l_inf=told.number("l_inf", float(top.counts[0])),
+        l_1=told.number("l_1", float(top.counts[0]) * k),
+        ratio=told.number("ratio", 1.0),
+        returned=Estimate.known(k) if mechanism.about.domain == "public" else told.number("returned", k),
     )
 
 
@@ -146,6 +132,30 @@ class _Seen:
     l_1: float
     ratio: float
     returned: int
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Estimates: of the law as far as it is known, else of the draws."""
+
+    rows: Sequence[_Seen]
+    law: Mapping[str, NDArray[np.float64]]
+    k: int
+    rare: float
+
+    def chances(self, name: str, hits: NDArray[Any]) -> tuple[Estimate, ...]:
+        """Of each place or rank, of which each draw says whether it was met."""
+        known = [Estimate.known(chance) for chance in self.law.get(name, ())]
+        return (*known, *(share(float(number), len(hits)) for number in hits.sum(axis=0)[len(known) :]))
+
+    def part(self, name: str, draws: NDArray[Any]) -> Estimate:
+        """Of the mean over all places or ranks, which each draw says of itself."""
+        known = self.law.get(name, np.zeros(0))
+        return Estimate.known(float(known.mean())) if len(known) == self.k else mean(draws, 1.0)
+
+    def number(self, name: str, most: float) -> Estimate:
+        """Of what only draws tell, and at most `most`."""
+        return mean([getattr(row, name) for row in self.rows], most, rare=self.rare)
 
 
 class _Top:

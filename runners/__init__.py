@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -146,9 +147,16 @@ def unknown_words(arguments: Sequence[str]) -> list[str]:
 
 
 def _beams_parser() -> ArgumentParser:
-    from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    return _parser_of(tuple(PipelineOptions.__subclasses__()))
+
+
+@cache
+def _parser_of(options: tuple[type[PipelineOptions], ...]) -> ArgumentParser:
+    from apache_beam.options.pipeline_options import _BeamArgumentParser
 
     parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
-    for options in PipelineOptions.__subclasses__():
-        options._add_argparse_args(parser)
+    for some in options:
+        some._add_argparse_args(parser)
     return parser

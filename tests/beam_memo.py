@@ -1,7 +1,8 @@
-"""Two pure functions of Beam, remembered: half of the time that a small pipeline takes in one process goes into them.
+"""Pure functions of Beam, remembered: half of the time that a small pipeline takes in one process goes into them.
 
-What a DoFn's class says of its state is read anew some hundred times for each pipeline, and so are the words of each
-kind of option. Nothing else of Beam is touched. `PRIVATE_TOPK_PLAIN_BEAM=1` leaves it as it is, as `make newest` does.
+What a DoFn's class says of its state is read anew some hundred times for each pipeline, what a function's arguments are
+some thousand times, and so are the source of each function and the words of each kind of option. Nothing else of Beam
+is touched. `PRIVATE_TOPK_PLAIN_BEAM=1` leaves it as it is, as `make newest` does.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import copy
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FunctionType, MethodType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.transforms import userstate
+from apache_beam.transforms import core, userstate
 
 __all__ = ["remember"]
 
@@ -22,22 +25,53 @@ def remember() -> None:
     """From here on, in this process."""
     if not os.environ.get("PRIVATE_TOPK_PLAIN_BEAM"):
         userstate.get_dofn_specs = _specs
+        core.get_function_args_defaults = _arguments
+        core._check_fn_use_yield_and_return = _yields_and_returns
         PipelineOptions.__init__ = _init  # type: ignore[method-assign]
 
 
+Arguments = tuple[list[str], list[Any]]
+"""Names, and defaults of the last ones."""
+
 _read_specs, _read_options = userstate.get_dofn_specs, PipelineOptions.__init__
-_SPECS: dict[type, tuple[set[Any], set[Any]]] = {}
+_read_arguments, _read_source = core.get_function_args_defaults, core._check_fn_use_yield_and_return
+_SPECS: dict[tuple[type, frozenset[str]], tuple[set[Any], set[Any]]] = {}
+_ARGUMENTS: WeakKeyDictionary[FunctionType, dict[bool, Arguments]] = WeakKeyDictionary()
+_SOURCES: dict[Any, bool] = {}
 _OPTIONS: dict[tuple[type, tuple[str, ...]], Any] = {}
 
 
 def _specs(dofn: Any) -> tuple[set[Any], set[Any]]:  # noqa: ANN401 - a DoFn
-    if any(map(callable, vars(dofn).values())):  # it may wrap a function, with parameters of its own
+    own = {name for name, value in vars(dofn).items() if callable(value)}
+    if any(type(getattr(dofn, name)) is not FunctionType for name in own):  # it may be a method, with its own state
         return _read_specs(dofn)
-    kind = type(dofn)
-    if kind not in _SPECS:
-        _SPECS[kind] = _read_specs(dofn)
-    states, timers = _SPECS[kind]
+    key = (type(dofn), frozenset(own))
+    if key not in _SPECS:
+        _SPECS[key] = _read_specs(dofn)
+    states, timers = _SPECS[key]
     return set(states), set(timers)
+
+
+def _arguments(function: Callable[..., Any]) -> Arguments:
+    """Of functions and methods; of methods without what they are bound to."""
+    bound = type(function) is MethodType
+    made = function.__func__ if bound else function  # type: ignore[attr-defined]
+    if type(made) is not FunctionType:
+        return _read_arguments(function)
+    known = _ARGUMENTS.setdefault(made, {})
+    if bound not in known:
+        known[bound] = _read_arguments(function)
+    names, defaults = known[bound]
+    return list(names), list(defaults)
+
+
+def _yields_and_returns(function: Callable[..., Any]) -> bool:
+    code = getattr(function, "__code__", None)  # a method's is its function's
+    if code is None:
+        return _read_source(function)
+    if code not in _SOURCES:
+        _SOURCES[code] = _read_source(function)
+    return _SOURCES[code]
 
 
 def _init(self: Any, flags: Sequence[str] | None = None, **kwargs: Any) -> None:  # noqa: ANN401
@@ -47,7 +81,10 @@ def _init(self: Any, flags: Sequence[str] | None = None, **kwargs: Any) -> None:
         _OPTIONS[key] = copy.deepcopy(self._visible_options)
         return
     self._flags = flags
-    self._visible_options = copy.deepcopy(_OPTIONS[key])
+    self._visible_options = copy.copy(_OPTIONS[key])
+    for name, value in vars(_OPTIONS[key]).items():
+        if isinstance(value, (list, dict, set)):
+            setattr(self._visible_options, name, copy.deepcopy(value))
     self._all_options = kwargs
     for name in self._visible_option_list():
         self._all_options.setdefault(name, getattr(self._visible_options, name))

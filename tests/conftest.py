@@ -1,4 +1,7 @@
-"""Marks, by what a test is made of: `server` where it starts a server of its own, or a portable runner."""
+"""Marks, by what a test is made of: `server` where it starts a server of its own, or a portable runner.
+
+A test that takes seconds of the processor by its nature carries the mark `long` itself: docs/contributing.md.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,22 @@ import pytest
 
 from tests.beam_memo import remember
 from tests.databases import postgres, url
+from tests.quick import QUICK
 from tests.runners.servers import free_port, missing
 
 if TYPE_CHECKING:
     from private_topk.runners.flink_cluster import Cluster
 
-__all__ = ["cluster", "flink_cluster", "flink_home", "postgres", "pytest_collection_modifyitems", "url", "workers"]
+__all__ = [
+    "cluster",
+    "flink_cluster",
+    "flink_home",
+    "postgres",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "url",
+    "workers",
+]
 
 SERVERS = {
     "broker", "cloud", "cluster", "flink_cluster", "flink_home", "job_service", "postgres", "prism_binary",
@@ -26,6 +39,11 @@ SERVERS = {
 """Fixtures that start a server, or fetch or build one."""
 
 remember()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if "not long" in config.getoption("markexpr"):
+        QUICK.append(True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -95,7 +95,7 @@ def test_mechanisms_load_without_beam_and_files() -> None:
         "from private_topk.transforms import mechanisms; "
         "print([name for name in ('apache_beam', 'polars', 'pyarrow', 'scipy') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
@@ -122,7 +122,7 @@ def test_budgets_load_without_beam_and_without_a_database() -> None:
         "import sys; from private_topk.budget import charge, plan, share_out, Account, Windows, Cost; "
         "print([name for name in ('apache_beam', 'sqlalchemy', 'matplotlib', 'dp_accounting') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
@@ -131,7 +131,7 @@ def test_previews_load_without_beam_and_without_files() -> None:
         "import sys; from private_topk.previews import preview, Zipf; "
         "print([name for name in ('apache_beam', 'sqlalchemy', 'matplotlib') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

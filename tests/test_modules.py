@@ -112,6 +112,7 @@ ELSEWHERE = {
     "runners/network.py": "runners/servers.py",
     "runners/prism.py": "runners/test_portable.py",
     "runners/worker_pool.py": "runners/test_portable.py",
+    "transforms/admission.py": "transforms/test_top_k.py::must fire exactly once",
     "transforms/count_budget.py": "transforms/test_selection.py",
     "transforms/cut.py": "transforms/test_window_kinds.py",
     "transforms/draw.py": "transforms/test_release.py",

@@ -21,6 +21,7 @@ from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.risers import Risers
 from private_topk.transforms.sent import add_shares, mark_in, share_in, shares, statement_in, with_share
 from private_topk.transforms.side_by_side import SideBySideDoFn
 from private_topk.transforms.user_shard import UserShard
@@ -180,6 +181,7 @@ class CountContributions(beam.PTransform):
         groups_per_user: where the layout splits windows into groups, how many of them a user counts in.
         weighting: what a user adds to a count, where that is not 1.
         windows_per_user: in how many windows of a bounded input a user counts; None for all.
+        risers: terms of scores in place of counts, of the windows after the layout's first.
     """
 
     def __init__(
@@ -193,9 +195,10 @@ class CountContributions(beam.PTransform):
         groups_per_user: int = 1,
         weighting: Weighting | None = None,
         windows_per_user: int | None = None,
+        risers: Risers | None = None,
     ) -> None:
         super().__init__()
-        self._counter = UserShard(layout, key, limit, cap, groups_per_user, weighting, windows_per_user)
+        self._counter = UserShard(layout, key, limit, cap, groups_per_user, weighting, windows_per_user, risers)
         self._waits_for_timers = waits_for_timers
         self._cores = cores
 

@@ -84,6 +84,7 @@ def add_up_codes(place: int, tables: Iterable[pa.RecordBatch], layout: Layout) -
         totals = totals[present]
     else:
         present, totals = add_amounts(*(np.concatenate(column) for column in zip(*cells, strict=True)))
+        present, totals = present[totals != 0], totals[totals != 0]  # a rise may be none: as if nobody held the item
     column = {"window": (present // width + windows.start).astype(np.uint32)} if layout.windows > 1 else {}
     return make_table(**column, item=(present % width + first).astype(layout.item_type), count=totals)
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -36,6 +37,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "k": selection.k,
         "max_items_per_user": selection.max_items_per_user,
         **({} if most is None else {"max_windows_per_user": most}),
+        **({} if selection.risers is None else {"against": selection.risers.describe()}),
         **_groups(selection),
         **({} if selection.amounts is None else {"amounts": selection.amounts.describe()}),
         "delta_of_a_shared_hash": _of_a_shared_hash(selection),
@@ -92,6 +94,7 @@ def _of_a_shared_hash(selection: Selection) -> float:
     return 2.0**-64 if bounded else 0.0
 
 
+@cache
 def _version(package: str) -> str:
     try:
         return version(package)

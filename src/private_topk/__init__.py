@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Ranking,
         Release,
         ReleaseKey,
+        Risers,
         UnknownDomain,
     )
     from private_topk.transforms.mechanisms import (
@@ -77,6 +78,7 @@ __all__ = [
     "RestrictedLaplace",
     "RestrictedNormal",
     "RestrictedPnf",
+    "Risers",
     "TopStable",
     "UnknownDomain",
     "WeightedGaussian",
@@ -87,7 +89,7 @@ __all__ = [
 
 _OF_TRANSFORMS = (
     "Amounts", "CountBudget", "Groups", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
-    "UnknownDomain",
+    "Risers", "UnknownDomain",
 )  # fmt: skip
 
 

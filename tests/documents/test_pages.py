@@ -21,6 +21,7 @@ from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
 from tests.pipelines.support import SHARED
 
+pytestmark = pytest.mark.long  # processes in shells; what a page names is held by `test_inline.py` too
 Check = Callable[[World], None]
 
 MOMENTS = {
@@ -306,6 +307,19 @@ WINDOWS_PER_USER = [
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("weekly.avro", 12)),
     Held("$ python -m benchmarks.windows_per_user", "parsed", "measures for a minute"),
 ]
+
+
+RISERS = [
+    picture("score of an item"),
+    Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("rising.avro", 9)),
+    Held("import apache_beam as beam", "python", says="^cake\n$"),
+    Held("$ python -m benchmarks.risers", "parsed", "measures for a minute"),
+    Held("source:", "not run", "part of a report file: tests/pipelines/test_risers.py publishes a whole one"),
+]
+
+
+def test_risers(world: World) -> None:
+    hold(world, "docs/risers.md", RISERS)
 
 
 def test_windows_per_user(world: World) -> None:

@@ -90,17 +90,18 @@ def race(rounds: int, folder: Path) -> Counter[str]:
         assert not leftovers(folder / "x")
     finally:
         for run in runs:
-            run.communicate(timeout=60)
+            run.communicate(timeout=600)
     return found
 
 
-def kill(folder: Path, before: str | None, overwrite: bool) -> Counter[str]:
+def kill(folder: Path, before: str | None, overwrite: bool, every: int = 1) -> Counter[str]:
     """A process that publishes, killed before its first call of the system, before its second, and so on to the last.
 
-    Never is a pair mixed, and never is a ranking without its manifest; the same run once more ends in the whole pair.
+    Every ninth of them is a look in passing. Never is a pair mixed, and never is a ranking without its manifest; the
+    same run once more ends in the whole pair.
     """
     states: Counter[str] = Counter()
-    for step in range(1, 10_000):
+    for step in range(1, 10_000, every):
         path = folder / f"{step}.avro"
         if before is not None:
             publish(str(path), *pair(before), True)

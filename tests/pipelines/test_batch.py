@@ -311,6 +311,7 @@ def test_rows_left_out_are_counted_for_the_operator_exactly_only_if_asked(folder
     assert counters == (left_out if exact else {}) and not shown["string_sets"]
 
 
+@pytest.mark.long
 def test_workers_in_processes_of_their_own(folder: Path) -> None:
     """The job must pickle, and must find everything again on the other side."""
     write(folder / "rows.avro", flat_rows())
@@ -321,7 +322,7 @@ def test_workers_in_processes_of_their_own(folder: Path) -> None:
     )  # fmt: skip
     module = [sys.executable, "-m", "private_topk", "run", "--quiet", *words]
     more = ["--direct_num_workers=2", "--direct_running_mode=multi_processing", "--job_name=any-beam-option"]
-    done = subprocess.run([*module, *more], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*module, *more], cwd=folder, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout) == (0, "")  # Beam's workers talk of their own end on stderr
     assert (folder / "other" / "ranking.avro").read_bytes() == first[0]
     assert (folder / "other" / "ranking.manifest.json").read_bytes() == first[1]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
 import subprocess
 import sys
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from private_topk.budget.ledger import Ledger
 from private_topk.budget.sharing import share_out
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms import MECHANISMS, noise_of_counts
-from tests.pipelines.support import settled
+from tests.pipelines.support import kill_when_charged, settled
 
 ITEMS = [f"item {n}" for n in range(20)]
 
@@ -102,19 +100,15 @@ def test_input_is_recognised_by_content_and_the_ledger_does_not_disclose_it(plac
     assert one.request.fingerprint != two.request.fingerprint, "without the key nobody can compare inputs"
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_its_charge_and_resumes_for_nothing(
     url: str, place: Path, capsys: pytest.CaptureFixture
 ) -> None:
     create(url, "--epsilon", "1")
     ledger = Ledger(url)
     run = arguments("a", *with_ledger(url, "--epsilon", "1"))
-    process = subprocess.Popen([sys.executable, "-m", "private_topk", *run], stderr=subprocess.DEVNULL)
-    while not ledger.read()[1]:
-        assert process.poll() is None, "the run ended before it was charged"
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (place / "a.csv").exists(), "killed too late for this test to mean anything"
+    kill_when_charged(*run)
+    assert not (place / "a.csv").exists()
     assert ledger.read()[1][0].outcome == "started"
     capsys.readouterr()
     assert main(["budget", "show", "--ledger", url]) == 0

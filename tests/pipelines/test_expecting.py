@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -116,13 +117,11 @@ def test_the_sample_is_the_one_that_is_written(tmp_path: Path) -> None:
     for number, some in ((None, pairs), (7, week)):
         assert users_per_item(number).sum() == len(some)
         held = sorted(users_per_item(number).tolist(), reverse=True)
-        items = [item for _, item in some]
-        assert held[:5] == sorted((items.count(item) for item in set(items)), reverse=True)[:5]
+        assert held[:5] == sorted(Counter(item for _, item in some).values(), reverse=True)[:5]
     period = Period(datetime(2030, 1, 7, tzinfo=timezone.utc), datetime(2030, 2, 4, tzinfo=timezone.utc),
                     timedelta(days=7))  # fmt: skip
     expected = expected_of("sample", None, period)
     assert expected.histogram(None, False).counts().sum() == len(week)
     assert expected.words() == "the sample's made-up plays, its first 7 days"
     kept = expected.histogram(3, False).counts().sum()
-    users = [user for user, _ in week]
-    assert kept == sum(min(users.count(user), 3) for user in set(users))
+    assert kept == sum(min(held, 3) for held in Counter(user for user, _ in week).values())

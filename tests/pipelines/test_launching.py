@@ -66,6 +66,6 @@ def test_places_of_google_without_credentials_are_refused_at_once(no_credentials
     began = time.monotonic()
     with pytest.raises(Refusal, match=f"^{field} gs://b/x needs Google credentials, and there are none here: `gcloud"):
         reach_files([], {field: "gs://b/x"})  # type: ignore[misc]
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60  # also on a machine that is busy
     reach_files(["--no_auth"], {field: "gs://b/x"})  # type: ignore[misc]
     reach_files([], {field: "x.csv"})  # type: ignore[misc]

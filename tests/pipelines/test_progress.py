@@ -20,10 +20,19 @@ def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience: float,
     monkeypatch.setattr(sys, "stderr", stream)
     with PROGRESS.shown():
         monkeypatch.setattr(sys, "stderr", io.StringIO())  # what Beam says goes elsewhere while it runs
-        for share in shares:
+        for number, share in enumerate(shares):
             PROGRESS.add(share)
-            time.sleep(0.3)
+            if patience == 0 and stream.isatty():
+                wait_for(f"{sum(shares[: number + 1]):4.0%}", stream)
+        time.sleep(0.3 if patience else 0)
     return stream.getvalue()
+
+
+def wait_for(text: str, stream: io.StringIO) -> None:
+    until = time.monotonic() + 120
+    while text not in stream.getvalue():
+        assert time.monotonic() < until, f"{text} is not shown"
+        time.sleep(0.02)
 
 
 def test_a_long_run_shows_its_share_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,16 +22,23 @@ from tests.runners.cloud import BUCKET, bucket_serving
 ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
 
 
+@pytest.mark.long
 def test_two_runs_at_the_same_moment_leave_one_whole_pair(tmp_path: Path) -> None:
     """The loser is refused unless it overwrites. `python -m tests.pipelines.faults race 1500` tries more often."""
     found = race(150, tmp_path)
     assert sum(found.values()) == 150 and found["published/refused"] == 80
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "overwrite"), [(None, False), (None, True), ("old", True)])
 def test_killed_at_any_step_it_is_resumed(tmp_path: Path, before: str | None, overwrite: bool) -> None:
     states = kill(tmp_path, before, overwrite)
     assert sum(states.values()) > 40 and states["manifest alone"] and states["new"]
+
+
+def test_killed_at_some_steps_it_is_resumed(tmp_path: Path) -> None:
+    states = kill(tmp_path, "old", True, every=9)
+    assert sum(states.values()) > 4 and states["old"] and states["new"]
 
 
 def test_what_others_have_written_is_kept(tmp_path: Path) -> None:
@@ -108,6 +115,7 @@ _KILLED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", _KILLED)
 def test_the_same_arguments_resume_a_killed_run(tmp_path: Path, moment: str) -> None:
     """Without --overwrite: what stands there is its own."""
@@ -126,7 +134,7 @@ import private_topk.pipelines.sinks.file as f
 {_KILLED[moment]}
 from private_topk.pipelines import cli
 cli.main(sys.argv[1:])"""
-    killed = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=300)
+    killed = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=600)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     left = {path.name for path in (tmp_path / "out").iterdir()}
     assert "r.manifest.json" in left and ("r.jsonl" in left) == (moment == "before the ledger is told")

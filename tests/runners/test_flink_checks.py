@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def test_a_job_server_is_given_or_cached_or_fetched_or_packaged(
 
 
 _RACE = """
-import pathlib, sys, time
+import os, pathlib, signal, sys, time
 from private_topk.runners.cache import made_once
 
 def make(folder):
@@ -93,6 +93,8 @@ def make(folder):
     (folder / "part").mkdir()
     for number in range(20):
         (folder / "part" / str(number)).write_text("x")
+        if "--die" in sys.argv and number == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.05)
     return folder / "part"
 
@@ -103,14 +105,9 @@ print(len(list(made_once(pathlib.Path(sys.argv[1]), make).iterdir())))
 def test_two_processes_and_a_killed_one_make_a_part_once_and_whole(tmp_path: Path) -> None:
     target, calls = tmp_path / "cache" / "part", tmp_path / "calls"
     command = [sys.executable, "-c", _RACE, str(target), str(calls)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as killed:
-        while not calls.exists():
-            time.sleep(0.01)
-        time.sleep(0.3)
-        killed.kill()
-    assert not target.exists()
+    assert subprocess.run([*command, "--die"]).returncode == -signal.SIGKILL and not target.exists()
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [process.communicate(timeout=60)[0] for process in both] == ["20\n", "20\n"]
+    assert [process.communicate(timeout=600)[0] for process in both] == ["20\n", "20\n"]
     assert calls.read_text() == "made\n" * 2  # by the killed one and by one of the two
     assert made_once(target, lambda folder: folder / "never").is_dir()
 

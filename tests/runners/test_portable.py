@@ -119,6 +119,12 @@ def test_prism_counts_users_in_the_same_windows(report: Report, direct: Publishe
     assert report.publish("prism", "--prism_location", str(prism_binary), *BOUNDED) == here
 
 
+def test_prism_ranks_the_same_risers(report: Report, prism_binary: Path) -> None:
+    rising = ("--from", "2026-01-12", "--against", "previous", "--against-weight", "0.5")
+    here = report.publish("direct", *rising)
+    assert here.manifest["against"] and report.publish("prism", "--prism_location", str(prism_binary), *rising) == here
+
+
 def test_prism_passes_on_what_is_wrong_with_the_input(report: Report, prism_binary: Path) -> None:
     damaged = bytearray((report.folder / "plays.avro").read_bytes())
     damaged[len(damaged) // 2 : len(damaged) // 2 + 64] = bytes(64)  # header and end stay whole: only workers see it

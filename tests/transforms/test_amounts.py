@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import TimestampedValue
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.transforms import (
@@ -40,6 +40,7 @@ from private_topk.transforms.mechanisms import Joint, Laplace, Mechanism, Restri
 from private_topk.transforms.parts import MANIFEST, Part
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
+from tests.quick import examples
 from tests.transforms.pipelines import outcome
 
 ITEMS = ["a", "b", "c", "d"]
@@ -209,7 +210,7 @@ WAYS = [(1, 1, False), (2, 3, True), (8, 2, False), (1, 4, True)]
 Rows = list[tuple[str, str, float | None]]
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(50)
 @given(
     rows=ROWS,
     domain=st.sampled_from(sorted(DOMAINS)),
@@ -221,7 +222,7 @@ def test_sums_are_those_of_dictionaries(rows: Rows, domain: str, resolution: flo
     assert counted(rows, domain, None, amounts, *way) == sums(rows, amounts)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(50)
 @given(
     others=ROWS,
     mine=st.lists(st.tuples(st.sampled_from(ITEMS), st.sampled_from(HOSTILE)), max_size=40),

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import apache_beam as beam
 import pyarrow as pa
+import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
+from private_topk.transforms import blocks
 from private_topk.transforms.blocks import BlockCoder, MakeBlocks
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.counters import exact_counters
@@ -21,8 +23,9 @@ def test_blocks_travel_as_they_are() -> None:
     assert beam.coders.registry.get_coder(pa.RecordBatch).__class__ is BlockCoder
 
 
-def test_pairs_gather_by_window_in_blocks_of_limited_size() -> None:
-    rows = [((n, "i"), 5 if n % 3 else 15) for n in range(75_000)]
+def test_pairs_gather_by_window_in_blocks_of_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_ROWS", 500)  # of 50,000
+    rows = [((n, "i"), 5 if n % 3 else 15) for n in range(1200)]
 
     def build(p: beam.Pipeline) -> beam.PCollection:
         pairs = p | beam.Create([rows]) | beam.FlatMap(lambda all_: [TimestampedValue(*row) for row in all_])
@@ -31,10 +34,10 @@ def test_pairs_gather_by_window_in_blocks_of_limited_size() -> None:
         )
 
     found = outcome(build)
-    assert sorted(len(users) for _, users in found) == [25_000, 50_000]
+    assert sorted(len(users) for _, users in found) == [300, 400, 500]
     for start, third in [(0, False), (10, True)]:
         users = [user for at, block in found for user in block if at == start * 10**6]
-        assert sorted(map(int, users)) == [n for n in range(75_000) if (n % 3 == 0) == third]
+        assert sorted(map(int, users)) == [n for n in range(1200) if (n % 3 == 0) == third]
 
 
 def test_pairs_with_a_null_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.testing.audit.ways import Counting, Way, count_blocks
@@ -23,6 +23,7 @@ from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import ReleaseKey
+from tests.quick import examples
 
 USERS, ITEMS, GROUPS = ("u", "v", "5", ""), ("a", "b", "c"), ("north", "south", "west")
 DAY = 24 * 3600 * 1_000_000
@@ -158,13 +159,13 @@ def look(rows: list[Row], asked: Asked, way: Way, draw: random.Random) -> None:
     assert counted(turned, asked, way) == together, "what one user adds hangs on others, or on the order of rows"
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@examples(80)
 @given(rows=ROWS, asked=ASKED, way=st.sampled_from(WAYS), draw=st.randoms(use_true_random=False))
 def test_counts_are_those_of_dictionaries(rows: list[Row], asked: Asked, way: Way, draw: random.Random) -> None:
     look(rows, asked, way, draw)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25)
 @given(rows=ROWS, asked=ASKED, draw=st.randoms(use_true_random=False))
 def test_a_stream_counts_what_its_batch_counts(rows: list[Row], asked: Asked, draw: random.Random) -> None:
     batch, stream = Way("days", "first", 1, 4), Way("stream", "first", 3, 1)
@@ -194,7 +195,7 @@ def test_the_look_sees_a_user_who_decides_for_others(monkeypatch: pytest.MonkeyP
         look(rows, asked, WAYS[0], draw)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(rows=ROWS, asked=ASKED, way=st.sampled_from(WAYS), keep=st.integers(1, 4))
 def test_what_is_dropped_early_is_not_missed(rows: list[Row], asked: Asked, way: Way, keep: int) -> None:
     """Of an unknown domain each place keeps its largest counts: those of every window and group are among them."""

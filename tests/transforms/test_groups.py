@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import TimestampedValue
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.budget.sharing import cost_of
@@ -45,6 +45,7 @@ from private_topk.transforms.parts import Part
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import WindowBounds
+from tests.quick import examples
 from tests.transforms.mechanisms import test_joint
 from tests.transforms.pipelines import outcome
 
@@ -55,7 +56,7 @@ Rows = list[tuple[str, str, str]]
 Counts = dict[tuple[str, str], int]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3), st.integers(1, 3)), max_size=40),
     most=st.integers(1, 3),
@@ -136,7 +137,7 @@ def look(others: Rows, rows: Rows, domain: str, limit: int | None, per_user: int
     return here
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(
     others=ROWS,
     mine=st.lists(st.tuples(st.sampled_from(ITEMS), st.sampled_from([*NAMES, "elsewhere"])), max_size=30),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.transforms import contributions
@@ -21,6 +21,7 @@ from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 from private_topk.transforms.parts import MANIFEST, with_manifest
 from private_topk.transforms.user_shard import UserShard
+from tests.quick import examples
 
 HOSTILE = [
     "",
@@ -99,7 +100,7 @@ def of_sets(rows: list[tuple[str, str]], domain: str) -> dict[str, set[str]]:
     return holders
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(
     others=ROWS.map(lambda rows: [row for row in rows if row[0] != USER]),
     mine=st.lists(st.sampled_from(HOSTILE), max_size=25),
@@ -141,7 +142,7 @@ def test_one_user_moves_counts_by_what_is_declared(others, mine, other, domain, 
         assert sum(absent.values()) == sum(min(limit, len(items)) for items in users.values())
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(
     others=ROWS.map(lambda rows: [row for row in rows if row[0] != USER]),
     mine=st.lists(st.sampled_from(HOSTILE), max_size=25),

@@ -37,7 +37,7 @@ class Together(SideBySideDoFn):
     def work(self, element: int) -> int:
         if element < 0:
             raise ValueError(f"element {element}")
-        self.barrier.wait(timeout=20)
+        self.barrier.wait(timeout=300)
         return element
 
     def hand_on(self, result: int) -> list[tuple[int, bool]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.budget.account import Charge, Windows
@@ -43,6 +43,7 @@ from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
 from private_topk.transforms.parts import Part
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows_of_users import WindowsOfUsers
+from tests.quick import examples
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
@@ -75,7 +76,7 @@ def reference(active: dict[int, set[int]], limit: int) -> dict[int, set[int]]:
 SPANS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(0, 3)), max_size=40)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@examples(80)
 @given(
     spans=SPANS, limit=st.integers(1, 4), piece=st.sampled_from([1, 3, 1 << 22]), draw=st.randoms(use_true_random=False)
 )
@@ -180,7 +181,7 @@ MINE = st.lists(ROW, max_size=25)
 WAYS = st.sampled_from([(1, 1), (2, 3), (8, 2)])
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(
     others=st.lists(st.tuples(st.sampled_from("uvw"), ROW), max_size=30),
     mine=st.tuples(MINE, MINE),
@@ -235,7 +236,7 @@ def test_a_user_who_is_active_in_few_windows_counts_in_all_of_them() -> None:
     assert counted(rows, DAYS, 9) == {(0, "", "a"): 1, (3, "", "b"): 2}
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(
     outside=st.sets(st.integers(0, 5)),
     before=st.sets(st.integers(6, 9)),

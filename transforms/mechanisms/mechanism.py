@@ -55,6 +55,11 @@ class Mechanism(abc.ABC):
     about: ClassVar[About]
     amounts_offered: ClassVar[bool] = False
     """Whether `cap` is taken into account: the proofs hold for counts that one user moves by anything in [0, cap]."""
+    differences_alone: ClassVar[bool] = False
+    """Whether the law is the same when all counts move together: then it is proved, with `cap`, also for scores that a
+    user moves up and down (`Risers`). A proof by a bound on the items of a user must hold for twice as many, of which
+    one half has one part of `cap` and the other half the other.
+    """
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
     weighs_users: ClassVar[bool] = False
     """Whether counts are sums of the users' weights, as `weighting` says."""

@@ -13,8 +13,12 @@ from private_topk.testing.audit import cases_of
 from tests.pipelines.support import command
 from tests.testing.audit.planted import DEFECTS
 
+LONG = {"counts bounded by one", "one draw for both", "no digest in the seed"}
 
-@pytest.mark.parametrize("defect", DEFECTS)
+
+@pytest.mark.parametrize(
+    "defect", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in DEFECTS]
+)
 def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the audit's checks only the one that sees it is run here, which saves time and nothing else."""
     plant, check, _, _, mechanism, draws, said, _ = DEFECTS[defect]
@@ -32,6 +36,7 @@ def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch)
     )
 
 
+@pytest.mark.long
 def test_a_right_path_passes_through_beam_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Users, amounts with counts, and groups of which two change: three cases of thirteen, and a test of the noise."""
     whole = cases_of(["laplace"])

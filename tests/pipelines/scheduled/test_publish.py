@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +12,7 @@ import pytest
 
 from private_topk.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
+from tests.pipelines.support import kill_when_charged
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", ROOT.parent / "shared")) / "data"
@@ -179,17 +176,12 @@ def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
         assert window["start"][:10] == name.removeprefix("weekly-").removesuffix(".csv")
 
 
+@pytest.mark.long
 def test_a_killed_report_resumes_to_the_same_ranking(folder: Path) -> None:
-    command = [sys.executable, "-m", "private_topk", "report", str(folder / "weekly.yaml"), "--quiet",
-               "--window-end", "2026-01-12"]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    while not outcomes(folder):
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    words = ["report", str(folder / "weekly.yaml"), "--quiet", "--window-end", "2026-01-12"]
+    kill_when_charged(*words)
     assert (outcomes(folder), outputs(folder)) == (["started"], {})
-    assert main(command[3:]) == 0
+    assert main(words) == 0
     resumed = outputs(folder)
     assert outcomes(folder) == ["released"] and len(resumed) == 1
     shutil.rmtree(folder / "out")

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import fastavro
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns, avro_rows
@@ -21,8 +21,9 @@ from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.sources import reference
 from tests.pipelines.support import avro_schema, read, to_avro, write
+from tests.quick import examples
 
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=120, derandomize=True)
+SLOW = examples(120)
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}
 
 
@@ -195,7 +196,7 @@ def test_both_decoders_and_messages_mean_what_the_reference_says(tmp_path_factor
     hold_to_each_other(tmp_path_factory.mktemp("rows"), made, size, TIMED)
 
 
-@settings(SLOW, max_examples=60)
+@examples(60)
 @given(files(WIDE_ROLES), st.sampled_from([1 << 30, 40]))
 def test_groups_and_amounts_mean_what_the_reference_says(tmp_path_factory, made: tuple, size: int) -> None:  # noqa: ANN001
     hold_to_each_other(tmp_path_factory.mktemp("rows"), made, size, WIDE)

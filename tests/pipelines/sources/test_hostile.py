@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.pipelines.sources.test_avro_types import container, number
 from tests.pipelines.support import to_avro, write
@@ -48,7 +49,7 @@ NULLABLE = {
 def outcomes(*paths: Path) -> list[str]:
     """What reading each file ends in, all in one process."""
     done = subprocess.run([sys.executable, "-c", READER, str(LIMIT), *map(str, paths)], capture_output=True, text=True,
-                          cwd=Path(__file__).parents[3], timeout=500)  # fmt: skip
+                          cwd=Path(__file__).parents[3], timeout=600)  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done.stderr[-2000:]
     found = done.stdout.splitlines()
     assert len(found) == len(paths)
@@ -71,6 +72,7 @@ def zipped(start: bytes, size: int) -> bytes:
     return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + packed + struct.pack("<II", check, len(start) + size)
 
 
+@pytest.mark.long
 def test_a_block_that_decodes_to_more_than_the_bound(tmp_path: Path) -> None:
     """A gigabyte of zeros in a megabyte, and little more than the bound in every codec."""
     zeros = bytes(260 << 20)
@@ -90,6 +92,7 @@ def test_a_block_that_decodes_to_more_than_the_bound(tmp_path: Path) -> None:
     assert outcomes(*paths) == [said] * len(paths)
 
 
+@pytest.mark.long
 def test_hostile_blocks(tmp_path: Path) -> None:
     """Counts of rows that are not there; many blocks within the bound in one run; a text longer than its block."""
     long = b"\x02u" + number(64 << 20) + bytes(64 << 20)
@@ -116,6 +119,7 @@ def test_hostile_blocks(tmp_path: Path) -> None:
     assert outcomes(*paths) == [said for _, said in cases]
 
 
+@pytest.mark.long
 def test_zipped_bombs(tmp_path: Path) -> None:
     """More than a gigabyte of zeros behind a good start: one row too long, a block too large, no Parquet at all."""
     starts = {
@@ -149,6 +153,7 @@ def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:
     assert sum(rows for rows, _ in sizes) == 3001 and max(size for _, size in sizes) < 80 << 20
 
 
+@pytest.mark.long
 def test_nulls_without_end_take_time_and_no_memory(tmp_path: Path) -> None:
     """Ten million rows of nothing are left out."""
     nothing = pa.nulls(10_000_000, pa.string())

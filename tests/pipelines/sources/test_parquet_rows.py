@@ -10,15 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.sources import reference
 from tests.pipelines.support import read, reasons, write
+from tests.quick import examples
 
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=100, derandomize=True)
+SLOW = examples(100)
 TIMED = Columns(time="time")
 EPOCH = datetime(1970, 1, 1)
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns, json_rows, text
@@ -23,8 +23,9 @@ from private_topk.pipelines.sources.columns import block_of, to_microseconds
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.transforms.amounts import as_numbers
 from tests.pipelines.sources import reference
+from tests.quick import examples
 
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150, derandomize=True)
+SLOW = examples(150)
 TIMED = Columns(time="time")
 
 labels = st.text(st.sampled_from('ab",\n\r\\é🎵 \x00{}[]:'), max_size=4)
@@ -139,7 +140,7 @@ def wide_objects(draw: st.DrawFn) -> bytes:
     return ("{" + ",".join(f'"{name}":{kinds[name]}' for name in names[draw(st.integers(0, 1)) :]) + "}").encode()
 
 
-@settings(SLOW, max_examples=60)
+@examples(60)
 @given(st.lists(wide_objects(), min_size=1, max_size=9), st.sampled_from([1, 1024]))
 def test_groups_and_amounts_mean_the_same_in_any_company(messages: list[bytes], least: int) -> None:
     """Many at once, each alone, and by the rule: polars and Python's own reader agree on every row."""

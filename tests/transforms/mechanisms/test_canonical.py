@@ -27,6 +27,7 @@ from private_topk.transforms.mechanisms import Cost, RandomBits
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.exact import race, reals
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
+from tests.quick import few
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.set_laws import ROUNDING, canonical_loss, joint_loss, law
 
@@ -75,13 +76,16 @@ def test_exponential_noise_is_permute_and_flip() -> None:
 
 @pytest.mark.parametrize(
     ("mechanism", "counts", "k"),
-    [
-        *((Canonical(1.0, noise=noise), (5, 3, 3, 1, 0), 2) for noise in LIPSCHITZ_NOISES),
-        *((Canonical(1.0, gamma), (3, 0, 2, 4, 3), 3) for gamma in GAMMAS),
-        (Canonical(1.5, 1, "exponential", "swap"), (3, 0, 2, 4, 3), 3),
-        (Canonical(0.7, 1 / 3, "laplace", "swap"), (6, 2, 2, 3), 1),
-        (Canonical(1.0), (2, 2, 2, 2), 3),
-    ],
+    few(
+        [
+            *((Canonical(1.0, noise=noise), (5, 3, 3, 1, 0), 2) for noise in LIPSCHITZ_NOISES),
+            *((Canonical(1.0, gamma), (3, 0, 2, 4, 3), 3) for gamma in GAMMAS),
+            (Canonical(1.5, 1, "exponential", "swap"), (3, 0, 2, 4, 3), 3),
+            (Canonical(0.7, 1 / 3, "laplace", "swap"), (6, 2, 2, 3), 1),
+            (Canonical(1.0), (2, 2, 2, 2), 3),
+        ],
+        [0, 9, 10],
+    ),
     ids=repr,
 )
 def test_frequencies(mechanism: Canonical, counts: tuple[int, ...], k: int) -> None:
@@ -89,6 +93,7 @@ def test_frequencies(mechanism: Canonical, counts: tuple[int, ...], k: int) -> N
     assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, 0.1), b"canonical"), stated, 0.1)
 
 
+@pytest.mark.long
 def test_frequencies_of_classes_on_a_larger_domain() -> None:
     """All (h, t) of 14 ranks, so that rectangles are cut many times and sets drawn inside them."""
     counts = tuple(np.random.RandomState(5).permutation([40, 31, 30, 30, 26, 21, 20, 20, 20, 17, 15, 9, 4, 4]).tolist())

@@ -22,6 +22,7 @@ from private_topk.testing import (
 )
 from private_topk.transforms.mechanisms import Cost, Mechanism, RandomBits
 from private_topk.transforms.mechanisms.joint import Joint
+from tests.quick import few
 from tests.transforms.mechanisms import sequence_laws
 from tests.transforms.mechanisms.contract import Contract
 
@@ -50,13 +51,16 @@ class TestJoint(Contract):
 @pytest.mark.parametrize("noise", ["gumbel", "exponential"])
 @pytest.mark.parametrize(
     ("counts", "k", "epsilon", "skew", "relation"),
-    [
-        ((4, 3, 1, 0), 2, 1.0, HALF, "add-remove"),
-        ((5, 3, 3, 0), 3, 0.5, HALF, "swap"),
-        ((6, 3, 3, 4), 2, 3.0, FIVE_NINTHS, "add-remove"),
-        ((1, 5, 3, 2), 2, 0.7, ONE, "add-remove"),
-        ((2**62, 2**62 - 3, 2**62 - 1, 0), 2, 1.0, THREE_QUARTERS, "swap"),
-    ],
+    few(
+        [
+            ((4, 3, 1, 0), 2, 1.0, HALF, "add-remove"),
+            ((5, 3, 3, 0), 3, 0.5, HALF, "swap"),
+            ((6, 3, 3, 4), 2, 3.0, FIVE_NINTHS, "add-remove"),
+            ((1, 5, 3, 2), 2, 0.7, ONE, "add-remove"),
+            ((2**62, 2**62 - 3, 2**62 - 1, 0), 2, 1.0, THREE_QUARTERS, "swap"),
+        ],
+        [0, 4],
+    ),
 )
 def test_frequencies_follow_the_law(
     noise: str, counts: tuple[int, ...], k: int, epsilon: float, skew: Fraction, relation: str
@@ -68,7 +72,7 @@ def test_frequencies_follow_the_law(
     assert_follows(frequencies(mechanism, counts, k, draws, b"joint"), stated, smallest_error=0.1)
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", few([1.0, 0.3, 4.0]))
 @pytest.mark.parametrize("skew", [HALF, FIVE_NINTHS, THREE_QUARTERS, ONE])
 @pytest.mark.parametrize("relation", ["add-remove", "swap"])
 def test_no_neighbour_tells_more_than_epsilon(epsilon: float, skew: Fraction, relation: str) -> None:

@@ -24,6 +24,7 @@ from private_topk.transforms.mechanisms import Cost, RandomBits
 from private_topk.transforms.mechanisms.exact import race, reals, set_losses, strips
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.joint_set import JointSet
+from tests.quick import few
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.set_laws import ROUNDING, joint_loss, law
 
@@ -50,13 +51,15 @@ def test_probabilities_sum_to_one(noise: str) -> None:
 
 @pytest.mark.parametrize(
     ("mechanism", "counts", "k"),
-    [
-        *((JointSet(1.0, noise), (5, 3, 3, 1, 0), 2) for noise in LIPSCHITZ_NOISES),
-        (JointSet(1.0), (3, 0, 2, 4, 3), 3),
-        (JointSet(2.0, "exponential", "swap"), (3, 0, 2, 4, 3), 3),
-        (JointSet(1.0, neighbours="swap"), (6, 2, 2, 3), 1),
-        (JointSet(1.0), (2, 2, 2, 2), 3),
-    ],
+    few(
+        [
+            *((JointSet(1.0, noise), (5, 3, 3, 1, 0), 2) for noise in LIPSCHITZ_NOISES),
+            (JointSet(1.0), (3, 0, 2, 4, 3), 3),
+            (JointSet(2.0, "exponential", "swap"), (3, 0, 2, 4, 3), 3),
+            (JointSet(1.0, neighbours="swap"), (6, 2, 2, 3), 1),
+            (JointSet(1.0), (2, 2, 2, 2), 3),
+        ]
+    ),
     ids=repr,
 )
 def test_frequencies(mechanism: JointSet, counts: tuple[int, ...], k: int) -> None:
@@ -64,6 +67,7 @@ def test_frequencies(mechanism: JointSet, counts: tuple[int, ...], k: int) -> No
     assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, 0.1), b"joint set"), stated, 0.1)
 
 
+@pytest.mark.long
 def test_frequencies_on_a_larger_domain() -> None:
     """3,003 sets: many cuts of the losses, and sets drawn between two staircases; by loss and last rank."""
     counts = tuple(np.random.RandomState(5).permutation([40, 31, 30, 30, 26, 21, 20, 20, 20, 17, 15, 9, 4, 4]).tolist())
@@ -96,7 +100,7 @@ def test_sets_come_in_the_order_of_the_items_not_of_their_ranks() -> None:
     assert JointSet(5.0)(counts, 4, RandomBits.keyed(b"order")).tolist() == [0, 1, 3, 4]
 
 
-@pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
+@pytest.mark.parametrize("noise", few(LIPSCHITZ_NOISES))
 def test_astronomical_numbers_of_sets(noise: str) -> None:
     """ln binom(d, k) is 1,400: beyond what sums or products of floats hold (google-research's code raises past 745)."""
     counts = np.random.RandomState(3).permutation(10**6 // np.arange(1, 100_001))

@@ -18,7 +18,7 @@ MODULE, CHECKS, _ = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
-        words, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=120
+        words, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=600
     )
 
 

@@ -16,12 +16,13 @@ from private_topk.transforms.mechanisms.exact.noise import NOISES
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.exact.order_statistics import _Descents
 from private_topk.transforms.mechanisms.exact.reals import precision
+from tests.quick import few
 from tests.transforms.mechanisms import laws
 
 CROWDED = Histogram(np.array([9, 5, 4, 0]), np.array([1, 4, 300, 7]))
 
 
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("noise", few(NOISES, [0, 1]))
 def test_equal_counts_follow_the_law_of_noises_one_by_one(noise: str) -> None:
     """Five items of two counts: which ones come, and in which order, is what five noises make it."""
     counts = (2, 1, 1, 1, 1)
@@ -31,7 +32,7 @@ def test_equal_counts_follow_the_law_of_noises_one_by_one(noise: str) -> None:
     assert_follows(seen, law, 0.08)
 
 
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("noise", few(NOISES, [0, 1]))
 def test_different_counts_of_one_block_follow_the_law_of_noises_one_by_one(noise: str) -> None:
     """At this scale 3, 1 and 0 are read as one block: by its bound, and then by their own counts."""
     counts, scale = (9, 4, 3, 1, 0), Fraction(8)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.testing import assert_follows
+from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
@@ -46,11 +46,12 @@ class Jump(Staircase):
 )
 def test_thresholds_follow_their_law(stairs: Jump, edges: list[int]) -> None:
     draw = RandomBits.keyed(b"thresholds").draw
-    seen = Counter((bisect.bisect(edges, draw_threshold(Envelope(stairs), draw())) - 1,) for _ in range(6000))
     beyond = [(-arb(stairs.rate.numerator) / stairs.rate.denominator * edge).exp() for edge in edges]
     cells = zip(edges, beyond, [*beyond[1:], arb(0)], strict=True)
     masses = [(a - b) * (30 if edge >= stairs.jump else 1) for edge, a, b in cells]
     law = {(cell,): mass / sum(masses, arb(0)) for cell, mass in enumerate(masses)}
+    draws = range(draws_to_see(law, 0.07))
+    seen = Counter((bisect.bisect(edges, draw_threshold(Envelope(stairs), draw())) - 1,) for _ in draws)
     assert_follows(seen, law, smallest_error=0.07)
 
 

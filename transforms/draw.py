@@ -127,8 +127,9 @@ def rank(
         order = sorted(range(len(chosen)), key=lambda place: labels[chosen[place]].encode())
         chosen, noisy = chosen[order], None if noisy is None else noisy[order]
     items = tuple(labels[row] for row in chosen)
-    counted = None if noisy is None else selection.shown(noisy.tolist())
-    return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted, noise, group)
+    shown = None if noisy is None else selection.shown(noisy.tolist())
+    counted, weighed = (None, shown) if selection.mechanism.publishes_weights else (shown, None)
+    return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted, noise, group, weighed)
 
 
 class Head(NamedTuple):

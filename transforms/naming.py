@@ -279,7 +279,8 @@ def _ranking(selection: Selection, of: Heading, rows: pa.RecordBatch) -> Ranking
     mechanism = selection.mechanism
     if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
-    noisy = None if selection.publish_counts is None else selection.shown(rows["noisy"].to_pylist())
-    items = tuple(rows["item"].to_pylist())
+    items, noisy = tuple(rows["item"].to_pylist()), selection.shown(rows["noisy"].to_pylist())
+    counted = None if selection.publish_counts is None else noisy
+    weighed = noisy if mechanism.publishes_weights else None
     noise = selection.noise(len(items))
-    return Ranking(of.bounds, items, selection.k, mechanism.answer, noisy, noise, of.group)
+    return Ranking(of.bounds, items, selection.k, mechanism.answer, counted, noise, of.group, weighed)

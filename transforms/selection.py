@@ -30,7 +30,7 @@ _MOST_UNITS = 1 << 29
 
 
 class Draws(NamedTuple):
-    """Ranks in the histogram, and the noisy counts of their items where those are published."""
+    """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights."""
 
     ranks: np.ndarray
     noisy_counts: np.ndarray | None
@@ -135,7 +135,9 @@ class Selection:
         return 1 if self.groups is None else min(self.groups.per_user, self.groups.size)
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
-        """Noisy counts as they are published: amounts where amounts are added up."""
+        """Noisy counts as they are published: amounts where these are added up, and weights by hundredths."""
+        if self.mechanism.publishes_weights:
+            return tuple(hundredths / 100 for hundredths in noisy)
         return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
     def head(self) -> int | None:
@@ -163,8 +165,12 @@ class Selection:
 
         Sets too come in the order of the draw: put them into a public one.
         """
-        bits = RandomBits.keyed(release_seed(release, window, self.parameters(), digest))
+        seed = release_seed(release, window, self.parameters(), digest)
+        bits = RandomBits.keyed(seed)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
+        if self.mechanism.publishes_weights:  # of the same draw once more, whose noise they have
+            again = RandomBits.keyed(seed).draw()
+            return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
         budget = self.publish_counts
         if budget is None:
             return Draws(ranks, None)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         RestrictedPnf,
         TopStable,
         WeightedGaussian,
+        WeightedOrder,
     )
 
     __version__: str
@@ -82,6 +83,7 @@ __all__ = [
     "TopStable",
     "UnknownDomain",
     "WeightedGaussian",
+    "WeightedOrder",
     "__version__",
     "preview",
     "rank",

@@ -268,6 +268,7 @@ CHOOSING = [
     Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
     Held("$ python -m benchmarks.previews", "parsed", MINUTES),
     Held("$ private-topk preview --counts games.npy", before=published_games),
+    Held("$ python -m benchmarks.errors --beside", "parsed", MINUTES),
 ]
 
 

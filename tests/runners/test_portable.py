@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,20 +17,13 @@ from private_topk.runners.flink_runner import FlinkJobRunner
 from private_topk.runners.loopback import LoopbackRunner
 from private_topk.runners.worker_pool import ThreadWorkers, serve
 from tests.runners.conftest import Published, Report
-from tests.runners.servers import free_port, missing, module_serving
+from tests.runners.servers import free_port, module_serving
 
 
 @pytest.fixture(scope="module")
 def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with module_serving("job service", tmp_path_factory.mktemp("servers")) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def prism_binary() -> Path:
-    if not prism.built_binary().exists() and shutil.which("go") is None:
-        missing("Prism is built with Go's client: install Go")
-    return prism.build()
 
 
 def test_the_noise_matters_here(report: Report, direct: Published) -> None:

@@ -38,3 +38,21 @@ def test_what_is_certain_in_one_world_alone_shows_without_end() -> None:
     found = [epsilon_at_least(Tally(n, n), Tally(0, n), 0.01, 1e-6) for n in (100, 1000, 10_000)]
     assert found[0] < found[1] < found[2] > 6
     assert epsilon_at_least(Tally(5, 1000), Tally(0, 1000), 0.01, 1e-6) == 0, "delta alone explains it"
+
+
+@pytest.mark.parametrize(
+    ("declared", "draws", "seen"),
+    [(2.0, 500, 3.5), (2.0, 1000, 2.85), (2.0, 2000, 2.55), (2.0, 5000, 2.35),
+     (1.25, 500, 2.2), (1.25, 1000, 1.85), (1.25, 2000, 1.7), (1.25, 5000, 1.5)],
+)  # fmt: skip
+def test_the_least_loss_that_so_many_draws_show(declared: float, draws: int, seen: float) -> None:
+    """docs/audit.md has these: in an audit of all mechanisms, of an answer that tells by its odds whether one user is
+    there, when it comes as often as is expected of it. Half of the draws test it.
+    """
+    half, risk = draws // 2, 1e-3 / 361 / 2
+
+    def shown(loss: float) -> bool:
+        often = round(half / (1 + math.exp(-loss)))
+        return epsilon_at_least(Tally(often, half), Tally(half - often, half), 0, risk) > declared
+
+    assert shown(seen) and not shown(seen - 0.06)

@@ -33,7 +33,7 @@ def make(name: str, epsilon: float, **parameters: object) -> Mechanism:
     kind = MECHANISMS[name]
     own = {field for field in kind.__dataclass_fields__}
     needed = {"delta": 1e-6} if "delta" in own else {}
-    if "max_items_per_user" in own and name in ("laplace-limit-domain", "restricted-normal", "weighted-gaussian"):
+    if name in ("laplace-limit-domain", "restricted-normal", "weighted-gaussian", "weighted-order"):
         needed["max_items_per_user"] = 10
     return kind(epsilon=epsilon, **{**needed, **parameters})
 

@@ -41,6 +41,15 @@ class Windows:
         return cls((Run(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1),) if period is None else period.runs)
 
     @classmethod
+    def pairs(cls, reads: Period) -> Windows:
+        """Each window of a period together with the one before it, of the second window on."""
+        if len(reads.runs) == 1:
+            run = reads.runs[0]
+            return cls((run._replace(size=run.size + run.step, number=run.number - 1),))
+        bounds = zip(reads.starts[:-1].tolist(), reads.ends[1:].tolist(), strict=True)
+        return cls(tuple(Run(start, end, end - start, end - start, 1) for start, end in bounds))
+
+    @classmethod
     def read(cls, text: str) -> Windows:
         """What `text` wrote. Raises ValueError for anything else."""
         found = json.loads(text)

@@ -78,7 +78,8 @@ class Cost:
     - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP, and rho-zCDP with
       the rho of that. So is every pure release (delta 0), and every one of which nothing but (epsilon, delta) is known.
     - rest < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its (epsilon,
-      delta) leave out a tail of probability delta, which is no part of that proof.
+      delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above a
+      threshold: but for the event `rest`, that what one user alone holds passes it.
 
     Raises:
         Refusal: a number is negative, or no finite number: it would give a budget back.
@@ -108,7 +109,7 @@ class Cost:
     def _as_stated(cls, stated: StatedCost) -> Cost:
         if stated.rho is None:
             return cls.of_any(stated.epsilon, stated.delta)
-        return cls(stated.epsilon, stated.delta, stated.rho, bounded_range=stated.bounded_range)
+        return cls(stated.epsilon, stated.delta, stated.rho, stated.rest, stated.bounded_range)
 
     @classmethod
     def of_any(cls, epsilon: Fraction, delta: Fraction) -> Cost:

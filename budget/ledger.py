@@ -79,7 +79,8 @@ class Ledger:
 
         Raises:
             Refusal: the budget does not suffice (with the arithmetic), there is none of the request's unit, the id was
-                used for other input, or the rows are read otherwise than by the dataset's first charge.
+                used for other input, the rows are read otherwise than by the dataset's first charge, or were charged to
+                another dataset.
         """
         with self._database.alone() as connection:
             found = self._settled(connection, request)
@@ -105,6 +106,8 @@ class Ledger:
                 raise _other_input(request, entry)
             if request.repeats(earlier):
                 return Receipt(entry.id, entry.outcome, entry.charged)
+        same_input = (CHARGES.c.fingerprint == request.fingerprint) & (CHARGES.c.dataset != request.dataset)
+        _check_dataset(request, self._entries(connection, same_input))
         entries = self._entries(connection, CHARGES.c.dataset == request.dataset)
         _check_rows(request, entries)
         budgets = self._budgets(connection, request.dataset)
@@ -151,6 +154,17 @@ def _other_input(request: Request, entry: Entry) -> Refusal:
         f"(dataset {verbatim(entry.request.dataset)}). Whether two answers under one id differ would tell exactly "
         "whether the input did, at any epsilon; so a corrected report takes a new id, and costs",
     )
+
+
+def _check_dataset(request: Request, entries: list[Entry]) -> None:
+    """Raise Refusal where rows of the same input were charged to another dataset: they have one budget.
+
+    What can be known of that: files by their contents, other places by their names, under the same key and columns.
+    """
+    for entry in entries:
+        if entry.request.windows.overlapping(*request.windows.bounds()).any():
+            rule = f"must be {entry.request.dataset}, to which the same rows were charged on {entry.charged}, got "
+            raise Refusal("dataset", verbatim(f"{rule}{request.dataset}"), "two budgets would be spent on one user")
 
 
 def _check_rows(request: Request, entries: list[Entry]) -> None:

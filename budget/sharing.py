@@ -42,6 +42,7 @@ class Privacy:
         accounting: which composition proves the total, or None.
         each: how many rankings of a window one user can change, where that is more than one: `windows` counts all.
         of: how many windows there are, where a user counts in fewer of them.
+        pairs: each ranking is of the rows of two windows, one after the other.
     """
 
     unit: str = "user-window"
@@ -50,18 +51,20 @@ class Privacy:
     accounting: str | None = None
     each: int | None = field(default=None, metadata={"asked if given": True})
     of: int | None = field(default=None, metadata={"asked if given": True})
+    pairs: bool | None = field(default=None, metadata={"asked if given": True})
 
     def describe(self, window: dict[str, Any]) -> dict[str, Any]:
         """The manifest's entry, from that of a single window: unit, total and share."""
+        unit = UNITS[self.unit] + (" and the one before it" if self.pairs and self.unit == "user-window" else "")
         if self.total is None:
-            return {**window, "unit": UNITS[self.unit]}
+            return {**window, "unit": unit}
         pure = self.accounting == "basic" and not window["delta"]
         share = {name: window[name] for name in ("epsilon", "delta", "ranking", "noisy_counts")}
         return {
             "epsilon": float(self.total.epsilon),
             "delta": 0.0 if pure else float(self.total.delta),
             "neighbours": window["neighbours"],
-            "unit": UNITS[self.unit],
+            "unit": unit,
             "windows": self.of or self.windows // (self.each or 1),
             **({} if self.of is None else {"windows_of_a_user": self.windows // (self.each or 1)}),
             **({} if self.each is None else {"rankings_of_a_user_in_a_window": self.each}),

@@ -60,6 +60,9 @@ class Asked(TypedDict, total=False):
     neighbours: str
     max_items_per_user: int
     max_windows_per_user: int
+    against: str
+    against_weight: Fraction | float
+    against_from: datetime
     like: str
     publish_counts: Fraction | float
     publish_counts_delta: Fraction | float

@@ -27,7 +27,7 @@ _PLACES = 4
 def forewarned(question: Question, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
     """One line where less than half of the top k can be expected, surely; None where more can, or nobody knows.
 
-    Of amounts nothing is known: what is expected are numbers of users.
+    Of amounts and rises nothing is known: what is expected are numbers of users.
 
     Args:
         question: settled: its mechanism has the budget of one window.
@@ -41,6 +41,10 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms; nothing where nothing is known.
     """
     selection = question.selection
+    if selection.risers is not None:
+        if like is not None:
+            raise Refusal("like", "is of the counts of a window, and {against} ranks by how they rise", "leave it out")
+        return None
     if selection.amounts is not None:
         if like is not None:
             raise Refusal("like", "is of numbers of users, and {value_column} adds up amounts", "leave it out")

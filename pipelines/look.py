@@ -90,7 +90,7 @@ class Look:
 
 def look_at(report: Report) -> Look:
     """Read the input once, here. Cost: about that of reading it in a run. Raises Refusal where only a run can."""
-    period, domain = report.question.period, report.question.selection.domain
+    period, domain = report.question.reads, report.question.selection.domain
     parts = report.source.rows(period)
     if parts is None:
         raise Refusal("show_left_out", f"cannot look at {verbatim(report.source.place)} before a run",

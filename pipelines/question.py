@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from private_topk.budget.composition import Total
@@ -12,6 +12,7 @@ from private_topk.budget.sharing import Privacy, share_out, windows_of_a_user
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group
+from private_topk.transforms.admission import check_all_windows, check_kinds
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.count_budget import CountBudget, count_budget
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
@@ -19,15 +20,20 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.risers import Risers
 from private_topk.transforms.selection import Selection
-from private_topk.transforms.top_k import check_all_windows, check_kinds, make_selection
+from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
 
 __all__ = [
     "Question", "amounts_of", "ask", "check_domain", "check_groups", "check_unknown", "counts_of", "declared_period",
     "domain_of", "groups_of", "question_of", "reach_of", "release_of",
+    "risers_of",
 ]  # fmt: skip
+
+_SHARING = 3
+"""A ranking of risers is of two windows: the one before it and the one after share one of them each."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,11 @@ class Question:
     period: Period | None
     release: Release
     privacy: Privacy = Privacy()
+
+    @property
+    def reads(self) -> Period | None:
+        """The windows whose rows are read: those that are ranked, and perhaps one before them."""
+        return self.selection.reads(self.period)
 
 
 def ask(
@@ -61,6 +72,7 @@ def ask(
     amounts: Amounts | None = None,
     groups: Groups | Iterable[str | int] | None = None,
     max_windows_per_user: int | None = None,
+    risers: Risers | None = None,
 ) -> Question:
     """A question, checked, with the budget shared out over its windows.
 
@@ -75,6 +87,8 @@ def ask(
             budget: one of them by default, so that each has all of it.
         max_windows_per_user: with the unit `user`: a user counts in at most so many of the period's windows, which
             share the total.
+        risers: rank by how much items rise against the window before. A ranking is then of the rows of two windows, and
+            those that share one compose, as sliding windows do.
 
     Raises:
         Refusal: a field breaks its rule; nothing has been looked at or charged.
@@ -87,11 +101,12 @@ def ask(
         raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
     whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
-    whole = whole.bounded(max_windows_per_user)
+    whole = whole.bounded(max_windows_per_user).rising(risers)
+    whole.reads(period)
     each, number = whole.rankings_of_a_user(), len(period) if period else 1
     most = whole.max_windows_per_user
     if most is not None:
-        _check_bound(period, privacy_unit, horizon)
+        _check_bound(whole, period, privacy_unit, horizon)
         horizon = None
     if each > 1 and horizon is not None and horizon < number:
         raise Refusal("horizon", f"must be at least the {number} windows of this run, got {horizon}")
@@ -104,14 +119,19 @@ def ask(
         windows=reach_of(whole, period) * each,
         horizon=None if horizon is None else horizon * each,
         held=held,
-        overlap=each * (period.overlap if period else 1),
+        overlap=each * (1 if period is None else period.overlap if risers is None else min(number, _SHARING)),
         each=each,
         of=None if most is None else number,
     )
-    selection = make_selection(
-        whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
-    ).bounded(most)
-    return Question(selection, period, release or Release.fresh(), shared.privacy)
+    selection = (
+        make_selection(
+            whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
+        )
+        .bounded(most)
+        .rising(risers)
+    )
+    privacy = shared.privacy if risers is None else replace(shared.privacy, pairs=True)
+    return Question(selection, period, release or Release.fresh(), privacy)
 
 
 def reach_of(selection: Selection, period: Period | None) -> int:
@@ -121,12 +141,12 @@ def reach_of(selection: Selection, period: Period | None) -> int:
     return windows_of_a_user(len(period) if period else 1, most, mechanism, each, alone)
 
 
-def _check_bound(period: Period | None, unit: str, horizon: int | None) -> None:
+def _check_bound(selection: Selection, period: Period | None, unit: str, horizon: int | None) -> None:
     """Raise Refusal where a bound on the windows of a user says nothing, or cannot be kept."""
     if unit != "user":
         raise Refusal("max_windows_per_user", "needs {privacy_unit} user", "with user-window every window has its own "
                       "budget, and a bound makes none of them larger")  # fmt: skip
-    check_all_windows(period, bounded=True)
+    check_all_windows(selection, period, bounded=True)
     if period is not None and horizon not in (None, len(period)):
         raise Refusal("horizon", f"{horizon} does not go with {{max_windows_per_user}} in a run of {len(period)} "
                       "windows", "the windows of a user are chosen among all of the horizon: rank it in one run, and "
@@ -152,6 +172,7 @@ def question_of(asked: Asked, held: Total | None = None) -> Question:
         amounts=amounts_of(asked),
         groups=groups_of(asked),
         max_windows_per_user=asked.get("max_windows_per_user"),
+        risers=risers_of(asked),
     )
 
 
@@ -187,6 +208,15 @@ def amounts_of(asked: Asked) -> Amounts | None:
         raise Refusal("value_column", "needs {max_value}: the most that one user adds to an item",
                       "choose it without a look at the data: docs/amounts.md says how")  # fmt: skip
     return Amounts.of(asked["max_value"], asked.get("value_resolution"))
+
+
+def risers_of(asked: Asked) -> Risers | None:
+    """How scores rise, or None where windows are ranked by themselves. Raises Refusal."""
+    if "against" not in asked:
+        if "against_weight" in asked:
+            raise Refusal("against_weight", "needs {against} previous: it says how much of the window before counts")
+        return None
+    return Risers(asked.get("against_weight", 1), asked.get("against_from"))  # type: ignore[arg-type]
 
 
 def release_of(asked: Asked) -> Release:

@@ -27,6 +27,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.risers import Risers
 from private_topk.transforms.windows import Period
 
 __all__ = ["rank"]
@@ -54,6 +55,7 @@ def rank(
     groups: Groups | Iterable[str | int] | None = None,
     group: str = "group",
     max_windows_per_user: int | None = None,
+    risers: Risers | None = None,
 ) -> Rankings:
     """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
 
@@ -87,6 +89,7 @@ def rank(
         group: with groups: the name of their column.
         max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
             the total: docs/windows-per-user.md.
+        risers: rank by how much items rise against the window before, such as `Risers(0.5)`: docs/risers.md.
 
     Returns:
         The rankings of all windows. A notebook shows them with their guarantee in words.
@@ -115,6 +118,7 @@ def rank(
         amounts=amounts,
         groups=groups,
         max_windows_per_user=max_windows_per_user,
+        risers=risers,
     )
     grouped = question.selection.groups is not None
     columns = _columns(

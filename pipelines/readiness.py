@@ -45,7 +45,7 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
 
 
 def _columns(report: Report) -> str:
-    source, period = report.source, report.question.period
+    source, period = report.source, report.question.reads
     names = {"user": source.columns.user, "item": source.columns.item}
     if period is not None and source.columns.time is not None:
         names["time"] = source.columns.time
@@ -75,14 +75,15 @@ def _domain(question: Question) -> str:
 
 
 def _windows(question: Question) -> str:
-    period = question.period
+    period, risers = question.period, question.selection.risers
     if period is None:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
     ends = f"{first.start:%Y-%m-%d %H:%M} to {last.end:%Y-%m-%d %H:%M} UTC"
+    against = "" if risers is None else f"; each less {risers.weight} of the one before it, whose rows are read too"
     if len(period) == 1:
-        return f"one, {ends}"
-    return f"{len(period):,}, {ends}, the first to {first.end:%Y-%m-%d %H:%M}"
+        return f"one, {ends}{against}"
+    return f"{len(period):,}, {ends}, the first to {first.end:%Y-%m-%d %H:%M}{against}"
 
 
 def _mechanism(question: Question) -> str:

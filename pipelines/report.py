@@ -16,8 +16,8 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
+from private_topk.transforms.admission import check_all_windows
 from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.top_k import check_all_windows
 
 __all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "source_for"]
 
@@ -51,8 +51,7 @@ class Report:
 
     def __post_init__(self) -> None:
         check_shards(self.shards)
-        if self.question.selection.max_windows_per_user is not None:
-            check_all_windows(self.question.period, self.source.bounded)
+        check_all_windows(self.question.selection, self.question.period, self.source.bounded)
         least = self.expect_rows_at_least
         if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
             raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")

@@ -22,9 +22,9 @@ def request_of(report: Report, dataset: str) -> Request:
     """The request of a report. Reads files once, for their name; needs the release key here. Raises Refusal."""
     from private_topk.budget.ledger import Request
 
-    question = report.question
+    question, reads = report.question, report.question.reads
     try:
-        key_id, source = question.release.key.key_id(), report.source.identity(question.release.key, question.period)
+        key_id, source = question.release.key.key_id(), report.source.identity(question.release.key, reads)
     except Refusal as error:
         if error.field != "release_key":
             raise
@@ -38,7 +38,7 @@ def request_of(report: Report, dataset: str) -> Request:
         key_id=key_id,
         fingerprint=source,
         parameters={**question.selection.parameters(), "asked": identity_of(question), "draws": DRAWS},
-        windows=Windows.of(question.period),
+        windows=Windows.of(reads) if reads is question.period or reads is None else Windows.pairs(reads),
         cost=cost_of(question.selection),
         rows=_rows(report),
         reach=None

@@ -48,12 +48,14 @@ class Done:
 def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
     """The whole pipeline of a report."""
     question = report.question
-    blocks = pipeline | "Read" >> report.source.read(question.period)
-    if question.period is not None:
-        blocks = blocks | "Cut into windows" >> CutIntoWindows(question.period)
+    reading = report.source.read(question.reads)
+    blocks = pipeline | "Read" >> reading
+    if question.reads is not None:
+        blocks = blocks | "Cut into windows" >> CutIntoWindows(question.reads)
     waits = launch.waits_for_timers and not report.source.bounded
     shards = report.user_shards()
-    rank = RankBlocks(question.selection, question.release, question.period, shards, waits, cores=launch.cores)
+    rank = RankBlocks(question.selection, question.release, question.period, shards, waits, cores=launch.cores,
+                      readers=reading.readers)  # fmt: skip
     rankings = blocks | "Rank" >> rank
     facts = describe_release(question.selection, question.release, launch.name)
     facts["privacy"] = question.privacy.describe(facts["privacy"])
@@ -73,7 +75,7 @@ def check(report: Report, launch: Launch) -> None:
     inputs = [report.source.place, *report.source.local_places(), *lists]
     with about_the_output(report.sink.place):
         report.sink.check(question.period, inputs, question.release)
-    report.source.check(question.period)
+    report.source.check(question.reads)
     report.source.check_runner(launch)
     report.check_rows()
     if launch.remote:

@@ -112,6 +112,7 @@ ELSEWHERE = {
     "runners/network.py": "runners/servers.py",
     "runners/prism.py": "runners/test_portable.py",
     "runners/worker_pool.py": "runners/test_portable.py",
+    "transforms/admission.py": "transforms/test_top_k.py::must fire exactly once",
     "transforms/count_budget.py": "transforms/test_selection.py",
     "transforms/cut.py": "transforms/test_window_kinds.py",
     "transforms/draw.py": "transforms/test_release.py",
@@ -126,6 +127,7 @@ ELSEWHERE = {
     "transforms/windows/instants.py": "transforms/test_windows.py",
     "transforms/windows/period.py": "transforms/test_windows.py",
     "transforms/windows/texts.py": "transforms/test_windows.py",
+    "transforms/windows/stretches.py": "transforms/test_sent.py::test_stretches_are_the_windows",
 }  # fmt: skip
 """Modules that are tested together with others, and where. `tests/` stands before each place; after `::` stands a word
 by which the tests of machinery that no test names are found there."""

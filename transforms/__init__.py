@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from private_topk.transforms.groups import Groups
     from private_topk.transforms.keys import Release, ReleaseKey
     from private_topk.transforms.release import Ranking
+    from private_topk.transforms.risers import Risers
     from private_topk.transforms.top_k import PrivateTopK
     from private_topk.transforms.windows import Period, WindowBounds
 
@@ -29,6 +30,7 @@ __all__ = [
     "Ranking",
     "Release",
     "ReleaseKey",
+    "Risers",
     "UnknownDomain",
     "WindowBounds",
 ]
@@ -44,6 +46,7 @@ _HOMES = {
     "Ranking": "release",
     "Release": "keys",
     "ReleaseKey": "keys",
+    "Risers": "risers",
     "UnknownDomain": "domain",
     "WindowBounds": "windows",
 }

@@ -21,6 +21,7 @@ from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import Ranking
+from private_topk.transforms.risers import Risers
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of
@@ -51,6 +52,8 @@ class RankRows(beam.PTransform):
         group: the name of a field of groups, each of which has a ranking; needs `groups`. Rows then have `group` too.
         groups, groups_per_user: the public list of groups, and in how many of a window a user counts.
         max_windows_per_user: a user counts in at most so many windows of the period; rows must be bounded.
+        against_weight: rank by how much items rise against the window before each, of which so much, from 0 to 1, is
+            taken off; rows must be bounded.
 
     Raises:
         ValueError: an argument breaks its rule.
@@ -78,6 +81,7 @@ class RankRows(beam.PTransform):
         groups: Sequence[str] | None = None,
         groups_per_user: int = 1,
         max_windows_per_user: int | None = None,
+        against_weight: float | str | None = None,
     ) -> None:
         super().__init__()
         if release_id is not None and release_key is None:
@@ -101,6 +105,7 @@ class RankRows(beam.PTransform):
             group=group,
             groups=None if groups is None else Groups.of(groups, groups_per_user),
             max_windows_per_user=max_windows_per_user,
+            risers=None if against_weight is None else Risers(against_weight),  # type: ignore[arg-type]
         )
         self._grouped = groups is not None or isinstance(domain, Mapping)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -21,6 +21,8 @@ from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.risers import Risers
+from private_topk.transforms.sent import add_shares, mark_in, share_in, shares, statement_in, with_share
 from private_topk.transforms.side_by_side import SideBySideDoFn
 from private_topk.transforms.user_shard import UserShard
 
@@ -82,6 +84,7 @@ class _ShardDoFn(SideBySideDoFn):
         super().__init__(cores)
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
         self._amounts, self._groups = amounts, groups
+        self._empty = UserShard(layout, key, None, None if amounts is None else amounts.cap).no_pairs()
         self._left_out, self._in_no_group = LeftOutRows("not_in_domain"), LeftOutRows("not_in_groups")
 
     def setup(self) -> None:
@@ -93,6 +96,19 @@ class _ShardDoFn(SideBySideDoFn):
             self._groups.labels.index()
 
     def work(self, block: pa.RecordBatch) -> _Split:
+        if statement_in(block) is not None:
+            return _Split(0, 0, [])
+        mark = mark_in(block)
+        found = self._split(block)
+        return found if mark is None else found._replace(pairs=self._shared(found.pairs, mark))
+
+    def _shared(self, pairs: list[ShardedPairs], mark: int) -> list[ShardedPairs]:
+        """The pieces of a block with their shares of its mark; an empty piece where there is no other."""
+        whole = pairs or [(0, self._empty)]
+        own = shares(mark, [shard for shard, _ in whole])
+        return [(shard, with_share(piece, share)) for (shard, piece), share in zip(whole, own, strict=True)]
+
+    def _split(self, block: pa.RecordBatch) -> _Split:
         if self._amounts is not None:
             block = _above_zero(block, self._amounts)
         before = len(block)
@@ -165,6 +181,7 @@ class CountContributions(beam.PTransform):
         groups_per_user: where the layout splits windows into groups, how many of them a user counts in.
         weighting: what a user adds to a count, where that is not 1.
         windows_per_user: in how many windows of a bounded input a user counts; None for all.
+        risers: terms of scores in place of counts, of the windows after the layout's first.
     """
 
     def __init__(
@@ -178,9 +195,10 @@ class CountContributions(beam.PTransform):
         groups_per_user: int = 1,
         weighting: Weighting | None = None,
         windows_per_user: int | None = None,
+        risers: Risers | None = None,
     ) -> None:
         super().__init__()
-        self._counter = UserShard(layout, key, limit, cap, groups_per_user, weighting, windows_per_user)
+        self._counter = UserShard(layout, key, limit, cap, groups_per_user, weighting, windows_per_user, risers)
         self._waits_for_timers = waits_for_timers
         self._cores = cores
 
@@ -200,7 +218,15 @@ class _CountDoFn(SideBySideDoFn):
         self._counter = counter
 
     def work(self, shard: tuple[int, Iterable[pa.RecordBatch]]) -> Iterable[PlacedPart]:
-        counted = with_manifest(shard[0], self._counter.counts(shard[1]))
+        received = 0
+
+        def noting() -> Iterator[pa.RecordBatch]:
+            nonlocal received
+            for piece in shard[1]:
+                received = add_shares(received, share_in(piece))
+                yield piece
+
+        counted = with_manifest(shard[0], self._counter.counts(noting()), lambda: received)
         return counted if self._cores == 1 else list(counted)
 
     def hand_on(self, result: Iterable[PlacedPart]) -> Iterable[PlacedPart]:

@@ -25,7 +25,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 from private_topk.transforms.columnar import Codes, make_table, of_rows, partition
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.release import Ranking
+from private_topk.transforms.sent import Statement, closed_in, mark_in, mark_of_piece, statement_in, with_mark
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
+from private_topk.transforms.windows.stretches import Stretches
 
 __all__ = [
     "CutIntoWindows", "IntoCells", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment", "window_named",
@@ -46,7 +48,8 @@ class CutIntoWindows(beam.PTransform):
     so there every window is a cell of Beam's.
 
     Where a block also has a column `arrived`, a row is late for the windows that had closed when it arrived, wherever
-    the watermark stands: so which rows are late depends on themselves alone, and not on what other users did.
+    the watermark stands: so which rows are late depends on themselves alone, and not on what other users did. Where the
+    reader of an unbounded input has stated what it sent of a window, rows that it reads later are late for it as well.
     """
 
     def __init__(self, period: Period) -> None:
@@ -73,6 +76,9 @@ class _NumberDoFn(beam.DoFn):
         self._outside, self._late = LeftOutRows("outside_the_period"), LeftOutRows("late")
 
     def process(self, block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if statement_in(block) is not None:
+            yield block
+            return
         first, after = self._period.spans(block["time"].to_numpy())
         _count(self._outside, first == after)
         if "arrived" in block.schema.names:
@@ -84,9 +90,11 @@ class _NumberDoFn(beam.DoFn):
         spans = [first, after][: 0 if len(self._period) == 1 else 1 + self._period.overlaps]
         if not inside.all():
             rows, spans = rows.filter(pa.array(inside)), [span[inside] for span in spans]
-        if len(rows):
+        mark = mark_in(block)
+        if len(rows) or mark is not None:  # that nothing is left must be told as well
             columns = dict(zip(("first", "after"), spans, strict=False))
-            yield make_table(**{name: rows[name] for name in rows.schema.names}, **columns)
+            whole = make_table(**{name: rows[name] for name in rows.schema.names}, **columns)
+            yield with_mark(whole, mark)
 
 
 class _SplitDoFn(beam.DoFn):
@@ -99,29 +107,33 @@ class _SplitDoFn(beam.DoFn):
     def setup(self) -> None:
         self._cells = cells(self._period)
         self._moments = [last_moment(self._period, number) for number in range(len(self._period))]
-        self._edges = np.union1d(self._period.starts, self._period.ends)
-        before = np.append(self._edges[:1] - 1, self._edges)  # a time of every stretch between two edges
-        self._first, self._after = self._period.spans(before)
+        self._stretches = Stretches(self._period)
 
     def process(self, block: pa.RecordBatch) -> Iterator[WindowedValue]:
-        stretch = np.searchsorted(self._edges, block["time"].to_numpy(), side="right")
-        _count(self._outside, (self._first == self._after)[stretch])
-        rows = of_rows(block)
-        late = self._late_for(block, stretch) if "arrived" in block.schema.names else None
-        for place, members in partition(stretch, len(self._first)):
-            for first, some in (
-                [(int(self._first[place]), members)] if late is None else _parted(late[members], members)
-            ):
-                windows = self._cells[first : int(self._after[place])]
+        said = statement_in(block)
+        if said is not None:
+            yield from self._by_window(said)
+            return
+        arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
+        stretch, open_from = self._stretches.of(block["time"].to_numpy(), arrived, closed_in(block))
+        firsts, afters = self._stretches.first[stretch], self._stretches.after[stretch]
+        _count(self._outside, firsts == afters)
+        _count(self._late, (firsts < afters) & (open_from >= afters))
+        rows, mark = of_rows(block), mark_in(block)
+        late = bool(np.any(open_from > firsts))
+        for place, members in partition(stretch, len(self._stretches)):
+            first = int(self._stretches.first[place])
+            for opening, some in _parted(open_from[members], members) if late else [(first, members)]:
+                windows = self._cells[opening : int(self._stretches.after[place])]
                 if windows:
-                    yield WindowedValue(rows.take(pa.array(some)), self._moments[first], tuple(windows))
+                    own = None if mark is None else mark_of_piece(mark, place, opening, len(self._cells))
+                    piece = with_mark(rows.take(pa.array(some)), own)
+                    yield WindowedValue(piece, self._moments[opening], tuple(windows))
 
-    def _late_for(self, block: pa.RecordBatch, stretch: Codes) -> Codes | None:
-        """The first window that every row is on time for, where that is not the first that it lies in; None if none."""
-        still_open = np.searchsorted(self._period.closing, block["arrived"].to_numpy(), side="right")
-        first, after = self._first[stretch], self._after[stretch]
-        _count(self._late, (first < after) & (still_open >= after))
-        return np.maximum(first, still_open) if np.any(still_open > first) else None
+    def _by_window(self, said: Statement) -> Iterator[WindowedValue]:
+        for number, total in enumerate(said.sums, said.first):
+            block = Statement(said.reader, number, [total]).block()
+            yield WindowedValue(block, self._moments[number], (self._cells[number],))
 
 
 def _parted(firsts: Codes, members: Codes) -> Iterator[tuple[int, Codes]]:

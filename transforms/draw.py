@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -19,7 +19,7 @@ from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.naming import rank_by_values
-from private_topk.transforms.parts import HEARTBEAT, MANIFEST, PlacedPart, by_group
+from private_topk.transforms.parts import HEARTBEAT, PlacedPart, by_group
 from private_topk.transforms.release import Ranking, Selection
 from private_topk.transforms.windows import Period, WindowBounds
 
@@ -37,6 +37,7 @@ class RankHeads(beam.PTransform):
     Args:
         shards: how many user shards there are. Unless the counts of each are here, once, a LostPartError ends the job.
         layout: how many windows the tables hold. More than one: those of the period, in Beam's global window.
+        readers: those that state what they have sent, which must then be what was counted.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class RankHeads(beam.PTransform):
         shards: int,
         layout: Layout,
         period: Period | None = None,
+        readers: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self._layout = layout
-        self._fn = _ReleaseDoFn(selection, release, shards, layout, period)
+        self._fn = _ReleaseDoFn(selection, release, shards, layout, period, readers)
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         return (
@@ -64,9 +66,15 @@ class RankHeads(beam.PTransform):
 
 class _ReleaseDoFn(beam.DoFn):
     def __init__(
-        self, selection: Selection, release: Release, shards: int, layout: Layout, period: Period | None
+        self,
+        selection: Selection,
+        release: Release,
+        shards: int,
+        layout: Layout,
+        period: Period | None,
+        readers: Sequence[int] | None = None,
     ) -> None:
-        self._selection, self._release, self._shards = selection, release, shards
+        self._selection, self._release, self._shards, self._readers = selection, release, shards, readers
         self._layout, self._period = layout, period
 
     def process(
@@ -77,8 +85,8 @@ class _ReleaseDoFn(beam.DoFn):
     ) -> Iterator[Ranking]:
         check_pane(pane)
         parts = [(place, part) for place, part in element[1] if place != HEARTBEAT]
-        check_whole(parts, self._shards)
-        tables = [part.table for place, part in parts if place != MANIFEST]
+        check_whole(parts, self._shards, self._readers)
+        tables = [part.table for place, part in parts if place >= 0]
         several = self._layout.windows > 1
         for number, some in _by_window(tables, self._layout.group(element[0])) if several else [(0, tables)]:
             of = heading(self._selection.groups, self._layout, self._period, number, window)
@@ -119,8 +127,9 @@ def rank(
         order = sorted(range(len(chosen)), key=lambda place: labels[chosen[place]].encode())
         chosen, noisy = chosen[order], None if noisy is None else noisy[order]
     items = tuple(labels[row] for row in chosen)
-    counted = None if noisy is None else selection.shown(noisy.tolist())
-    return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted, noise, group)
+    shown = None if noisy is None else selection.shown(noisy.tolist())
+    counted, weighed = (None, shown) if selection.mechanism.publishes_weights else (shown, None)
+    return Ranking(bounds, items, selection.k, selection.mechanism.answer, counted, noise, group, weighed)
 
 
 class Head(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class Layout:
         if period is None:
             return cls(size, max(split, 1), False, split, lists)
         return cls(size, len(period) * max(split, 1), period.overlaps, split, lists)
+
+    def after_the_first(self) -> Layout:
+        """That of the windows after the first one of time."""
+        return replace(self, windows=self.windows - self.parts)
 
     @property
     def parts(self) -> int:

@@ -24,7 +24,7 @@ from private_topk.transforms.guard import check_named, check_pane, check_whole, 
 from private_topk.transforms.headings import Heading, heading
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
-from private_topk.transforms.parts import HEARTBEAT, MANIFEST, OUTLINE, Part, PlacedPart, by_group
+from private_topk.transforms.parts import HEARTBEAT, OUTLINE, Part, PlacedPart, by_group
 from private_topk.transforms.release import Ranking, Selection
 from private_topk.transforms.tallies import Tally, find_items, tabulate, tallies
 from private_topk.transforms.windows import Period
@@ -43,6 +43,7 @@ class RankByValues(beam.PTransform):
     Args:
         shards: how many user shards there are. Unless the counts of each are here, once, a LostPartError ends the job.
         layout: how many windows the tables hold. More than one: those of the period, in Beam's global window.
+        readers: those that state what they have sent, which must then be what was counted.
     """
 
     def __init__(
@@ -52,10 +53,11 @@ class RankByValues(beam.PTransform):
         shards: int,
         layout: Layout,
         period: Period | None = None,
+        readers: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self._layout = layout
-        self._draw = _DrawDoFn(selection, release, shards, layout, period)
+        self._draw = _DrawDoFn(selection, release, shards, layout, period, readers)
         self._name = _NameDoFn(selection, layout)
         self._assemble = _AssembleDoFn(selection, layout, period)
 
@@ -115,9 +117,15 @@ def _by_window(placed: PlacedPart, layout: Layout) -> Iterator[tuple[int, Placed
 
 class _DrawDoFn(beam.DoFn):
     def __init__(
-        self, selection: Selection, release: Release, shards: int, layout: Layout, period: Period | None
+        self,
+        selection: Selection,
+        release: Release,
+        shards: int,
+        layout: Layout,
+        period: Period | None,
+        readers: Sequence[int] | None = None,
     ) -> None:
-        self._selection, self._release, self._shards = selection, release, shards
+        self._selection, self._release, self._shards, self._readers = selection, release, shards, readers
         self._layout, self._period = layout, period
 
     def process(
@@ -129,8 +137,8 @@ class _DrawDoFn(beam.DoFn):
         check_pane(pane)
         layout, group = self._layout, element[0]
         parts = [(place, part) for place, part in element[1] if place != HEARTBEAT]
-        check_whole(parts, self._shards)
-        tables = [(place % layout.item_shards, part.table) for place, part in parts if place != MANIFEST]
+        check_whole(parts, self._shards, self._readers)
+        tables = [(place % layout.item_shards, part.table) for place, part in parts if place >= 0]
         labels = [heading(self._selection.groups, layout, self._period, number, window).label()
                   for number in layout.group(group)]  # fmt: skip
         yield from self.hand_on(tables, group, labels)
@@ -271,7 +279,8 @@ def _ranking(selection: Selection, of: Heading, rows: pa.RecordBatch) -> Ranking
     mechanism = selection.mechanism
     if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
-    noisy = None if selection.publish_counts is None else selection.shown(rows["noisy"].to_pylist())
-    items = tuple(rows["item"].to_pylist())
+    items, noisy = tuple(rows["item"].to_pylist()), selection.shown(rows["noisy"].to_pylist())
+    counted = None if selection.publish_counts is None else noisy
+    weighed = noisy if mechanism.publishes_weights else None
     noise = selection.noise(len(items))
-    return Ranking(of.bounds, items, selection.k, mechanism.answer, noisy, noise, of.group)
+    return Ranking(of.bounds, items, selection.k, mechanism.answer, counted, noise, of.group, weighed)

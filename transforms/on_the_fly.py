@@ -14,12 +14,13 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.sent import add_shares, share_in
 from private_topk.transforms.user_shard import UserShard
 
 __all__ = ["CountOnTheFlyDoFn"]
 
 _LEAST = 20_000
-_CLOSED = (-1, 0)
+_CLOSED = (-1, 0, 0)
 
 
 class CountOnTheFlyDoFn(beam.DoFn):
@@ -28,14 +29,15 @@ class CountOnTheFlyDoFn(beam.DoFn):
 
     State: a bag of pairs. When more rows have been added than it held distinct pairs, the bag is replaced by its
     distinct pairs, bounded per user: so it holds at most twice the distinct pairs (or 20,000 rows more), and a row is
-    sorted a constant number of times on average. Nothing but a mark stays when the window has ended.
+    sorted a constant number of times on average. Beside it the sum of the shares that came. Nothing but a mark stays
+    when the window has ended.
 
     Args:
         least: rows that are always allowed to gather before the bag is compacted.
     """
 
     _PAIRS = BagStateSpec("pairs", BlockCoder())
-    _HELD = ReadModifyWriteStateSpec("held", TupleCoder([VarIntCoder(), VarIntCoder()]))
+    _HELD = ReadModifyWriteStateSpec("held", TupleCoder([VarIntCoder(), VarIntCoder(), VarIntCoder()]))
     _END = TimerSpec("end", TimeDomain.WATERMARK)
 
     def __init__(self, counter: UserShard, least: int = _LEAST) -> None:
@@ -58,14 +60,15 @@ class CountOnTheFlyDoFn(beam.DoFn):
             return
         if state is None:
             end.set(window.max_timestamp())
-        distinct, added = state or (0, 0)
+        distinct, added, received = state or (0, 0, 0)
+        received = add_shares(received, share_in(table))
         if added + rows > max(distinct, self._least):
             table = self._counter.distinct([*pairs.read(), table])
             pairs.clear()
             distinct, added, rows = len(table), 0, 0
         if len(table):
             pairs.add(table)
-        held.write((distinct, added + rows))
+        held.write((distinct, added + rows, received))
 
     @on_timer(_END)
     def count(
@@ -74,7 +77,8 @@ class CountOnTheFlyDoFn(beam.DoFn):
         pairs: Any = beam.DoFn.StateParam(_PAIRS),  # noqa: ANN401, B008
         held: Any = beam.DoFn.StateParam(_HELD),  # noqa: ANN401, B008
     ) -> Iterator[PlacedPart]:
-        tables = list(pairs.read())
+        tables, state = list(pairs.read()), held.read()
         pairs.clear()
         held.write(_CLOSED)
-        yield from with_manifest(shard, self._counter.counts(tables))
+        received = 0 if state is None else state[2]
+        yield from with_manifest(shard, self._counter.counts(tables), lambda: received)

@@ -1,12 +1,13 @@
 """What flows between counting and drawing: counts that name the user shards they come from.
 
 An element is (place, part). A place is where counts of the same items meet: an item shard of a group of windows. One
-more place, `MANIFEST`, takes from every user shard the list of places that it has sent counts to.
+more place, `MANIFEST`, takes from every user shard the list of places that it has sent counts to, and what it received;
+and `SENT` takes from every reader what that should be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,13 +17,15 @@ import pyarrow as pa
 from apache_beam.coders import BytesCoder, TupleCoder, registry
 
 from private_topk.transforms.blocks import BlockCoder
-from private_topk.transforms.columnar import Codes, make_table
+from private_topk.transforms.columnar import Codes, joined, make_table
 from private_topk.transforms.layout import Layout
 
 __all__ = [
     "HEARTBEAT",
     "MANIFEST",
     "OUTLINE",
+    "RECEIVED",
+    "SENT",
     "Part",
     "PartCoder",
     "PlacedPart",
@@ -41,13 +44,20 @@ HEARTBEAT = -2
 OUTLINE = -3
 """The place of what was drawn, but for the names."""
 
+SENT = -4
+"""The place where the statements of the readers meet: transforms/sent.py."""
+
+RECEIVED = -5
+"""In a manifest, in the place of a place: the sum of the shares that a user shard received."""
+
 
 class Part(NamedTuple):
     """Counts, and where they come from.
 
     Args:
         sources: the user shards whose counts are in it, (n,) int64: each once, if nothing was handed over twice.
-        table: columns item and count; of a manifest, columns source and place.
+        table: columns item and count; of a manifest, columns source, place and sum, which is 0 of places; of what was
+            sent, the column sum.
     """
 
     sources: Codes
@@ -76,19 +86,25 @@ class PartCoder(beam.coders.Coder):
 registry.register_coder(Part, PartCoder)
 
 
-def with_manifest(source: int, counted: Iterable[tuple[int, pa.RecordBatch]]) -> Iterator[PlacedPart]:
-    """The counts of one user shard by place, and last of all the list of these places, empty or not."""
+def with_manifest(
+    source: int, counted: Iterable[tuple[int, pa.RecordBatch]], received: Callable[[], int] = int
+) -> Iterator[PlacedPart]:
+    """The counts of one user shard by place, and last of all the list of these places, empty or not.
+
+    Args:
+        received: the sum of the shares of all that was counted, asked for at the end.
+    """
     own, places = np.array([source], np.int64), []
     for place, table in counted:
         places.append(place)
         yield place, Part(own, table)
-    yield manifest_of(own, places)
+    yield manifest_of(own, [*places, RECEIVED], [*[0] * len(places), received()])
 
 
-def manifest_of(sources: Codes, places: list[int]) -> PlacedPart:
+def manifest_of(sources: Codes, places: list[int], sums: list[int]) -> PlacedPart:
     """The list of places that a user shard has sent counts to; one of several shards if none of them has sent any."""
     columns = {"source": np.repeat(sources, len(places)), "place": np.array(places, np.int64)}
-    return MANIFEST, Part(sources, pa.RecordBatch.from_pydict(columns))
+    return MANIFEST, Part(sources, make_table(**columns, sum=np.array(sums, np.int64)))
 
 
 def heartbeat() -> PlacedPart:
@@ -104,7 +120,14 @@ def by_group(placed: PlacedPart, layout: Layout) -> Iterator[tuple[int, PlacedPa
         groups = part.table["place"].to_numpy() // layout.item_shards
         order = np.argsort(groups, kind="stable")
         edges, table = np.searchsorted(groups[order], np.arange(layout.groups + 1)), part.table.take(pa.array(order))
+        received = _summed(table.slice(0, int(edges[0])))  # of no group, as its place is none
         for group, (start, end) in enumerate(pairwise(edges.tolist())):
-            yield group, (place, Part(part.sources, table.slice(start, end - start)))
+            yield group, (place, Part(part.sources, joined([received, table.slice(start, end - start)])))
     else:
         yield from ((group, placed) for group in range(layout.groups))
+
+
+def _summed(received: pa.RecordBatch) -> pa.RecordBatch:
+    """What some user shards received, as if it were one."""
+    total = sum(received["sum"].to_pylist()) % (1 << 63)
+    return make_table(source=np.zeros(1, np.int64), place=np.full(1, RECEIVED), sum=np.array([total], np.int64))

@@ -24,6 +24,7 @@ class Ranking:
         noisy_counts: of the items in their order, where a budget was set aside for them; may be negative. Noisy sums
             where amounts are added up, in the measure of these.
         noise: how far those may be off for their noise, in the same measure.
+        noisy_weights: of a mechanism that weighs users, the noisy sums of weights that it has ranked by: no counts.
     """
 
     window: WindowBounds
@@ -33,6 +34,7 @@ class Ranking:
     noisy_counts: tuple[int | float, ...] | None = None
     noise: NoiseSize | None = None
     group: str | None = None
+    noisy_weights: tuple[float, ...] | None = None
 
     def label(self) -> str:
         """A name of its own among the rankings of a release."""

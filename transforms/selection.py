@@ -19,12 +19,18 @@ from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_co
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.risers import Risers
+from private_topk.transforms.windows import Period
 
 __all__ = ["Draws", "Selection"]
 
+_MOST_UNITS = 1 << 29
+"""Of what a user moves a score by: the differences of eight billion users' scores are below 2**63."""
+
 
 class Draws(NamedTuple):
-    """Ranks in the histogram, and the noisy counts of their items where those are published."""
+    """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights."""
 
     ranks: np.ndarray
     noisy_counts: np.ndarray | None
@@ -39,6 +45,7 @@ class Selection:
         amounts: what is added up, where it is amounts; `mechanism` has their cap then. None counts users.
         groups: which groups have a ranking each, of `mechanism`'s budget; None ranks all rows of a window together.
         max_windows_per_user: a user counts in at most so many of the windows; None for all that they are active in.
+        risers: the ranking is by how scores rise against the window before; `mechanism` has the cap of that then.
     """
 
     mechanism: Mechanism
@@ -49,6 +56,7 @@ class Selection:
     amounts: Amounts | None = field(default=None, metadata={"asked if given": True})
     groups: Groups | None = field(default=None, metadata={"asked if given": True})
     max_windows_per_user: int | None = field(default=None, metadata={"asked if given": True})
+    risers: Risers | None = field(default=None, metadata={"asked if given": True})
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -62,12 +70,46 @@ class Selection:
             **({} if self.amounts is None else {"amounts": self.amounts.describe()}),
             **({} if self.groups is None else {"groups": self.groups.describe()}),
             **({} if self.max_windows_per_user is None else {"max_windows_per_user": self.max_windows_per_user}),
+            **({} if self.risers is None else {"against": self.risers.describe()}),
         }
 
     def bounded(self, max_windows_per_user: int | None) -> Selection:
         """This one with a bound on the windows of a user, or as it is. Raises Refusal."""
         most = check_parameter("max_windows_per_user", max_windows_per_user)
         return self if most is None else replace(self, max_windows_per_user=most)
+
+    def rising(self, risers: Risers | None) -> Selection:
+        """This one by how scores rise, or as it is. Raises Refusal where it cannot be."""
+        if risers is None:
+            return self
+        if not isinstance(risers, Risers):
+            raise TypeError(f"risers must be Risers such as Risers(0.5), got {type(risers).__name__}")
+        kind, units = type(self.mechanism), 1 if self.amounts is None else self.amounts.cap
+        if isinstance(self.domain, UnknownDomain):
+            raise Refusal("against", "needs a public domain: over an unknown one thresholds tell items that few hold, "
+                          "and scores may lie below 0, where nobody holds an item", "give the public list")  # fmt: skip
+        if not vars(kind).get("differences_alone", False):  # said by the class that draws
+            raise Refusal("mechanism", f"{kind.about.name} does not rank risers: it is proved for users who move all "
+                          "counts one way, and one who was here before moves some down", "take a mechanism that says "
+                          "`differences_alone`")  # fmt: skip
+        if self.publish_counts is not None:
+            raise Refusal("publish_counts", "does not go with {against}: the noise of counts is proved for users who "
+                          "move them one way", "leave it out, or publish each window with its counts")  # fmt: skip
+        if self.max_windows_per_user is not None:
+            raise Refusal("max_windows_per_user", "does not go with {against}: a user who counts in one of two "
+                          "windows would rise or fall in all of their items", "leave it out")  # fmt: skip
+        if risers.width * units > _MOST_UNITS:
+            raise Refusal("against_weight", f"{risers.weight} is too fine for a {{max_value}} of {units} units",
+                          "round it, or count amounts in coarser units")  # fmt: skip
+        return replace(self, risers=risers, mechanism=replace(self.mechanism, cap=risers.width * units))
+
+    def reads(self, period: Period | None) -> Period | None:
+        """The windows whose rows are read to rank those of a period. Raises Refusal."""
+        if self.risers is None:
+            return period
+        if period is None:
+            raise Refusal("against", "needs a declared period: without windows there is none before")
+        return self.risers.reads(period)
 
     def listed(self) -> list[tuple[str, str]]:
         """The files of the public lists that are read, each by its field."""
@@ -77,7 +119,10 @@ class Selection:
 
     def rankings_of_a_user(self) -> int:
         """For how many rankings of a window one user is paid for: 1, or more where groups are ranked."""
-        return 1 if self.groups is None else self.groups.paid_for(self.mechanism)
+        if self.groups is None:
+            return 1
+        # Now and in the window before a user may have counted in other groups.
+        return min(self.groups.paid_for(self.mechanism) * (1 if self.risers is None else 2), self.groups.size)
 
     def users_move(self) -> bool:
         """Whether a user who is replaced may leave one ranking and enter another, and one of them is paid for."""
@@ -90,7 +135,9 @@ class Selection:
         return 1 if self.groups is None else min(self.groups.per_user, self.groups.size)
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
-        """Noisy counts as they are published: amounts where amounts are added up."""
+        """Noisy counts as they are published: amounts where these are added up, and weights by hundredths."""
+        if self.mechanism.publishes_weights:
+            return tuple(hundredths / 100 for hundredths in noisy)
         return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
     def head(self) -> int | None:
@@ -118,8 +165,12 @@ class Selection:
 
         Sets too come in the order of the draw: put them into a public one.
         """
-        bits = RandomBits.keyed(release_seed(release, window, self.parameters(), digest))
+        seed = release_seed(release, window, self.parameters(), digest)
+        bits = RandomBits.keyed(seed)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
+        if self.mechanism.publishes_weights:  # of the same draw once more, whose noise they have
+            again = RandomBits.keyed(seed).draw()
+            return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
         budget = self.publish_counts
         if budget is None:
             return Draws(ranks, None)

@@ -23,7 +23,7 @@ class Tally(NamedTuple):
     """How many items of each item shard have each value, in one window: (n,) by decreasing value, then by shard.
 
     Args:
-        seen: which item shards hold a count above 0, (item shards,) of bool.
+        seen: which item shards hold a count other than 0, (item shards,) of bool.
         digest: of all counts of the window.
     """
 
@@ -34,8 +34,11 @@ class Tally(NamedTuple):
     digest: bytes
 
     def histogram(self) -> Histogram:
+        """Scores below 0 are moved up together, so that the least is 0: a mechanism that is given any looks at their
+        differences alone.
+        """
         starts = np.flatnonzero(np.append(True, self.values[1:] != self.values[:-1]))
-        return Histogram(self.values[starts], np.add.reduceat(self.sizes, starts))
+        return Histogram(self.values[starts] - min(self.values[-1], 0), np.add.reduceat(self.sizes, starts))
 
     def where(self, ranks: Codes) -> tuple[Codes, Codes, Codes]:
         """The value and the item shard of the items at these ranks, and their numbers in that shard's value."""
@@ -109,7 +112,7 @@ def _find(items: Codes, counts: Codes, value: Codes, number: Codes, codes: range
     some = np.flatnonzero(np.isin(counts, value))
     some = some[np.argsort(counts[some], kind="stable")]
     found = np.empty(len(value), np.int64)
-    held = value > 0
+    held = value != 0
     found[held] = items[some[np.searchsorted(counts[some], value[held]) + number[held]]]
     places = items - codes.start if isinstance(codes, range) else np.searchsorted(codes, items)
     gaps = places - np.arange(len(items))  # how many unseen codes come before each
@@ -123,8 +126,10 @@ def _with_the_unseen(value: Codes, shard: Codes, size: Codes, digest: bytes, wid
     np.add.at(seen, shard, size)
     unseen = widths - seen
     rest = np.flatnonzero(unseen)
-    values = np.append(value, np.zeros(len(rest), np.int64))
-    return Tally(values, np.append(shard, rest), np.append(size, unseen[rest]), seen > 0, digest)
+    places = np.full(len(rest), np.searchsorted(-value, 0))  # after all that are above 0
+    columns = ((value, np.zeros(len(rest), np.int64)), (shard, rest), (size, unseen[rest]))
+    values, shards, sizes = (np.insert(old, places, new) for old, new in columns)
+    return Tally(values, shards, sizes, seen > 0, digest)
 
 
 def _digests_by_window(tables: Sequence[tuple[int, pa.RecordBatch]]) -> dict[int, list[bytes]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.transforms import trigger, window
+from apache_beam.transforms import window
 
+from private_topk.transforms.admission import check_all_windows, check_kinds, refuse_second_firings
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
@@ -31,16 +32,14 @@ from private_topk.transforms.naming import RankByValues
 from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
+from private_topk.transforms.risers import Risers
+from private_topk.transforms.sent import statements
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period
 
-__all__ = ["PrivateTopK", "RankBlocks", "check_all_windows", "check_kinds", "make_selection"]
+__all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
 
 DEFAULT_SHARDS = 64
-_KINDS: dict[str, tuple[type, str]] = {
-    "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
-    "release": (Release, "an id repeats a release only under the same key: Release(ReleaseKey.parse('file:PATH'), ID)"),
-}
 
 
 @beam.typehints.with_output_types(Ranking)
@@ -76,10 +75,14 @@ class PrivateTopK(beam.PTransform):
             Where `domain` is a dict of lists, one for each group, these are the groups.
         max_windows_per_user: a user counts in at most so many windows of the period, chosen by a hash of those that
             they are active in (docs/windows-per-user.md). Bounded input only.
+        risers: rank by how much items rise against the window before, such as `Risers(0.5)` (docs/risers.md). Bounded
+            input only, with the rows of one window before the period.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
-    with `max_windows_per_user` so many of them for all of a user's rows, and two of them for those in one window.
+    with `max_windows_per_user` so many of them for all of a user's rows, and two of them for those in one window;
+    with `risers` three of them for a user's rows in a window and the one before. So do those of several groups where a
+    user counts in more than one: `Selection.rankings_of_a_user` times as much.
 
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
@@ -107,6 +110,7 @@ class PrivateTopK(beam.PTransform):
         groups: Groups | Iterable[str | int] | None = None,
         group: str | None = None,
         max_windows_per_user: int | None = None,
+        risers: Risers | None = None,
     ) -> None:
         super().__init__()
         check_kinds(release=release, period=period)
@@ -116,7 +120,7 @@ class PrivateTopK(beam.PTransform):
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
         selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
-        selection = selection.bounded(max_windows_per_user)
+        selection = selection.bounded(max_windows_per_user).rising(risers)
         shape = Shape(user, item, value, amounts is not None, group, selection.groups is not None)
         self._period, self._shape = period, shape
         self._rank = RankBlocks(
@@ -133,7 +137,7 @@ class PrivateTopK(beam.PTransform):
         if self._period is None:
             return pairs | MakeBlocks(shape=self._shape) | self._rank
         blocks = pairs | MakeBlocks(with_times=True, shape=self._shape)
-        return blocks | "Cut into the declared windows" >> CutIntoWindows(self._period) | self._rank
+        return blocks | "Cut into the declared windows" >> CutIntoWindows(self._rank.reads or self._period) | self._rank
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -144,6 +148,7 @@ class RankBlocks(beam.PTransform):
     Args:
         period, shards, waits_for_timers, reveal_active_windows: as for `PrivateTopK`.
         cores: how many blocks, and user shards of a bounded input, each worker handles at a time.
+        readers: those that state what they have sent, if they do: nothing is drawn unless exactly that was counted.
     """
 
     def __init__(
@@ -155,13 +160,15 @@ class RankBlocks(beam.PTransform):
         waits_for_timers: bool = False,
         reveal_active_windows: bool = False,
         cores: int = 1,
+        readers: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
-        self._waits_for_timers, self._cores = waits_for_timers, cores
+        self._waits_for_timers, self._cores, self._readers = waits_for_timers, cores, readers
         self._windows_are_public = period is not None or reveal_active_windows
+        self.reads = selection.reads(period)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         refuse_second_firings(blocks)
@@ -169,56 +176,36 @@ class RankBlocks(beam.PTransform):
             raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
                           "was active in would be published, which tells of a user who is alone in one",
                           "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
-        selection, key = self._selection, self._release.key
+        selection, key, groups = self._selection, self._release.key, self._selection.groups
         numbered = self._period if blocks.is_bounded else None
-        most = selection.max_windows_per_user
-        if most is not None:
-            check_all_windows(self._period, blocks.is_bounded)
-        groups = selection.groups
+        most, risers = selection.max_windows_per_user, selection.risers
+        check_all_windows(selection, self._period, blocks.is_bounded)
         layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size)
+        rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
-        sharded = ShardByUser(selection.domain, key, self._shards, layout, cores, selection.amounts, groups)
+        sharded = ShardByUser(selection.domain, key, self._shards, rows, cores, selection.amounts, groups)
         pairs = blocks | "Shard by user" >> sharded
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
-        limit, waits = selection.max_items_per_user, self._waits_for_timers
-        cap = None if selection.amounts is None else selection.amounts.cap
-        per_user = 1 if groups is None else groups.per_user
-        answers = []
+        limit, waits, weighting = selection.max_items_per_user, self._waits_for_timers, selection.mechanism.weighting
+        cap, per_user = selection.amounts.cap if selection.amounts else None, groups.per_user if groups else 1
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
-            empty = UserShard(layout, key, None, cap).no_pairs()
-            empties = names | "Wake every user shard" >> WakeShards(empty, self._shards)
-            pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
+            waking = WakeShards(UserShard(layout, key, None, cap).no_pairs(), self._shards)
+            empties = names | "Wake every user shard" >> waking
+            pairs, answers = (pairs, empties) | "Add empty user shards" >> beam.Flatten(), []
         else:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
-        totals = (
-            pairs
-            | "Bound contributions"
-            >> CountContributions(layout, key, limit, waits, cores, cap, per_user, selection.mechanism.weighting, most)
-            | "Count items" >> AddUp(layout, selection.head(), selection.least())
-        )
+        counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers)
+        partial = pairs | "Bound contributions" >> counting
+        if self._readers is not None:
+            said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
+            partial = (partial, said) | "Beside the counts" >> beam.Flatten()
+        totals = partial | "Count items" >> AddUp(layout, selection.head(), selection.least())
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
         others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
         ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
-        last = ranked(selection, self._release, self._shards, layout, self._period)
+        last = ranked(selection, self._release, self._shards, layout, self._period, self._readers)
         rankings = (totals, others) | "Rank" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> IntoCells(numbered)
-
-
-def check_kinds(**given: object) -> None:
-    """Raise Refusal unless each is what its name says, or None."""
-    for name, value in given.items():
-        kind, remedy = _KINDS[name]
-        if value is not None and not isinstance(value, kind):
-            raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
-
-
-def check_all_windows(period: Period | None, bounded: bool) -> None:
-    """Raise Refusal where not all rows of a user are there at once, among which windows could be chosen."""
-    if period is None:
-        raise Refusal("max_windows_per_user", "needs a declared period, in so many of whose windows a user counts")
-    if not bounded:
-        raise Refusal("max_windows_per_user", "needs all windows at once, to choose among those of a user; a stream is "
-                      "published window by window", "rank files with `run`, once the horizon is over")  # fmt: skip
 
 
 def make_selection(
@@ -283,17 +270,3 @@ def _check_scores(mechanism: Mechanism, counts: CountBudget | None, amounts: Amo
     if mechanism.weighs_users and counts is not None:
         raise Refusal("publish_counts", f"does not go with {about.name}, which adds up weights and counts nobody",
                       "leave it out")  # fmt: skip
-
-
-def refuse_second_firings(rows: beam.PCollection) -> None:
-    """Raise unless every window of `rows` fires exactly once: each firing is a release of its own."""
-    windowing = rows.windowing
-    default = isinstance(windowing.triggerfn, trigger.DefaultTrigger) or windowing.triggerfn == trigger.AfterWatermark()
-    if not default or windowing.allowed_lateness != 0:
-        raise ValueError("every window must fire exactly once, since each firing is a release: window the input with "
-                         "the default trigger and allowed_lateness=0")  # fmt: skip
-    if not isinstance(windowing.windowfn, window.NonMergingWindowFn):
-        raise ValueError("windows that merge, such as sessions, are inferred from the data, which would tell of a user "
-                         "who is alone in one: use fixed windows")  # fmt: skip
-    if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
-        raise Refusal("period", "must be given for an unbounded input: its global window never ends")

@@ -27,6 +27,7 @@ from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import UNKNOWN_ITEM_SHARDS, Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
+from private_topk.transforms.risers import Risers
 from private_topk.transforms.windows_of_users import WindowsOfUsers
 
 __all__ = ["UserShard"]
@@ -71,6 +72,7 @@ class UserShard:
         weighting: what a user adds to an item, where that is not 1. It goes with a limit, and with no cap.
         windows_per_user: a user counts in at most so many windows of time; None for all. It needs all rows at once, so
             it is of `counts` alone.
+        risers: counts become terms of scores, numbered by the windows after the first of the layout.
     """
 
     def __init__(
@@ -82,10 +84,12 @@ class UserShard:
         groups_per_user: int = 1,
         weighting: Weighting | None = None,
         windows_per_user: int | None = None,
+        risers: Risers | None = None,
     ) -> None:
         self._layout, self._key, self._limit, self._cap, self._weighting = layout, key, limit, cap, weighting
         self._groups_per_user = groups_per_user
         self._windows_per_user = layout.dates if windows_per_user is None else windows_per_user
+        self._risers, self._counted = risers, layout if risers is None else layout.after_the_first()
 
     def no_pairs(self) -> pa.RecordBatch:
         """What a user shard holds that nobody is in."""
@@ -129,11 +133,20 @@ class UserShard:
             ranks, codes, _, amounts = self._bound(found)
             if self._weighting is not None:
                 amounts = self._weighting.weights(ranks)
+            if self._risers is not None:
+                codes, amounts = self._terms(self._risers, found, codes, amounts)
             if amounts is None:
                 present, counts = count_pairs(codes, self._layout.windows << found.bits)
             else:
                 present, counts = add_amounts(codes, amounts)
             yield from self._by_place(found, present, counts)
+
+    def _terms(self, risers: Risers, found: _Pairs, codes: Codes, amounts: Codes | None) -> tuple[Codes, Codes]:
+        """The pairs as terms of scores."""
+        windows, parts = found.window(codes), self._layout.parts
+        counts = np.ones(len(codes), np.int64) if amounts is None else amounts
+        rows, dates, terms = risers.scores(windows // parts, counts, self._layout.dates - 1)
+        return (dates * parts + windows[rows] % parts) << found.bits | found.item(codes)[rows], terms
 
     def _in_windows(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the windows that their users count in, some windows at a time."""
@@ -220,11 +233,12 @@ class UserShard:
             shards = items >> self._layout.item_bits
         else:
             shards = (found.words[items] % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64)
-        places = self._layout.places(windows, shards)
-        for place, rows in partition(places, self._layout.groups * self._layout.item_shards):
+        layout = self._counted
+        places = layout.places(windows, shards)
+        for place, rows in partition(places, layout.groups * layout.item_shards):
             some = items[rows]
-            labels = some.astype(self._layout.item_type) if found.labels is None else found.labels.take(pa.array(some))
-            column = {"window": windows[rows].astype(np.uint32)} if self._layout.windows > 1 else {}
+            labels = some.astype(layout.item_type) if found.labels is None else found.labels.take(pa.array(some))
+            column = {"window": windows[rows].astype(np.uint32)} if layout.windows > 1 else {}
             yield place, make_table(**column, item=labels, count=counts[rows])
 
 

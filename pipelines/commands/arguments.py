@@ -187,6 +187,10 @@ def add_windows(group: Group) -> None:
         "overlap", duration)  # fmt: skip
     add(group, "time_zone", "NAME", "of --from, --to and of the days, weeks or months, such as Europe/Berlin (default: "
         "UTC)")  # fmt: skip
+    add(group, "against", "previous", "rank by how much items rise against the window before each, whose rows are read "
+        "too (docs/risers.md)", one_of("previous"))  # fmt: skip
+    add(group, "against_weight", "G", "with --against: how much of the window before is taken off, 0 to 1, such as "
+        "0.5 or 2/3 (default: 1)", fraction)  # fmt: skip
     add(group, "period_from", "TIME", "start of the declared period, included", moment)
     add(group, "period_to", "TIME", "end of the declared period, excluded", moment)
 

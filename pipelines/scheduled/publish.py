@@ -188,6 +188,8 @@ class ScheduledReport:
                 parameters[rule.field] = value
         period = schedule.period(number)
         given |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
+        if "against" in given:
+            given["against_from"] = schedule.before(number)
         given |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
         if given.get("privacy_unit") != "user":
             given.pop("horizon", None)

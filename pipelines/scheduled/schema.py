@@ -154,6 +154,8 @@ FIELDS: dict[str, Rule] = {
     "window.first": Rule(moment, "period_from", required=True),
     "window.time_zone": Rule(_zone, "time_zone"),
     "window.horizon": Rule(_count, "horizon"),
+    "against.window": Rule(one_of("previous"), "against"),
+    "against.weight": Rule(fraction, "against_weight"),
     "mechanism.name": Rule(_mechanism, "mechanism", required=True),
     "mechanism.k": Rule(_count, "k", required=True),
     "mechanism.max_items_per_user": Rule(_count, "max_items_per_user"),
@@ -251,6 +253,11 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
     if values["budget.privacy_unit"] == "user" and horizon is None:
         raise document.error("window", "window.horizon must be given with budget.privacy_unit: user, since the total "
                              "is split over its periods")  # fmt: skip
+    if values["against.window"] is not None and any(
+        f"{{{name}}}" in values["source.input"] for name in ("start", "end")
+    ):
+        raise document.error("source.input", "source.input must hold the rows of the period before too, with "
+                             "against.window: name the files of all periods, as in plays/*/*.avro")  # fmt: skip
     if values["budget.max_windows_per_user"] is not None:
         field = "budget.max_windows_per_user"
         raise document.error(field, f"{field} does not go with a report, which publishes period by period: the windows "

@@ -27,12 +27,7 @@ def in_words(told: Told) -> list[str]:
         return []
     total = "share_of_a_window" in privacy
     windows = len({(window.get("start"), window.get("end")) for window in told.facts.get("windows") or ()})
-    reach = (
-        f"in all {privacy['windows']} windows together"
-        if total
-        else ("in the data" if windows <= 1 else "within one window")
-    )
-    sentences = [f"{_change(privacy, reach)} {_bound(privacy)}", _who(told.facts)]
+    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", _who(told.facts)]
     if not total and windows > 1:
         sentences.append(
             f"Each window has this budget of its own. Of a person who is active in several of the {windows} windows, "
@@ -42,6 +37,14 @@ def in_words(told: Told) -> list[str]:
     sentences.append("The list of windows, all parameters and, unless it is unknown, the list of items are public, and "
                      "not protected.")  # fmt: skip
     return sentences
+
+
+def _reach(privacy: Mapping[str, Any], windows: int) -> str:
+    if "the one before it" in str(privacy.get("unit")):
+        return "within one window and the one before it"
+    if "share_of_a_window" in privacy:
+        return f"in all {privacy['windows']} windows together"
+    return "in the data" if windows <= 1 else "within one window"
 
 
 def _change(privacy: Mapping[str, Any], reach: str) -> str:
@@ -117,6 +120,13 @@ def how_to_read(told: Told) -> list[str]:
 
 
 def _what_is_ranked(facts: Mapping[str, Any]) -> str:
+    against = facts.get("against")
+    if against:
+        less = "" if against["weight"] == 1 else f" {against['weight']} of"
+        what = (
+            "an amount that is added up over people" if facts.get("amounts") else "how many different people have them"
+        )
+        return f"Items are ranked by their rise: {what}, less{less} that of the window before."
     if facts.get("amounts"):
         return "Items are ranked by an amount that is added up over people; each adds no more than a bound to an item."
     return "Items are ranked by how many different people have them. How often one person has an item does not matter."

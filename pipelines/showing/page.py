@@ -145,6 +145,7 @@ def table(listing: Listing, below_its_title: bool = False) -> Markup:
     ranges = any(row.get("noise_95") is not None for row in listing.rows)
     heads = [*(["Place"] if listing.ranked else []), "Item"]
     counts = [*(["Noisy count"] if listing.counted else []), *(["± (95%)"] if ranges else [])]
+    counts += ["Noisy weight"] if listing.weighed else []
     names = [element("th", name, scope="col", class_="number" if name == "Place" else None) for name in heads]
     names += [element("th", name, scope="col", class_="number") for name in counts]
     rows = []
@@ -153,6 +154,7 @@ def table(listing: Listing, below_its_title: bool = False) -> Markup:
         cells.append(element("th", row["item"], scope="row"))
         cells += [element("td", f"{row['noisy_count']:,}", class_="number")] if listing.counted else []
         cells += [element("td", f"{row['noise_95']:,}", class_="number")] if ranges else []
+        cells += [element("td", f"{row['noisy_weight']:,.2f}", class_="number")] if listing.weighed else []
         rows.append(element("tr", *cells))
     return element(
         "table", element("caption", caption), element("thead", element("tr", *names)), element("tbody", *rows)

@@ -48,6 +48,10 @@ def table(listing: Listing) -> list[str]:
         widest = max(len(line) for line in lines)
         lines = [f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
                  for line, row in zip(lines, rows, strict=True)]  # fmt: skip
+    elif listing.weighed:
+        widest = max(len(line) for line in lines)
+        lines = [f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}"
+                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
     return [title, *lines]
 
 

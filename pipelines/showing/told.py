@@ -32,6 +32,10 @@ class Listing(NamedTuple):
     def counted(self) -> bool:
         return any(row.get("noisy_count") is not None for row in self.rows)
 
+    @property
+    def weighed(self) -> bool:
+        return any(row.get("noisy_weight") is not None for row in self.rows)
+
     def title(self) -> str:
         return when(self.start, self.end)
 

@@ -19,6 +19,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 __all__ = ["AVRO_SCHEMA", "FORMATS", "Format", "avro_schema", "format_of"]
 
 Rows = list[dict[str, Any]]
+_MAY_BE_NULL = ("rank", "noisy_count", "noise_stddev", "noise_95")
 _PLAIN = Shape()
 
 
@@ -35,7 +36,7 @@ def _avro_type(name: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - an Avro s
     if pa.types.is_timestamp(kind):
         return ["null", {"type": "long", "logicalType": "timestamp-micros"}]
     plain = "string" if pa.types.is_string(kind) else "double" if pa.types.is_floating(kind) else "long"
-    return ["null", plain] if name in ("rank", "noisy_count", "noise_stddev", "noise_95") else plain
+    return ["null", plain] if name in _MAY_BE_NULL else plain
 
 
 def avro_schema(shape: Shape = _PLAIN) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from private_topk.pipelines.publishing import manifest_path
 from private_topk.transforms.keys import Release
+from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.selection import Selection
 
@@ -37,8 +38,10 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "k": selection.k,
         "max_items_per_user": selection.max_items_per_user,
         **({} if most is None else {"max_windows_per_user": most}),
+        **({} if selection.risers is None else {"against": selection.risers.describe()}),
         **_groups(selection),
         **({} if selection.amounts is None else {"amounts": selection.amounts.describe()}),
+        **_weights(selection),
         "delta_of_a_shared_hash": _of_a_shared_hash(selection),
         "privacy": _NOTHING
         if not private
@@ -79,6 +82,16 @@ def _groups(selection: Selection) -> dict[str, Any]:
     if selection.groups is None:
         return {}
     return {"groups": selection.groups.describe() | {"rankings_of_a_user": selection.rankings_of_a_user()}}
+
+
+def _weights(selection: Selection) -> dict[str, Any]:
+    weighting = selection.mechanism.weighting
+    if weighting is None:
+        return {}
+    weights: dict[str, Any] = {"of_a_user_with_t_items": f"min(1, sqrt({weighting.whole_items} / t))"}
+    if selection.mechanism.publishes_weights:
+        weights["noise_stddev"] = float(f"{float(weighting.noise / UNIT):.6g}")
+    return {"weights": weights}
 
 
 def _noise(ranking: Ranking) -> dict[str, Any]:

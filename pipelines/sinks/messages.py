@@ -36,6 +36,7 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
         **({} if ranking.group is None else {"group": ranking.group}),
         "answer": ranking.answer,
         "items": list(ranking.items),
+        **({} if ranking.noisy_weights is None else {"noisy_weights": list(ranking.noisy_weights)}),
         "noisy_counts": ranking.noisy_counts and list(ranking.noisy_counts),
         "noise_stddev": ranking.noise and ranking.noise.stddev,
         "noise_95": ranking.noise and ranking.noise.within_95,

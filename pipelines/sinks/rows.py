@@ -38,17 +38,19 @@ class Shape(NamedTuple):
     Args:
         fractional: noisy counts are sums of amounts with a fraction.
         grouped: every group has a ranking.
+        weighed: sums of weights are published, and no counts.
     """
 
     fractional: bool = False
     grouped: bool = False
+    weighed: bool = False
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Shape:
         """From what a manifest says."""
         amounts = facts.get("amounts")
         fractional = amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1
-        return cls(fractional, facts.get("groups") is not None)
+        return cls(fractional, facts.get("groups") is not None, "noise_stddev" in facts.get("weights", ()))
 
 
 def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
@@ -58,6 +60,11 @@ def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
         if name == "rank" and shape.grouped:
             found["group"] = pa.string(), "of which group of the rows the ranking is"
         found[name] = its
+        if name == "item" and shape.weighed:
+            found["noisy_weight"] = (
+                pa.float64(),
+                "sum of the weights of the users who hold the item, with the noise that decided its rank; no count",
+            )
     if shape.fractional:
         found |= {name: (pa.float64(), found[name][1]) for name in ("noisy_count", "noise_95")}
     return found
@@ -85,6 +92,7 @@ def ranking_rows(rankings: Iterable[Ranking], release_id: str, grouped: bool = T
                 **({"group": ranking.group} if grouped and ranking.group is not None else {}),
                 "rank": place if ranking.answer == "sequence" else None,
                 "item": item,
+                **({} if ranking.noisy_weights is None else {"noisy_weight": ranking.noisy_weights[place - 1]}),
                 "noisy_count": ranking.noisy_counts[place - 1] if ranking.noisy_counts else None,
                 "noise_stddev": ranking.noise and ranking.noise.stddev,
                 "noise_95": ranking.noise and ranking.noise.within_95,

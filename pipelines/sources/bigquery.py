@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import apache_beam as beam
-
 from private_topk.pipelines.bigquery import client_of, export_query, exported, table_of
 from private_topk.pipelines.identity import unasked
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
+from private_topk.pipelines.sources.source import BlockReader
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -60,7 +59,7 @@ class BigQuery:
     def check_runner(self, launch: Launch) -> None:
         """Every runner reads files."""
 
-    def read(self, period: Period | None) -> beam.PTransform:
+    def read(self, period: Period | None) -> BlockReader:
         return self._files(period).read(period)
 
     def rows(self, period: Period | None) -> None:

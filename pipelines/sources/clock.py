@@ -37,8 +37,18 @@ class Clock:
 
     def closes_between(self, one: int, other: int) -> bool:
         """Whether a window closes after `one` and not after `other`: on time by the one, late by the other."""
-        first, after = np.searchsorted(self.period.closing, [one, other], side="right").tolist()
-        return first < after
+        return self.closed_by(one) < self.closed_by(other)
+
+    def closed_by(self, micros: int) -> int:
+        """How many windows have closed at a time: the first ones of the period."""
+        return int(np.searchsorted(self.period.closing, micros, side="right"))
+
+    def catch_up(self, estimator: Any, closed: int) -> None:  # noqa: ANN401
+        """Move the watermark on to where so many windows are closed. It may have been left behind where a runner took
+        the rest of the work away while a reader was about to move it.
+        """
+        if closed:
+            self.advance(estimator, int(self.period.closing[closed - 1]))
 
     def advance(self, estimator: Any, micros: int | None) -> None:  # noqa: ANN401 - Beam's watermark estimator
         """Move the watermark on to a time, never back. Runners count whole milliseconds."""

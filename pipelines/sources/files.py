@@ -20,9 +20,10 @@ from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.sources.ahead import read_ahead
 from private_topk.pipelines.sources.columns import Columns, LeftOut, Rows, block_of
 from private_topk.pipelines.sources.formats import Piece, bundle, check_files, cut_into_pieces, format_name, reader_of
-from private_topk.pipelines.sources.source import about_the_input
+from private_topk.pipelines.sources.source import BlockReader, about_the_input
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.sent import stated
 from private_topk.transforms.windows import Period
 
 __all__ = ["Files", "ReadBlocks"]
@@ -61,7 +62,7 @@ class Files:
     def check_runner(self, launch: Launch) -> None:
         """Every runner reads files."""
 
-    def read(self, period: Period | None) -> beam.PTransform:
+    def read(self, period: Period | None) -> BlockReader:
         return ReadBlocks(cut_into_pieces(self.files), self._columns(period))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
@@ -96,12 +97,13 @@ def _content(file: FileInfo) -> tuple[int, str, str]:
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
-class ReadBlocks(beam.PTransform):
+class ReadBlocks(BlockReader):
     """The rows of many files as blocks. Rows without a user, an item or a readable time are left out and counted."""
 
     def __init__(self, pieces: Sequence[Piece], columns: Columns) -> None:
         super().__init__()
         self._pieces, self._columns = pieces, columns
+        self.readers = sorted({number for number, _ in bundle(pieces)})
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         pieces = bundle(self._pieces)
@@ -124,11 +126,13 @@ class _ReadDoFn(beam.DoFn):
         self._left_out = LeftOut()
 
     def process(self, bundled: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
+        yield from stated(self._counted(bundled[1]), bundled[0])
+
+    def _counted(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         # In order, so that a repetition meets the same blocks.
-        for block, missing in read_ahead(self._blocks(sorted(bundled[1]))):
+        for block, missing in read_ahead(self._blocks(sorted(pieces))):
             self._left_out.add(missing)
-            if len(block):
-                yield block
+            yield block
 
     def _blocks(self, pieces: Iterable[Piece]) -> Iterator[tuple[pa.RecordBatch, dict[str, int]]]:
         for path, start, stop, stored in pieces:

@@ -26,14 +26,16 @@ from private_topk.pipelines.sources.arrivals import arrival_of
 from private_topk.pipelines.sources.clock import Clock, now_of
 from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
-from private_topk.pipelines.sources.source import about_the_input, horizon
+from private_topk.pipelines.sources.source import BlockReader, about_the_input, horizon
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.sent import Sender, Sent
 from private_topk.transforms.windows import Period
 
 __all__ = ["Folder"]
 
+_READER = 0
 _TURN = 5.0
 _DIGEST = 16
 _NAME = 10  # bytes of a digest that tell the path; the rest tell its size and time
@@ -73,7 +75,7 @@ class Folder:
     def check_runner(self, launch: Launch) -> None:
         """One reader watches the folder, so every runner follows its clock."""
 
-    def read(self, period: Period | None) -> beam.PTransform:
+    def read(self, period: Period | None) -> BlockReader:
         clock = Clock(self.clock, horizon(period))
         return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
 
@@ -93,8 +95,10 @@ class Folder:
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
-class _Watch(beam.PTransform):
+class _Watch(BlockReader):
     """What is read is kept as 16 bytes a file: of its path, and of how it was."""
+
+    readers = (_READER,)
 
     def __init__(self, pattern: str, columns: Columns, clock: Clock, poll: float) -> None:
         super().__init__()
@@ -108,11 +112,14 @@ class _Watch(beam.PTransform):
 class _Read(NamedTuple):
     """Which files have been read, 16 bytes each: 10 of the path's digest, 6 of that of the size and time it had then.
 
-    `over` if no more belong to this part of the work.
+    Args:
+        over: whether no more belong to this part of the work.
+        sent: what has been sent of every window, of all of the files.
     """
 
     files: bytes
     over: bool = False
+    sent: Sent = Sent()
 
     def digests(self) -> dict[bytes, bytes]:
         """How each file was, by its path's digest."""
@@ -121,10 +128,12 @@ class _Read(NamedTuple):
 
 
 class _ReadTracker(RestrictionTracker):
-    """Claims files one by one. Its only split is the one that gives the rest back."""
+    """Claims files one by one, and after each what has been sent by then. Its only split is the one that gives the rest
+    back, and not in the midst of a file: nobody knows by then what will have been sent.
+    """
 
     def __init__(self, restriction: _Read) -> None:
-        self._read = restriction
+        self._read, self._reading = restriction, False
 
     def current_restriction(self) -> _Read:
         return self._read
@@ -132,15 +141,23 @@ class _ReadTracker(RestrictionTracker):
     def current_progress(self) -> RestrictionProgress:
         return RestrictionProgress(fraction=1.0 if self._read.over else 0.0)
 
-    def try_claim(self, file: FileInfo | None) -> bool:
-        """Claim a file; None says that nothing is left to claim."""
+    def try_claim(self, claim: FileInfo | Sent | None) -> bool:
+        """Claim a file; or what has been sent, which is granted after a file; None says that nothing is left to
+        claim.
+        """
         if self._read.over:
             return False
-        self._read = self._read._replace(over=True) if file is None else _Read(self._read.files + _digest(file))
+        if claim is None:
+            self._read = self._read._replace(over=True)
+        elif isinstance(claim, Sent):
+            self._read = self._read._replace(sent=claim)
+        else:
+            self._read = self._read._replace(files=self._read.files + _digest(claim))
+        self._reading = isinstance(claim, FileInfo)
         return True
 
     def try_split(self, fraction_of_remainder: float) -> tuple[_Read, _Read] | None:
-        if self._read.over or fraction_of_remainder != 0:
+        if self._read.over or self._reading or fraction_of_remainder != 0:
             return None
         rest, self._read = self._read, self._read._replace(over=True)
         return self._read, rest
@@ -156,7 +173,7 @@ class _ReadTracker(RestrictionTracker):
 class _WatchDoFn(beam.DoFn, RestrictionProvider):
     def __init__(self, columns: Columns, clock: Clock, poll: float) -> None:
         self._columns, self._clock, self._poll = columns, clock, poll
-        self._left_out = LeftOut()
+        self._left_out, self._sender = LeftOut(), Sender(clock.period)
 
     def initial_restriction(self, pattern: str) -> _Read:
         return _Read(b"")
@@ -175,7 +192,8 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: ANN401, B008
     ) -> Iterator[TimestampedValue]:
         looked, deadline = time.time(), time.monotonic() + _TURN
-        read = tracker.current_restriction().digests()
+        read, sent = tracker.current_restriction().digests(), tracker.current_restriction().sent
+        self._clock.catch_up(estimator, sent.closed)
         for file in arrived(pattern):
             digest = _digest(file)
             known = read.get(digest[:_NAME])
@@ -190,19 +208,30 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
                 return
             at = file.written if self._clock.by_rows else arrival_of(file, self._clock, now_of(estimator).micros)
             latest = None
-            for block in self._blocks(file, at):
-                yield TimestampedValue(block, now_of(estimator))
+            for number, block in enumerate(self._blocks(file, at)):
+                marked, sent = self._sender.mark(block, b"%s %d" % (digest, number), sent)
+                yield TimestampedValue(marked, now_of(estimator))
                 latest = max(latest or 0, pc.max(block["time"]).as_py())
             if as_it_is(file) not in (None, file):  # what was read may be neither the one nor the other
                 raise _changed()
+            said, sent = self._close(sent, latest if self._clock.by_rows else None)
+            tracker.try_claim(sent)
+            yield from (TimestampedValue(block, now_of(estimator)) for block in said)
             if self._clock.by_rows:
                 self._clock.advance(estimator, latest)
         if not self._clock.by_rows:
+            said, sent = self._close(sent, int(looked * 1e6))
+            if not tracker.try_claim(sent):
+                return
+            yield from (TimestampedValue(block, now_of(estimator)) for block in said)
             self._clock.advance(estimator, int(looked * 1e6))
         if self._clock.is_over(estimator):
             tracker.try_claim(None)
         else:
             tracker.defer_remainder(Duration(self._poll))
+
+    def _close(self, sent: Sent, clock: int | None) -> tuple[list[pa.RecordBatch], Sent]:
+        return self._sender.close(sent, self._clock.closed_by(clock or 0), _READER)
 
     def _blocks(self, file: FileInfo, at: int) -> Iterator[pa.RecordBatch]:
         module = reader_of(file.path)

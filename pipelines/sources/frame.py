@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from private_topk.pipelines.identity import identity_of, named, unasked
 from private_topk.pipelines.sources.columns import Columns, LeftOut, Rows, block_of
+from private_topk.pipelines.sources.source import BlockReader
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.sent import stated
 from private_topk.transforms.windows import Period
 
 __all__ = ["Frame"]
@@ -49,7 +51,7 @@ class Frame:
         if launch.remote or launch.name != "direct":
             raise Refusal("runner", f"{launch.name} cannot see a table in the memory of this process", "use direct")
 
-    def read(self, period: Period | None) -> beam.PTransform:
+    def read(self, period: Period | None) -> BlockReader:
         return _ReadTable(self.digest, self._columns(period))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
@@ -82,7 +84,9 @@ def _digest(table: pa.Table) -> str:
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
-class _ReadTable(beam.PTransform):
+class _ReadTable(BlockReader):
+    readers = (0,)
+
     def __init__(self, digest: str, columns: Columns) -> None:
         super().__init__()
         self._fn = _ReadDoFn(digest, columns)
@@ -98,8 +102,10 @@ class _ReadDoFn(beam.DoFn):
         self._left_out = LeftOut()
 
     def process(self, _: bytes) -> Iterator[pa.RecordBatch]:
+        yield from stated(self._blocks(), 0)
+
+    def _blocks(self) -> Iterator[pa.RecordBatch]:
         for rows in _parts(_TABLES[self._digest], self._columns):
             block, missing = block_of(rows, self._columns)
             self._left_out.add(missing)
-            if len(block):
-                yield block
+            yield block

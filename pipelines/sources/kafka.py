@@ -14,7 +14,7 @@ from private_topk.pipelines.sources.kafka_partitions import Log, ReadPartitionsD
 from private_topk.pipelines.sources.kafka_reader import Group, first_offset
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic, TopicFacts
 from private_topk.pipelines.sources.payloads import JsonPayload, Payload
-from private_topk.pipelines.sources.source import horizon
+from private_topk.pipelines.sources.source import BlockReader, horizon
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal
@@ -72,7 +72,7 @@ class Kafka:
             raise Refusal("kafka_readers", f"must be 1 on {launch.name}, which follows the clock of whichever reader "
                           "reported last instead of the slowest, and would close windows too early")  # fmt: skip
 
-    def read(self, period: Period | None) -> beam.PTransform:
+    def read(self, period: Period | None) -> BlockReader:
         clock, facts = Clock(self.clock, horizon(period)), self.topic.facts("input")
         found = facts.partitions
         groups = [found[number :: self.readers] for number in range(min(self.readers, len(found)))]
@@ -110,10 +110,11 @@ def check_repeatable(topic: KafkaTopic, facts: TopicFacts, clock: str) -> None:
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
-class _ReadGroups(beam.PTransform):
+class _ReadGroups(BlockReader):
     def __init__(self, groups: list[Group], fn: ReadPartitionsDoFn) -> None:
         super().__init__()
         self._groups, self._fn = groups, fn
+        self.readers = [group[0] for group in groups]
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         return (

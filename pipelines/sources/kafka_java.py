@@ -14,7 +14,7 @@ from private_topk.pipelines.sources.kafka import check_repeatable
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import JsonPayload, Payload
 from private_topk.pipelines.sources.pubsub import GatherMessages
-from private_topk.pipelines.sources.source import horizon
+from private_topk.pipelines.sources.source import BlockReader, horizon
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -55,7 +55,7 @@ class KafkaByBeam:
     def check_runner(self, launch: Launch) -> None:
         """Beam spreads the partitions over readers of its own."""
 
-    def read(self, period: Period | None) -> beam.PTransform:
+    def read(self, period: Period | None) -> BlockReader:
         return _ReadByBeam(self)
 
     def rows(self, period: Period | None) -> None:
@@ -72,7 +72,7 @@ class KafkaByBeam:
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
-class _ReadByBeam(beam.PTransform):
+class _ReadByBeam(BlockReader):
     def __init__(self, source: KafkaByBeam) -> None:
         super().__init__()
         self._source = source

@@ -29,6 +29,7 @@ from private_topk.pipelines.sources.kafka_reader import Group, GroupReader, firs
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import Decoder, Payload
 from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.sent import Sender, Sent
 
 __all__ = ["Log", "Positions", "PositionsTracker", "ReadPartitionsDoFn"]
 
@@ -45,12 +46,14 @@ class Positions(NamedTuple):
             microseconds since 1970 UTC, None before the first message.
         reached: the clock of every partition: that, or later where it stands still.
         over: whether nothing more belongs to this part of the work.
+        sent: what has been sent of every window: claimed with the messages, so that it is in step with the offsets.
     """
 
     offsets: tuple[int, ...]
     stamped: tuple[int | None, ...]
     reached: tuple[int | None, ...]
     over: bool = False
+    sent: Sent = Sent()
 
     def clock(self) -> int | None:
         """That of the partition that is farthest behind."""
@@ -117,7 +120,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
 
     def __init__(self, log: Log, columns: Columns, payload: Payload, clock: Clock) -> None:
         self._log, self._clock = log, clock
-        self._decoder = Decoder(payload, columns)
+        self._decoder, self._sender = Decoder(payload, columns), Sender(clock.period)
         self._readers: dict[Group, GroupReader] = {}
 
     def initial_restriction(self, group: Group) -> Positions:
@@ -145,6 +148,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
     ) -> Iterator[TimestampedValue]:
         group, positions = tuple(group), tracker.current_restriction()
         reader = self._reader(group)
+        self._clock.catch_up(estimator, positions.sent.closed)
         deadline, quiet = time.monotonic() + _TURN, set(group)
         while not self._clock.is_over(estimator):
             asked = time.time()
@@ -152,16 +156,22 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             quiet -= set(found)
             if not found and not self._clock.by_rows:
                 positions = self._up_to_date(reader, group, positions, quiet, int((asked - self._log.behind) * 1e6))
-            blocks = []
+            blocks: list[pa.RecordBatch] = []
             for partition, messages in found.items():
                 place = group.index(partition)
                 block, positions = self._taken(positions, place, messages, now_of(estimator).micros)
-                blocks.append(block)
-            if self._clock.closes_between(now_of(estimator).micros, positions.clock() or 0):
+                if len(block):
+                    name = b"%d %d %d" % (partition, messages[0].offset(), positions.offsets[place])
+                    block, sent = self._sender.mark(block, name, positions.sent)
+                    blocks, positions = [*blocks, block], positions._replace(sent=sent)
+            closed = self._clock.closed_by(positions.clock() or 0)
+            if closed > positions.sent.closed:
                 reader.check_partitions()
+                said, sent = self._sender.close(positions.sent, closed, group[0])
+                blocks, positions = [*blocks, *said], positions._replace(sent=sent)
             if not tracker.try_claim(positions):
                 return
-            yield from (TimestampedValue(block, now_of(estimator)) for block in blocks if len(block))
+            yield from (TimestampedValue(block, now_of(estimator)) for block in blocks)
             reader.moved(positions.offsets)
             self._clock.advance(estimator, positions.clock())
             if not found or time.monotonic() > deadline:
@@ -188,10 +198,10 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         else:
             arrived = self._arrived(before.stamped[place], messages, now)
             block, stamped = self._decoder.block(values, arrived.tolist()), int(arrived[-1])
-        return block, Positions(
-            _with(before.offsets, place, messages[-1].offset() + 1),
-            _with(before.stamped, place, stamped),
-            _with(before.reached, place, stamped),  # the log itself says how far it is
+        return block, before._replace(
+            offsets=_with(before.offsets, place, messages[-1].offset() + 1),
+            stamped=_with(before.stamped, place, stamped),
+            reached=_with(before.reached, place, stamped),  # the log itself says how far it is
         )
 
     def _arrived(self, before: int | None, messages: list[Any], now: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from private_topk.pipelines.identity import named
 from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
-from private_topk.pipelines.sources.source import horizon
+from private_topk.pipelines.sources.source import BlockReader, horizon
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -56,7 +56,7 @@ class PubSub:
     def check_runner(self, launch: Launch) -> None:
         """The runner is the one that `Launch.listening` gives."""
 
-    def read(self, period: Period | None) -> beam.PTransform:
+    def read(self, period: Period | None) -> BlockReader:
         from apache_beam.io.gcp.pubsub import ReadFromPubSub
 
         try:
@@ -78,7 +78,7 @@ class PubSub:
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
-class _Receive(beam.PTransform):
+class _Receive(BlockReader):
     def __init__(self, receive: beam.PTransform, source: PubSub) -> None:
         super().__init__()
         self._receive, self._source = receive, source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -14,7 +14,19 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 
-__all__ = ["Source", "about_the_input", "horizon"]
+__all__ = ["BlockReader", "Source", "about_the_input", "horizon"]
+
+
+class BlockReader(beam.PTransform):
+    """Pipeline to blocks of users and items; with a period their times too, and where a log's clock decides what is
+    late, `arrived`: when each row came.
+
+    Args:
+        readers: the numbers of those that mark their blocks and state what they have sent of every window
+            (transforms/sent.py), so that rows which are lost on their way are missed; None where nobody does.
+    """
+
+    readers: Sequence[int] | None = None
 
 
 class Source(Protocol):
@@ -45,10 +57,8 @@ class Source(Protocol):
     def check_runner(self, launch: Launch) -> None:
         """Raise Refusal where a runner, by the facts of its launch, would not read this source rightly."""
 
-    def read(self, period: Period | None) -> beam.PTransform:
-        """Pipeline to blocks of users and items; with a period their times too, and where a log's clock decides what
-        is late, `arrived`: when each row came.
-        """
+    def read(self, period: Period | None) -> BlockReader:
+        """What reads the rows, all of them or those of the period at least."""
 
     def rows(self, period: Period | None) -> Iterator[Rows] | None:
         """The rows as they are stored, some at a time, without a pipeline; None where only a pipeline reads them."""

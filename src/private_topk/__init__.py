@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Ranking,
         Release,
         ReleaseKey,
+        Risers,
         UnknownDomain,
     )
     from private_topk.transforms.mechanisms import (
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         RestrictedPnf,
         TopStable,
         WeightedGaussian,
+        WeightedOrder,
     )
 
     __version__: str
@@ -77,9 +79,11 @@ __all__ = [
     "RestrictedLaplace",
     "RestrictedNormal",
     "RestrictedPnf",
+    "Risers",
     "TopStable",
     "UnknownDomain",
     "WeightedGaussian",
+    "WeightedOrder",
     "__version__",
     "preview",
     "rank",
@@ -87,7 +91,7 @@ __all__ = [
 
 _OF_TRANSFORMS = (
     "Amounts", "CountBudget", "Groups", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
-    "UnknownDomain",
+    "Risers", "UnknownDomain",
 )  # fmt: skip
 
 

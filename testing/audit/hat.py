@@ -68,7 +68,9 @@ class Hat:
 
     def _on_the_whole_way(self, release: Release, bounds: WindowBounds) -> Answer:
         ranking = draw.rank(self._selection, release, bounds, self._tables, self._group)
-        return answer_of(ranking.items, ranking.noisy_counts, self._selection, self._sheet)
+        weights = ranking.noisy_weights
+        numbers = ranking.noisy_counts if weights is None else [round(100 * weight) for weight in weights]
+        return answer_of(ranking.items, numbers, self._selection, self._sheet)
 
 
 def answer_of(items: Sequence[str], noisy: Sequence[Any] | None, selection: Selection, sheet: Sheet) -> Answer:

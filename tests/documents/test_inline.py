@@ -95,3 +95,11 @@ def options_of_ours() -> set[str]:
         for words in [["create"], ["show"], ["history"]] if name == "budget" else [[]]:
             found |= set(command.parser(words)._option_string_actions)
     return found
+
+
+@pytest.mark.parametrize("page", [*PAGES, "SECURITY.md"])
+def test_a_test_that_is_named_is_there(page: str) -> None:
+    """A promise names the test that tries to break it."""
+    known = {path.name for path in (ROOT / "tests").rglob("*.py")}
+    for place in re.findall(r"`((?:tests/)?[\w/]*(?:test_\w+\.py|tests/[\w/]+))`", (ROOT / page).read_text()):
+        assert place in known or (ROOT / place).exists(), place

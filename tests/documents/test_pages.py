@@ -268,6 +268,7 @@ CHOOSING = [
     Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
     Held("$ python -m benchmarks.previews", "parsed", MINUTES),
     Held("$ private-topk preview --counts games.npy", before=published_games),
+    Held("$ python -m benchmarks.errors --beside", "parsed", MINUTES),
 ]
 
 
@@ -307,6 +308,19 @@ WINDOWS_PER_USER = [
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("weekly.avro", 12)),
     Held("$ python -m benchmarks.windows_per_user", "parsed", "measures for a minute"),
 ]
+
+
+RISERS = [
+    picture("score of an item"),
+    Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("rising.avro", 9)),
+    Held("import apache_beam as beam", "python", says="^cake\n$"),
+    Held("$ python -m benchmarks.risers", "parsed", "measures for a minute"),
+    Held("source:", "not run", "part of a report file: tests/pipelines/test_risers.py publishes a whole one"),
+]
+
+
+def test_risers(world: World) -> None:
+    hold(world, "docs/risers.md", RISERS)
 
 
 def test_windows_per_user(world: World) -> None:

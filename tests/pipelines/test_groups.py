@@ -204,6 +204,51 @@ def test_a_folder_for_every_group_holds_what_one_file_does(folder: Path) -> None
     assert command("show", "batch").status == 0
 
 
+def test_weights_are_published_beside_the_items(folder: Path) -> None:
+    """Of items that are not public, in groups, by a batch and by a stream; nobody has items enough to weigh less."""
+    write(folder / "rows.csv", plays())
+    asked = {"domain": None, "unknown_domain": True, "mechanism": "weighted-gaussian", "epsilon": 1000, "delta": 1e-3,
+             "max_items_per_user": 4, "publish_counts": None}  # fmt: skip
+    batch = published(folder, **asked)
+    wanted = expected(plays())
+    assert len(batch) > 10 and all(row["noisy_count"] is None for row in batch)
+    for row in batch:
+        held = wanted[row["window_start"][:10], row["group"], row["item"]]
+        assert abs(row["noisy_weight"] - held) < 1, "one user less or more, whose groups tie, and little noise"
+    written = datetime(2026, 1, 5, tzinfo=timezone.utc).timestamp()
+    os.utime(folder / "rows.csv", (written, written))
+    streamed = {**QUESTION, **asked, "input": "./rows*.csv", "output": "out", "output_format": "jsonl"}
+    assert command("stream", *options(**streamed)).status == 0
+    files = sorted((folder / "out").glob("*.jsonl"))
+    assert [json.loads(line) for path in files for line in path.read_text().splitlines()] == batch
+
+
+def test_a_weighted_order_is_that_of_the_sums_and_the_same_in_a_stream(folder: Path) -> None:
+    """Who holds two items weighs 0.7 in each, where one counts wholly: the order can be another one than by users."""
+    rows = [
+        {"user": f"a{n}", "item": item, "land": "fr", "time": "2026-01-05T01:00:00"} for n in range(30) for item in "ab"
+    ]
+    rows += [{**rows[0], "user": f"c{n}", "item": "c"} for n in range(25)]
+    rows += [{**rows[0], "user": f"d{n}", "item": "ad"[n % 2]} for n in range(10)]
+    write(folder / "rows.csv", rows)
+    asked = {"mechanism": "weighted-order", "epsilon": 1000, "delta": 1e-6, "max_items_per_user": 3, "whole_items": 1,
+             "publish_counts": None}  # fmt: skip
+    batch = published(folder, **asked)
+    assert [row["item"] for row in batch if row["group"] == "fr" and "-05T" in row["window_start"]] == [
+        "a",
+        "c",
+        "b",
+        "d",
+    ]
+    assert "noisy_weight" not in batch[0], "the noise is calibrated to the order alone"
+    written = datetime(2026, 1, 5, tzinfo=timezone.utc).timestamp()
+    os.utime(folder / "rows.csv", (written, written))
+    streamed = {**QUESTION, **asked, "input": "./rows*.csv", "output": "out", "output_format": "jsonl"}
+    assert command("stream", *options(**streamed)).status == 0
+    files = sorted((folder / "out").glob("*.jsonl"))
+    assert [json.loads(line) for path in files for line in path.read_text().splitlines()] == batch
+
+
 def test_every_group_ranks_the_items_of_its_own_list(folder: Path) -> None:
     """Of batch, and of a stream; a report file asks for it too."""
     lists = {"fr": "ab", "de": "bcd", "é ü": "dax", "7": "xy"}

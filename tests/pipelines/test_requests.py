@@ -21,6 +21,7 @@ from private_topk.pipelines.identity import IF_GIVEN, UNASKED, identity_of
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.requests import request_of
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import command, options, write
 
 ROWS = [
@@ -95,6 +96,8 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "whole_items": (False, {**HIDDEN, "mechanism": "weighted-gaussian", "max_items_per_user": 9}, {"whole_items": 3}),
     "neighbours": (False, BASE, {"neighbours": "swap"}),
     "max_items_per_user": (False, BASE, {"max_items_per_user": 2}),
+    "against": (False, BASE, {"against": "previous"}),
+    "against_weight": (False, {**BASE, "against": "previous"}, {"against_weight": 0.5}),
     "max_windows_per_user": (False, {**BASE, "privacy_unit": "user"}, {"max_windows_per_user": 1}),
     "publish_counts": (False, {**BASE, "max_items_per_user": 2}, {"publish_counts": 1}),
     "publish_counts_delta": (False, {**BASE, "publish_counts": 1}, {"publish_counts_delta": 1e-6}),
@@ -171,6 +174,30 @@ def test_an_argument_that_changes_neither_leaves_the_request_as_it_is(
     folder: Path, watch: bool, asked: dict[str, Any], change: dict[str, Any]
 ) -> None:
     assert known(report(watch, asked)) == known(report(watch, {**asked, **change}))
+
+
+def test_files_are_the_same_input_however_they_are_spelled(folder: Path) -> None:
+    """A copy, a link, a pattern, another way there: no second budget, and a repeat at no cost."""
+    (folder / "copy.csv").write_bytes((folder / "rows.csv").read_bytes())
+    (folder / "link.CSV").symlink_to(folder / "rows.csv")
+    (folder / "hard.csv").hardlink_to(folder / "rows.csv")
+    (folder / "down").mkdir()
+    first = known(report(False, BASE))
+    spelled = ["copy.csv", "link.CSV", "hard.csv", "row?.csv", "[r]ows.csv", "down/../rows.csv", f"{folder}/rows.csv"]
+    assert all(known(report(False, {**BASE, "input": place})) == first for place in spelled)
+    ledger = Ledger("sqlite:///b.db")
+    assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=e", "--epsilon=9").status == 0
+    entry = ledger.charge(request_of(report(False, BASE), "d")).entry
+    assert ledger.charge(request_of(report(False, {**BASE, "input": "hard.csv"}), "d")).entry == entry
+    again = request_of(report(False, {**BASE, "input": "copy.csv", "release_id": "s"}), "e")
+    with pytest.raises(Refusal, match="dataset must be d, to which the same rows were charged"):
+        ledger.charge(again)
+
+
+@pytest.mark.parametrize("place", ["./rows*.csv", "rows*.csv", "down/../rows*.csv", "FOLDER/rows*.csv"])
+def test_a_watched_folder_is_named_by_where_it_is(folder: Path, place: str) -> None:
+    spelled = {**FOLDER, "input": place.replace("FOLDER", str(folder))}
+    assert known(report(True, spelled)) == known(report(True, FOLDER))
 
 
 def test_other_draws_are_another_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

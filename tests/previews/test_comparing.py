@@ -42,7 +42,7 @@ def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
     assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(MECHANISMS)
     assert {error.shown() for error in found.left_out.values()} == {"needs delta"}
     with_delta = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2)
-    assert set(with_delta.left_out) == {"weighted-gaussian"}, "numbers of users do not tell their weights"
+    assert set(with_delta.left_out) == {"weighted-gaussian", "weighted-order"}, "numbers do not tell weights"
     unknown = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2, unknown_domain=True)
     assert {outlook.mechanism.about.domain for outlook in unknown.outlooks} == {"unknown"}
     weighed = unknown.left_out.pop("weighted-gaussian")  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,9 @@ import pytest
 from private_topk.pipelines.sample import write_sample
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import manifest_path
+from private_topk.runners import prism
 from tests.pipelines.support import command, settled
+from tests.runners.servers import missing
 
 
 class Published(NamedTuple):
@@ -84,6 +87,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def direct(report: Report) -> Published:
     """What the direct runner publishes; every other runner must publish the same."""
     return report.publish("direct")
+
+
+@pytest.fixture(scope="session")
+def prism_binary() -> Path:
+    if not prism.built_binary().exists() and shutil.which("go") is None:
+        missing("Prism is built with Go's client: install Go")
+    return prism.build()
 
 
 @pytest.fixture

@@ -1,32 +1,124 @@
-"""A runner that loses counts publishes nothing, and what is said says so: on every runner that is here."""
+"""A runner that loses rows or counts publishes nothing, and what is said says so: on every runner that is here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import apache_beam as beam
+import pyarrow as pa
 import pytest
 
+from private_topk.pipelines import run
 from private_topk.pipelines.commands import main
+from private_topk.transforms import top_k
+from private_topk.transforms.contributions import ShardByUser, ShardedPairs
+from private_topk.transforms.cut import CutIntoWindows
+from private_topk.transforms.sent import mark_in, statement_in
 from tests.runners.conftest import Report
 from tests.runners.servers import missing
-from tests.transforms.test_guard import PICKS, sabotage
+from tests.transforms.test_guard import PICKS, Sabotage, sabotage
 
-LOST = (
-    "private-topk: failed: counts were lost or doubled on the way to the final stage (of 16 user shards 15 were heard"
+LOST = "private-topk: failed: counts were lost or doubled on the way to the final stage ("
+NO_MANIFEST = f"{LOST}of 16 user shards 15 were heard"
+NO_ROWS = f"{LOST}the rows that readers sent are not those that user shards received)"
+NO_STATEMENT = f"{LOST}of 1 readers "
+
+pytestmark = pytest.mark.filterwarnings(  # of workers that are cut off
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
 )
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of workers that are cut off
 @pytest.mark.parametrize("runner", ["direct", "prism", "flink"])
 def test_a_lost_part_is_told_and_nothing_is_published(
     runner: str, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sabotage(monkeypatch, "before adding up", PICKS["manifest"], "drops")
     output = tmp_path / "ranking.avro"
-    status = main(report.arguments("--runner", runner, "--output", str(output)))
+    said = refused(report.arguments("--runner", runner, "--output", str(output)), capfd)
+    assert NO_MANIFEST in said, said
+    assert "Nothing is published. To go on with this very release, run again" in said
+    assert not list(tmp_path.iterdir())
+
+
+def refused(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
+    """What a command says that fails; it holds no user."""
+    status = main(words)
     said = capfd.readouterr().err
     if status == 2 and "needs" in said:
         missing(said)
-    assert status == 1 and LOST in said, said
-    assert "Nothing is published. To go on with this very release, run again" in said
-    assert not list(tmp_path.iterdir()) and "user " not in said.replace("user shards", "")
+    assert status == 1 and "user " not in said.replace("user shards", ""), said
+    return said
+
+
+def of_a_shard(piece: ShardedPairs) -> bool:
+    return piece[0] == 1
+
+
+def marked(block: pa.RecordBatch) -> bool:
+    return mark_in(block) is not None
+
+
+def stating(block: pa.RecordBatch) -> bool:
+    return statement_in(block) is not None
+
+
+def sabotage_rows(patch: pytest.MonkeyPatch, what: str, does: str) -> None:
+    """A runner that loses or doubles what readers send, on one of the two hops to the user shards."""
+
+    def hurt(elements: beam.PCollection, picks: Callable[[Any], bool], kind: Any) -> beam.PCollection:  # noqa: ANN401
+        return elements | "Sabotage" >> beam.ParDo(Sabotage(picks, does)).with_output_types(kind)
+
+    class Sharded(ShardByUser):
+        def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+            return hurt(super().expand(blocks), of_a_shard, ShardedPairs)
+
+    class Cut(CutIntoWindows):
+        def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+            return super().expand(hurt(blocks, stating if what == "statements" else marked, pa.RecordBatch))
+
+    if what == "pieces":
+        patch.setattr(top_k, "ShardByUser", Sharded)
+    else:
+        patch.setattr(run, "CutIntoWindows", Cut)
+
+
+BOTH, ALL = ("run", "stream"), ("blocks", "pieces", "statements")
+CASES = [("direct", command, what, does) for command in BOTH for what in ALL for does in ("drops", "doubles")]
+CASES += [("prism", "stream", "statements", "drops"), ("prism", "stream", "pieces", "doubles"),
+          ("flink", "stream", "pieces", "drops"), ("flink", "run", "blocks", "doubles")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("runner", "command", "what", "does"), CASES)
+def test_rows_that_do_not_all_reach_their_user_shards_are_told_and_nothing_is_published(
+    runner: str,
+    command: str,
+    what: str,
+    does: str,
+    report: Report,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    sabotage_rows(monkeypatch, what, does)
+    words = report.arguments("--runner", runner, "--output", f"{tmp_path}/out.avro")
+    if command == "stream":
+        words = streamed(words, report, tmp_path)
+        words += ["--number_of_execution_retries", "0"] if runner == "flink" else []
+    said = refused(words, capfd)
+    assert (NO_STATEMENT if what == "statements" else NO_ROWS) in said, said
+    assert not list(tmp_path.rglob("*Z.avro")) and not (tmp_path / "out.avro").exists()
+
+
+def streamed(words: list[str], report: Report, folder: Path) -> list[str]:
+    """The same report of files that arrive. Its last week is left out, whose rows tell that the others are over."""
+    place = {"--input": f"{report.folder}/plays*.avro", "--output": f"{folder}/out", "--to": "2026-01-26"}
+    changed = [place.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+    return ["stream", *(word for word in changed[1:] if word != "--quiet"), "--clock", "event"]
+
+
+def test_with_nothing_lost_the_stream_publishes(report: Report, tmp_path: Path) -> None:
+    """What the cases above have in common is not what makes them fail."""
+    assert main(streamed(report.arguments("--output", ""), report, tmp_path)) == 0
+    assert len(list((tmp_path / "out").glob("*Z.avro"))) == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,20 +17,13 @@ from private_topk.runners.flink_runner import FlinkJobRunner
 from private_topk.runners.loopback import LoopbackRunner
 from private_topk.runners.worker_pool import ThreadWorkers, serve
 from tests.runners.conftest import Published, Report
-from tests.runners.servers import free_port, missing, module_serving
+from tests.runners.servers import free_port, module_serving
 
 
 @pytest.fixture(scope="module")
 def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with module_serving("job service", tmp_path_factory.mktemp("servers")) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def prism_binary() -> Path:
-    if not prism.built_binary().exists() and shutil.which("go") is None:
-        missing("Prism is built with Go's client: install Go")
-    return prism.build()
 
 
 def test_the_noise_matters_here(report: Report, direct: Published) -> None:
@@ -117,6 +109,12 @@ def test_prism_counts_users_in_the_same_windows(report: Report, direct: Publishe
     here = report.publish("direct", *BOUNDED)
     assert here != direct and here.manifest["privacy"]["windows_of_a_user"] == 2
     assert report.publish("prism", "--prism_location", str(prism_binary), *BOUNDED) == here
+
+
+def test_prism_ranks_the_same_risers(report: Report, prism_binary: Path) -> None:
+    rising = ("--from", "2026-01-12", "--against", "previous", "--against-weight", "0.5")
+    here = report.publish("direct", *rising)
+    assert here.manifest["against"] and report.publish("prism", "--prism_location", str(prism_binary), *rising) == here
 
 
 def test_prism_passes_on_what_is_wrong_with_the_input(report: Report, prism_binary: Path) -> None:

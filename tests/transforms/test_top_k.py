@@ -287,7 +287,7 @@ class TestArguments:
             ({"mechanism": Joint}, TypeError, r"must be made, such as Joint\(epsilon=1.0\), got the class itself"),
             ({"domain": None}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got None"),
             ({"domain": UnknownDomain}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got type"),
-            ({"domain": {"a": 1}}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got dict"),
+            ({"domain": {"a": 1}}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got int"),
             ({"publish_counts": "0.5"}, ValueError, "publish_counts must be an epsilon such as 0.5, or a CountBudget"),
             ({"publish_counts": True}, ValueError, "publish_counts must be an epsilon such as 0.5, or a CountBudget"),
             ({"publish_counts": -1}, ValueError, "publish_counts must be a positive finite number, got -1"),

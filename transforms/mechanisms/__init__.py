@@ -29,6 +29,7 @@ from private_topk.transforms.mechanisms.restricted_normal import RestrictedNorma
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from private_topk.transforms.mechanisms.top_stable import TopStable
 from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
+from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 
 __all__ = [
     "MECHANISMS",
@@ -58,6 +59,7 @@ __all__ = [
     "RestrictedPnf",
     "TopStable",
     "WeightedGaussian",
+    "WeightedOrder",
     "make_mechanism",
     "mechanism_by_name",
     "noise_of_counts",

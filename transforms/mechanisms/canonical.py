@@ -54,6 +54,7 @@ class Canonical(Mechanism):
     )
     amounts_offered: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float | Fraction
     gamma: float | Fraction = parameter(

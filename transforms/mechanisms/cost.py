@@ -21,8 +21,10 @@ class Cost:
 
     Args:
         epsilon, delta: the release is (epsilon, delta)-DP; delta is 0 where it is pure.
-        rho: it is rho-zCDP, without any delta: every Renyi divergence of order a is at most rho a. None where that is
-            not proved.
+        rho: it is rho-zCDP, without any delta but `rest`: every Renyi divergence of order a is at most rho a. None
+            where that is not proved.
+        rest: of rho: that holds but for an event of this probability, on each of two neighbours (Bun & Steinke 2016,
+            Definition 8.1).
         bounded_range: the largest and the least log-ratio of an answer's probabilities on neighbours differ by at most
             this. None where nothing is proved beyond the 2 epsilon of every pure release.
     """
@@ -31,6 +33,7 @@ class Cost:
     delta: Fraction = Fraction(0)
     rho: Fraction | None = None
     bounded_range: Fraction | None = None
+    rest: Fraction = Fraction(0)
 
     @classmethod
     def pure(cls, epsilon: Fraction) -> Cost:

@@ -51,6 +51,7 @@ class FastJoint(Mechanism):
     )
     amounts_offered: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float | Fraction
     beta: float | Fraction = parameter(2.0**-10, help="probability with which the loss at which it is cut off fails")

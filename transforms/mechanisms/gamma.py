@@ -46,6 +46,7 @@ class Gamma(Mechanism):
     )
     amounts_offered: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

@@ -44,6 +44,7 @@ class Gaussian(Mechanism):
     )
     amounts_offered: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     delta: float

@@ -57,6 +57,7 @@ class Joint(Mechanism):
     )
     amounts_offered: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float | Fraction
     skew: float | Fraction = parameter(

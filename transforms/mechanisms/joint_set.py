@@ -50,6 +50,7 @@ class JointSet(Mechanism):
     )
     amounts_offered: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float | Fraction
     noise: str = parameter("gumbel", help="gumbel, exponential, laplace, logistic or half-logistic")

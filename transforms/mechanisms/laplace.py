@@ -37,6 +37,7 @@ class Laplace(Mechanism):
     )
     amounts_offered: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     max_items_per_user: int | None = None

@@ -55,9 +55,16 @@ class Mechanism(abc.ABC):
     about: ClassVar[About]
     amounts_offered: ClassVar[bool] = False
     """Whether `cap` is taken into account: the proofs hold for counts that one user moves by anything in [0, cap]."""
+    differences_alone: ClassVar[bool] = False
+    """Whether the law is the same when all counts move together: then it is proved, with `cap`, also for scores that a
+    user moves up and down (`Risers`). A proof by a bound on the items of a user must hold for twice as many, of which
+    one half has one part of `cap` and the other half the other.
+    """
     neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
     weighs_users: ClassVar[bool] = False
     """Whether counts are sums of the users' weights, as `weighting` says."""
+    publishes_weights: ClassVar[bool] = False
+    """Whether the noisy sums that decide come out with the items: what is proved is proved of both."""
     moves_as_one: ClassVar[bool] = False
     """Under "swap": whether two draws, one over counts that a user leaves and one over others that a user enters, cost
     no more together than one draw over counts in which a user is replaced. So it is wherever one user who comes or goes
@@ -111,6 +118,13 @@ class Mechanism(abc.ABC):
     def weighting(self) -> Weighting | None:
         """What a user adds to each item that they hold; None for 1."""
         return None
+
+    def noisy_weights(self, histogram: Histogram, ranks: Indices, draw: Draw) -> Indices:
+        """Of a mechanism that `publishes_weights`: the noisy sums of the items that a draw has chosen.
+
+        In hundredths, int64. They are what the draw decided by, so that whoever pays for the items has paid for them.
+        """
+        raise NotImplementedError
 
     @abc.abstractmethod
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:

@@ -44,6 +44,7 @@ class Oneshot(Mechanism):
     )
     amounts_offered: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     noise: str = parameter("exponential", help="gumbel, exponential, laplace, logistic or half-logistic")

@@ -39,6 +39,7 @@ class Peeling(Mechanism):
     )
     amounts_offered: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
+    differences_alone: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

@@ -28,6 +28,7 @@ from private_topk.transforms.mechanisms.restricted_normal import RestrictedNorma
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from private_topk.transforms.mechanisms.top_stable import TopStable
 from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
+from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 
@@ -44,6 +45,7 @@ _ALL: tuple[type[Mechanism], ...] = (
     Oneshot,
     Laplace,
     Gaussian,
+    WeightedOrder,
     Gamma,
     LimitDomain,
     LaplaceLimitDomain,

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from flint import arb
 
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -18,12 +19,11 @@ from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_sco
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, greater
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import parameter
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.mechanisms.weighting import UNIT, Weighting, checked_items
 
 __all__ = ["WeightedGaussian"]
 
-_MOST_ITEMS = 1_000_000
+_HUNDREDTHS = 100
 _UNSEEN = 64
 """One part in so many of the threshold is spent on leaving out rare items before any noise is drawn."""
 
@@ -67,6 +67,7 @@ class WeightedGaussian(Mechanism):
         when="the items are not public, and k is about 100 or epsilon small: others then return few items",
     )
     weighs_users: ClassVar[bool] = True
+    publishes_weights: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
 
     epsilon: float
@@ -77,17 +78,13 @@ class WeightedGaussian(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole = self.whole_items
-        if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
-            raise Refusal("whole_items", f"must be a whole number of at least 1, got {whole!r}")
-        object.__setattr__(self, "whole_items", int(whole))
-        if self.max_items_per_user > _MOST_ITEMS:
-            raise Refusal("max_items_per_user", f"must be at most {_MOST_ITEMS} for {self.about.name}")
+        whole = checked_items(self.about.name, self.whole_items, self.max_items_per_user)
+        object.__setattr__(self, "whole_items", whole)
 
     @property
     def weighting(self) -> Weighting:
         """What a user adds to each item."""
-        return Weighting(self._whole, self.max_items_per_user, self.tau() + 1)
+        return Weighting(self._whole, self.max_items_per_user, self.tau() + 1, self.scale())
 
     def scale(self) -> Fraction:
         """The standard deviation of the noise, in units."""
@@ -102,6 +99,16 @@ class WeightedGaussian(Mechanism):
         """What a noisy sum has to be above, in units."""
         return self._bar() + self.tau()
 
+    def cost(self, k: int) -> Cost:
+        """The rho of the noise, but for delta_2: that something comes out besides R, of the proof above.
+
+        That has a probability of p on D and p' on D', and is independent of R. Throw a coin besides so that this, or
+        the coin, has a probability of delta_2 on either: what comes out but for it has the law of R(D), R(D'), which
+        are rho-zCDP, being Gaussian sums.
+        """
+        noise = Cost.gaussian(Fraction(self.epsilon), Fraction(self.delta) / 2)
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), noise.rho, rest=Fraction(self.delta) / 2)
+
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         held = int(histogram.at_least(np.array([self.tau() + 1]))[0])
         if not held:
@@ -114,6 +121,22 @@ class WeightedGaussian(Mechanism):
             if not greater(score, lambda: ball(bar)):
                 return ranks[:place]
         return ranks
+
+    def noisy_weights(self, histogram: Histogram, ranks: Indices, draw: Draw) -> Indices:
+        """The sums of weights with the noise that the draw has decided by, rounded to hundredths of a user.
+
+        The proof is of all items that come out *with* these sums; rounding them is post-processing. Noise has helped
+        what stands above the threshold to get there, so that they are too high in the mean.
+        """
+        sums, scale = histogram.counts_at(ranks), self.scale()
+        unit = scale * _HUNDREDTHS / UNIT
+
+        def hundredths(total: int, rank: int) -> int:
+            score = noisy_score(total, scale, noise_real(draw, 0, rank, "gaussian"))
+            return floor(lambda: score() * ball(unit) + arb(0.5))
+
+        found = [hundredths(total, rank) for total, rank in zip(sums.tolist(), ranks.tolist(), strict=True)]
+        return np.clip(np.array(found, object), -(2**63), 2**63 - 1).astype(np.int64)
 
     @property
     def _whole(self) -> int:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UNIT", "Weighting"]
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["UNIT", "Weighting", "checked_items"]
 
 UNIT = 1 << 16
 """What a user adds to an item who counts wholly."""
 
 Whole = NDArray[np.int64]
+
+_MOST_ITEMS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,13 @@ class Weighting:
     Args:
         limit: no user has more items than this: what is above is left out before, by a keyed hash.
         least: a sum below this never comes out, so nobody need hand it on.
+        noise: the standard deviation of the noise on a sum, in units.
     """
 
     whole_items: int
     limit: int
     least: int
+    noise: Fraction = Fraction(0)
 
     def weight(self, items: int) -> int:
         """What a user with so many items, at least 1, adds to each."""
@@ -40,3 +47,12 @@ class Weighting:
         """What each pair adds, shape (n,), from the number in [0, number of users) of its user, shape (n,)."""
         table = np.array([0, *(self.weight(items) for items in range(1, self.limit + 1))])
         return table[np.bincount(users)[users]]
+
+
+def checked_items(name: str, whole: object, most: int) -> int:
+    """How many items count wholly, as an int. Raises Refusal for any other, and for a bound that is too large."""
+    if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
+        raise Refusal("whole_items", f"must be a whole number of at least 1, got {whole!r}")
+    if most > _MOST_ITEMS:
+        raise Refusal("max_items_per_user", f"must be at most {_MOST_ITEMS} for {name}")
+    return int(whole)

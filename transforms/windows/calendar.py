@@ -23,6 +23,7 @@ __all__ = ["UNITS", "CalendarWindows", "Steps", "came_before", "time_zone"]
 
 UNITS = ("day", "week", "month")
 _DAY = timedelta(days=1)
+_SHORTEST = timedelta(milliseconds=1)
 _LONGEST = {"day": 2 * _DAY, "week": 8 * _DAY, "month": 32 * _DAY}
 
 
@@ -102,6 +103,9 @@ class CalendarWindows(Cut):
             found.append(Run(at, at + number * size, size, size, number))
             at += number * size
         return found
+
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+        return self.edges(start - _SHORTEST, start)[0], self
 
     def words(self) -> str:
         return f"{self.unit}s of {self.zone}"

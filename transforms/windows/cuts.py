@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows.instants import MICROSECOND, MILLISECOND, Instants, microseconds
 
-__all__ = ["Cut", "FixedWindows", "Run", "SlidingWindows", "Whole", "cut_of", "whole_milliseconds"]
+__all__ = ["Cut", "FixedWindows", "Run", "SlidingWindows", "TwoWindows", "Whole", "cut_of", "whole_milliseconds"]
 
 
 class Run(NamedTuple):
@@ -62,6 +63,15 @@ class Cut(abc.ABC):
         """How many of so many windows the rows of one of them can be in."""
         return 1
 
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+        """Where a window before the first one starts, and the way of cutting with it. Raises Refusal where they
+        overlap.
+
+        Args:
+            since: where it starts, for a window whose length does not tell.
+        """
+        return (start - (end - start) if since is None else since), TwoWindows(start)
+
     def step(self, start: datetime, end: datetime) -> timedelta:
         """From the start of a window to that of the next. Raises ValueError where that varies."""
         return self.runs(start, end)[0].step * MICROSECOND
@@ -83,6 +93,24 @@ class Whole(Cut):
 
 
 @dataclass(frozen=True)
+class TwoWindows(Cut):
+    """Two windows, of which the second starts at a moment."""
+
+    second: datetime
+
+    def check(self, start: datetime, end: datetime) -> None:
+        if not start < self.second < end:
+            raise Refusal("", f"period must hold the start of its second window, {self.second}")
+
+    def runs(self, start: datetime, end: datetime) -> list[Run]:
+        edges = [microseconds(at) for at in (start, self.second, end)]
+        return [Run(low, high, high - low, high - low, 1) for low, high in pairwise(edges)]
+
+    def words(self) -> str:
+        return "two windows"
+
+
+@dataclass(frozen=True)
 class FixedWindows(Cut):
     """Windows of one length from the start on; the last one ends with the period."""
 
@@ -101,6 +129,9 @@ class FixedWindows(Cut):
         size = min(self.length, whole)
         count = -(-whole // size)
         return [Run(microseconds(start), microseconds(end), size // MICROSECOND, size // MICROSECOND, count)]
+
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+        return start - self.length, self
 
     def words(self) -> str:
         return f"windows of {self.length}"
@@ -132,6 +163,10 @@ class SlidingWindows(Cut):
         size, step = self.size // MICROSECOND, self.every // MICROSECOND
         first, last = microseconds(start), microseconds(end)
         return [Run(first, last, size, step, (last - first - size) // step + 1)]
+
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+        raise Refusal("every", "does not go with {against}: a window and the one before it overlap, and what is in "
+                      "both is no change", "leave {every} out")  # fmt: skip
 
     def words(self) -> str:
         return f"windows of {self.size}, one every {self.every}"

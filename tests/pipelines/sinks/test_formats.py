@@ -16,14 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from private_topk.pipelines.showing.page import page
+from private_topk.pipelines.showing.text import in_text
+from private_topk.pipelines.showing.told import Told
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
-from private_topk.pipelines.sinks.rows import FIELDS, Shape, ranking_rows, schema
+from private_topk.pipelines.sinks.rows import FIELDS, Shape, fields_of, ranking_rows, schema
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
-from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.mechanisms import Joint, WeightedGaussian
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import NoiseSize, Ranking
 from private_topk.transforms.selection import Selection
@@ -106,6 +109,25 @@ def test_the_manifest_and_messages_say_it_too() -> None:
     assert found["counts_rounded_to"] == 5 and found["privacy"]["noisy_counts"] == {"epsilon": 1.0, "delta": 1e-6}
     message = json.loads(message_of(COUNTED[0], "r"))
     assert (message["noisy_counts"], message["noise_stddev"], message["noise_95"]) == ([0, -7], 3.14159, 6)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
+    """In place of no count; in the manifest, in messages and on the terminal too."""
+    mechanism = WeightedGaussian(1.0, 1e-6, 10, 3)
+    selection = Selection(mechanism, 2, UnknownDomain(), 10)
+    ranking = replace(COUNTED[0], noisy_counts=None, noise=None, noisy_weights=(1812.5, -3.25))
+    facts = describe_release(selection, Release(ReleaseKey.fresh(), "r"), "direct")
+    assert facts["weights"]["of_a_user_with_t_items"] == "min(1, sqrt(3 / t))"
+    assert facts["weights"]["noise_stddev"] == pytest.approx(float(mechanism.scale()) / 2**16, rel=1e-5)
+    shape = Shape.of(facts)
+    assert list(fields_of(shape))[3:6] == ["item", "noisy_weight", "noisy_count"]
+    rows = FORMATS[ending].decode(FORMATS[ending].encode(ranking_rows([ranking], "r"), shape))
+    assert [row["noisy_weight"] for row in rows] == [1812.5, -3.25]
+    assert {row["noisy_count"] for row in rows} | {row["noise_95"] for row in rows} == {None}
+    assert json.loads(message_of(ranking, "r"))["noisy_weights"] == [1812.5, -3.25]
+    told = Told(rows, facts)
+    assert "weighs about 1,812.50" in "\n".join(in_text(told)) and "Noisy weight" in page(told)
 
 
 def test_a_message_names_its_group() -> None:

@@ -104,13 +104,14 @@ def schedule(place: Path, seed: int, replaces: bool, patch: pytest.MonkeyPatch) 
         for _ in range(dice.randrange(4)):
             world.act()
         world.pass_by()
-        before = live._rest, live.clock, list(live.rows)
+        before = live._rest, live.clock, list(live.blocks)
         live.turn()
         if dice.random() < 0.2:  # the bundle fails, and comes again from its beginning
-            live._rest, live.rows, live.over = before[0], before[2], before[0].over
+            live._rest, live.blocks, live.over = before[0], before[2], before[0].over
             live.estimator = ManualWatermarkEstimator(None)
             live._fn._clock.advance(live.estimator, before[1])
     patch.setattr(module, "match_any", real)
+    live.check_statements()
     return live, world
 
 

@@ -9,37 +9,47 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 
 from private_topk.pipelines.sources.clock import now_of
+from private_topk.transforms.cut import _SplitDoFn, cells
+from private_topk.transforms.sent import mark_in, statement_in
 from private_topk.transforms.windows import Period
 
 
 class Reading:
     """A splittable DoFn and one element of it, read for as long as asked.
 
-    `rows` are (user, time, arrived or None, where the clock stood when they were given).
+    `blocks` are what came, each with where the clock stood by then.
     """
 
     def __init__(self, fn: Any, element: Any) -> None:  # noqa: ANN401 - any of the sources'
         self._fn, self._element = fn, element
         self._rest = fn.initial_restriction(element)
         self.estimator = ManualWatermarkEstimator(None)
-        self.rows: list[tuple[str, int, int | None, int]] = []
+        self.blocks: list[tuple[pa.RecordBatch, int]] = []
         self.over = False
 
     @property
     def clock(self) -> int:
         return now_of(self.estimator).micros
 
+    @property
+    def rows(self) -> list[tuple[str, int, int | None, int]]:
+        """(user, time, arrived or None, where the clock stood when they were given)."""
+        found = []
+        for block, clock in self.blocks:
+            arrived = block["arrived"].to_pylist() if "arrived" in block.schema.names else [None] * len(block)
+            users, times = block["user"].to_pylist(), block["time"].to_pylist()
+            found += [(*row, clock) for row in zip(users, times, arrived, strict=True)]
+        return found
+
     def turn(self) -> None:
         """One call of `process`, with what a runner keeps between two of them."""
         tracker = _View(self._fn.create_tracker(self._rest))
         for element in self._fn.process(self._element, tracker, self.estimator):
-            block = element.value
-            arrived = block["arrived"].to_pylist() if "arrived" in block.schema.names else [None] * len(block)
-            users, times = block["user"].to_pylist(), block["time"].to_pylist()
-            self.rows += [(*row, self.clock) for row in zip(users, times, arrived, strict=True)]
+            self.blocks.append((element.value, self.clock))
         self._rest = tracker.rest()
         self.over = self._rest.over
 
@@ -52,7 +62,27 @@ class Reading:
     def to_the_end(self, patience: float = 120) -> Counter[tuple[int, str]]:
         self.until(lambda: self.over, patience)
         self._fn.teardown()
+        self.check_statements()
         return self.counted()
+
+    def check_statements(self) -> None:
+        """Of every window the reader has stated the sum of what was cut into it, once, before its clock had passed."""
+        period = self._fn._clock.period
+        cut = _SplitDoFn(period)
+        cut.setup()
+        sent, said = Counter[Any](), dict[Any, int]()
+        for block, clock in self.blocks:
+            for found in cut.process(block):
+                statement = statement_in(found.value)
+                for cell in found.windows:
+                    if statement is None:
+                        sent[cell] += mark_in(found.value)
+                    else:
+                        assert cell not in said, "a window is stated twice"
+                        said[cell] = statement.sums[0]
+                        assert clock <= cell.max_timestamp().micros, "the statement is late for its own window"
+        assert list(said) == cells(period), "every window is stated, in their order"
+        assert said == {cell: sent[cell] % (1 << 63) for cell in said}
 
     def counted(self) -> Counter[tuple[int, str]]:
         """How often every user counts in every window: what had not closed by the row's arrival, nor by the clock."""

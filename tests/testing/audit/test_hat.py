@@ -18,6 +18,9 @@ def test_every_draw_is_that_of_the_whole_path(monkeypatch: pytest.MonkeyPatch) -
         cases = cases_of([name])
         for case in [next(case for case in cases[::-1] if case.of == of) for of in ("users", "amounts", "groups")]:
             assert len(Sampler(b"whole").draw(case, case.scenes[0].there, 6, "whole")) == 6
+    for name in ("weighted-gaussian", "weighted-order"):
+        for case in cases_of([name])[::3]:
+            assert len(Sampler(b"whole").draw(case, case.scenes[0].there, 6, "whole")) == 6
 
 
 def test_an_answer_with_other_names_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from private_topk.transforms.mechanisms import (
     Peeling,
     PnfPeeling,
     WeightedGaussian,
+    WeightedOrder,
     noise_of_counts,
 )
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
@@ -54,7 +55,7 @@ TYPED = [
     Gaussian(0.3, 0.05, 2, "swap"),
     Gaussian(0.3, 0.05, None, "swap"),
 ]
-OTHERS = (Gamma, WeightedGaussian)
+OTHERS = (Gamma, WeightedGaussian, WeightedOrder)
 
 
 def test_all_that_are_said_to_move_as_one_are_here() -> None:
@@ -144,6 +145,13 @@ def test_two_draws_of_weighted_gaussian_cost_one() -> None:
             there = {(a, b): float(p * q) for a, p in bare.items() for b, q in entered.items()}
             worst = max(worst, *(hockey_stick(*order, 0.5) for order in ((here, there), (there, here))))  # type: ignore[arg-type]
     assert 0.04 < worst <= 0.2
+
+
+def test_two_draws_of_a_weighted_order_cost_one() -> None:
+    """Squared distances of independent draws add up: those of one who comes and one who goes to that of a swap."""
+    for d, whole in itertools.product((2, 3, 5, 8, 100), (1, 2, 5, 60)):
+        once, swapped = (WeightedOrder(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
+        assert 2 * once.squared_sensitivity(d) <= swapped.squared_sensitivity(d)
 
 
 @dataclass(frozen=True)

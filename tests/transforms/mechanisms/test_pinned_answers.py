@@ -43,7 +43,7 @@ def configurations() -> Iterator[Mechanism]:
     for name, kind in MECHANISMS.items():
         own = kind.__dataclass_fields__
         needed: dict[str, object] = {"delta": 1e-6} if "delta" in own else {}
-        if name in ("laplace-limit-domain", "restricted-normal", "weighted-gaussian"):
+        if name in ("laplace-limit-domain", "restricted-normal", "weighted-gaussian", "weighted-order"):
             needed["max_items_per_user"] = 2
         for variant in VARIANTS.get(name, [{}]):
             for epsilon in (0.1, 2.0):

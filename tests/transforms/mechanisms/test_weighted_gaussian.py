@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from private_topk.testing import Law, assert_follows, hockey_stick
+from private_topk.testing import Law, assert_follows, hockey_stick, renyi
 from private_topk.transforms.mechanisms import RandomBits, WeightedGaussian
+from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.refusal import Refusal
 from tests.quick import few
@@ -67,6 +68,13 @@ def law_of(mechanism: WeightedGaussian, weights: tuple[int, ...], k: int) -> Law
     return law(weights, k, float(mechanism.scale()), float(mechanism.threshold()), mechanism.tau())
 
 
+def given_only(law: Law, common: set[int], rest: float) -> Law:
+    """The law of answers of common items alone, given that it is one; any other is as rare as is stated."""
+    kept = {answer: float(p) for answer, p in law.items() if common.issuperset(answer)}  # type: ignore[arg-type]
+    assert 1 - rest - 1e-4 <= sum(kept.values())
+    return {answer: p / sum(kept.values()) for answer, p in kept.items()}
+
+
 class TestWeightedGaussian(Contract):
     mechanisms: ClassVar = [
         WeightedGaussian(1.0, 1e-6, 10),
@@ -101,6 +109,66 @@ class TestWeightedGaussian(Contract):
                     worst = max(worst, hockey_stick(law_of(mechanism, a, 3), law_of(mechanism, b, 3), 0.5))
         assert worst <= 0.2
         assert worst > 0.04, "the threshold alone is worth half of delta, less its safety"
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    def test_but_for_what_one_user_alone_holds_it_is_zcdp(self, neighbours: str) -> None:
+        """The law given that no item comes out which only one of two neighbours has above tau: rho, and no delta."""
+        mechanism = WeightedGaussian(1.0, 0.2, 3, 2, neighbours)
+        cost, near, rare = mechanism.cost(3), round(mechanism.threshold() / UNIT), mechanism.tau() // UNIT
+        assert (cost.epsilon, cost.delta, cost.rest) == (1, Fraction(0.2), Fraction(0.2) / 2) and cost.rho is not None
+        moved = (2 if neighbours == "swap" else 1) * 2
+        assert float(cost.rho) == pytest.approx(moved * UNIT**2 / (2 * float(mechanism.scale()) ** 2))
+        kinds, worst = [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)], 0.0
+        for crowd in [(near, near, near), (near, rare, 0), (2 * near, near, rare)]:
+            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            for users in pairs:
+                weights = [sums((*others, *((u,) if u else ())), 3, 2) for u in users]
+                common = {i for i in range(3) if min(w[i] for w in weights) > mechanism.tau()}
+                given = [given_only(law_of(mechanism, w, 3), common, float(cost.rest)) for w in weights]
+                for a, b in (given, given[::-1]):
+                    worst = max(worst, *(renyi(a, b, order) / order for order in (1, 1.5, 4, 30)))
+        assert 0.2 * float(cost.rho) < worst <= float(cost.rho) + 1e-4
+
+    def test_the_weights_are_those_that_the_draw_has_decided_by(self) -> None:
+        """In the order of the answer, above the threshold, and of an item that always comes out exactly Gaussian."""
+        mechanism = WeightedGaussian(1.0, 1e-3, 10, 5)
+        bar, scale = mechanism.threshold(), float(mechanism.scale())
+        named = Named.of(np.array([bar, 3 * bar, bar, bar + UNIT, 0]))
+        noises, seen = [], 0
+        for number in range(400):
+            key = b"%d" % number
+            ranks = mechanism.prepare(named.histogram).ranks(4, RandomBits.keyed(key))
+            weights = mechanism.noisy_weights(named.histogram, ranks, RandomBits.keyed(key).draw()) / 100
+            assert (np.diff(weights) <= 0).all() and (weights > bar / UNIT - 0.01).all()
+            noises.append((weights[ranks == 0][0] - 3 * bar / UNIT) / (scale / UNIT))
+            seen += len(ranks)
+        assert stats.kstest(noises, "norm").pvalue > 1e-4 and np.std(noises) == pytest.approx(1, abs=0.15)
+        assert 400 < seen < 1600, "some pass, some do not"
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    def test_items_with_their_weights_tell_no_more(self, neighbours: str) -> None:
+        """The joint law of two items' weights in cells a fifth of a deviation wide, or of neither coming out."""
+        mechanism = WeightedGaussian(0.5, 0.2, 2, 1, neighbours)
+        near, scale = round(mechanism.threshold() / UNIT), float(mechanism.scale())
+        edges = np.append(mechanism.threshold() + scale / 5 * np.arange(40), np.inf)
+        kinds, worst = [(0,), (1,), (0, 1)], 0.0
+
+        def cells(users: tuple[User, ...]) -> np.ndarray:
+            of_each = []
+            for total in sums(users, 2, 1):
+                below = stats.norm.cdf(edges, total, scale) if total > mechanism.tau() else np.ones(len(edges))
+                of_each.append(np.diff(below, prepend=0))
+            return np.multiply.outer(*of_each)
+
+        for crowd in [(near, near), (near, 0), (2 * near, mechanism.tau() // UNIT), (0, 0)]:
+            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, None) for user in kinds)
+            for mine, yours in pairs:
+                one, two = (cells((*others, *((u,) if u else ()))) for u in (mine, yours))
+                for a, b in ((one, two), (two, one)):
+                    worst = max(worst, float(np.maximum(a - math.exp(0.5) * b, 0).sum()))
+        assert 0.05 < worst <= 0.2
 
     def test_a_lone_user_with_the_worst_number_of_items_comes_out_with_half_of_delta(self) -> None:
         mechanism = WeightedGaussian(1.0, 0.02, 50, whole_items=4)

@@ -1,0 +1,324 @@
+"""Risers: scores are what plain dictionaries say, mechanisms keep their promise for users who move them both ways, and
+which window is compared with which is told by the calendar alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
+from functools import cache
+from itertools import product
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.testing import test_stream
+from apache_beam.transforms.window import TimestampedValue
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from private_topk.pipelines.question import ask
+from private_topk.testing.checks import check_pair
+from private_topk.transforms import (
+    Amounts,
+    Groups,
+    Period,
+    PrivateTopK,
+    PublicDomain,
+    ReleaseKey,
+    Risers,
+    contributions,
+    tallies,
+)
+from private_topk.transforms import counts as counting
+from private_topk.transforms.columnar import make_block, make_table
+from private_topk.transforms.counts import add_up
+from private_topk.transforms.cut import _NumberDoFn
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.mechanisms import Joint, Laplace, LimitDomain, Mechanism, TopStable
+from private_topk.transforms.parts import Part
+from private_topk.transforms.user_shard import UserShard
+from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
+from tests.transforms.pipelines import outcome
+
+ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
+KEY = ReleaseKey("fresh", b"0123456789abcdef")
+DOMAIN = PublicDomain.of(ITEMS)
+DAY, START = 86_400, datetime(1970, 1, 2, tzinfo=timezone.utc)
+DAYS = Period(START, START + timedelta(days=3), timedelta(days=1))
+ONE_DAY = Period(START, START + timedelta(days=1))
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+Rows = list[tuple[str, str, str, int]]
+Scores = dict[tuple[int, str, str], int]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_law_is_the_same_when_all_counts_move_together(name: str) -> None:
+    """What `differences_alone` says, of every mechanism that says it; and those that do not are refused."""
+    mechanism = mechanism_of(name)
+    assert type(mechanism).differences_alone
+    here, moved = (law_of(name, mechanism, tuple(count + by for count in (7, 4, 2)), 2) for by in (0, 6))
+    assert here.keys() == moved.keys()
+    assert all(float(here[answer]) == pytest.approx(float(moved[answer]), rel=1e-9, abs=1e-12) for answer in here)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> None:
+    """All users of one window, of the other and of both, with one item in each where the proof leans on that."""
+    worst = 0.0
+    for weight in (Fraction(1), HALF) if relation == "add-remove" else (HALF,):
+        risers = Risers(weight)
+        bound = {"max_items_per_user": 1} if name in ("laplace", "gaussian") else {}
+        mechanism = mechanism_of(name, relation, risers.width, **bound)
+        worst = max(worst, told(name, mechanism, risers, 1 if bound else 3, relation))
+    assert mechanism.cost(2).delta or worst > 0.4
+
+
+@pytest.mark.parametrize("name", ["peeling", "joint"])
+def test_the_width_is_needed(name: str) -> None:
+    """At the sensitivity of a single window a user who changes from one item to another is seen."""
+    mechanism = mechanism_of(name, cap=1)
+    with pytest.raises(AssertionError):
+        told(name, mechanism, Risers(1), 3, "add-remove")
+
+
+def told(name: str, mechanism: Mechanism, risers: Risers, most: int, relation: str) -> float:
+    """The largest that is met of what `mechanism.cost` states, over all pairs of neighbours, both ways."""
+    law = cache(lambda scores: law_of(name, mechanism, scores, 2))
+    held = [items for items in product((0, 1), repeat=3) if sum(items) <= most]
+    users = {tuple(risers.now * a - risers.before * b for a, b in zip(now, then, strict=True))
+             for now, then in product(held, held)}  # fmt: skip
+    moves = users if relation == "add-remove" else {
+        tuple(np.subtract(one, other).tolist()) for one, other in product(users, users)
+    }  # fmt: skip
+    base, worst = (14, 12, 9), 0.0
+    for move in moves:
+        moved = tuple(np.add(base, move).tolist())
+        if moved != base:
+            worst = max(worst, check_pair(mechanism.cost(2), law(base), law(moved)),
+                        check_pair(mechanism.cost(2), law(moved), law(base)))  # fmt: skip
+    return worst
+
+
+def scored(
+    rows: Rows,
+    period: Period,
+    risers: Risers,
+    limit: int | None = None,
+    way: tuple[int, int] = (1, 1),
+    groups: Groups | None = None,
+    amounts: Amounts | None = None,
+) -> Scores:
+    """The scores by the pipeline's functions: by number of the window, group and item; those of 0 left out."""
+    reads, (shards, blocks), split = risers.reads(period), way, 0 if groups is None else groups.size
+    layout, own = Layout.of(DOMAIN, reads, split), Layout.of(DOMAIN, period, split)
+    fn = contributions._ShardDoFn(DOMAIN, KEY, shards, layout, 1, amounts, groups)
+    counter = UserShard(layout, KEY, limit, amounts and amounts.cap, 1, None, None, risers)
+    fn.setup()
+    pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
+    for block in range(blocks):
+        users, items, of, times = (pa.array(list(c)) for c in zip(*(rows[block::blocks] or [("", "", "", -1)]),
+                                                                  strict=True))  # fmt: skip
+        columns: dict[str, Any] = {} if amounts is None else {"amounts": pa.array(np.full(len(users), 40.0))}
+        columns |= {} if groups is None else {"groups": of}
+        for numbered in _NumberDoFn(reads).process(make_block(users, items, pa.array(np.array(times) * 10**6),
+                                                              **columns)[0]):  # fmt: skip
+            for shard, table in fn.process(numbered):
+                pairs[shard].append(table)
+    places = defaultdict(list)
+    for shard, tables in pairs.items():
+        for place, table in counter.counts(tables):
+            places[place].append(Part(np.array([shard]), table))
+    found: Scores = {}
+    for place, parts in places.items():
+        table = add_up(place, parts, own)[1].table
+        windows = table["window"].to_pylist() if own.windows > 1 else [0] * len(table)
+        for window, item, score in zip(windows, table["item"].to_pylist(), table["count"].to_pylist(), strict=True):
+            found[window // own.parts, NAMES[window % own.parts] if groups else "", ITEMS[item]] = score
+    return found
+
+
+def expected(rows: Rows, period: Period, risers: Risers, amount: int = 1) -> Scores:
+    """By dictionaries, without a bound on items: windows of a day each."""
+    held = {(time // DAY, user, item) for user, item, _, time in rows}
+    found: Counter[tuple[int, str, str]] = Counter()
+    for number in range(len(period)):
+        for day, _, item in held:
+            found[number, "", item] += risers.now * amount * (day == 1 + number)
+            found[number, "", item] -= risers.before * amount * (day == number)
+    return {place: score for place, score in found.items() if score}
+
+
+ROW = st.tuples(st.sampled_from(ITEMS), st.sampled_from(NAMES), st.integers(0, 5 * DAY - 1))
+WAYS = st.sampled_from([(1, 1), (2, 3), (8, 2)])
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    others=st.lists(st.tuples(st.sampled_from("uvw"), ROW), max_size=30),
+    mine=st.lists(ROW, max_size=20),
+    period=st.sampled_from([DAYS, ONE_DAY]),
+    risers=st.sampled_from([Risers(1), Risers(HALF), Risers(THIRD), Risers(0)]),
+    limit=st.sampled_from([None, 1]),
+    of=st.tuples(st.sampled_from([None, Groups.of(NAMES)]), st.sampled_from([None, Amounts.of(30)])),
+    ways=st.tuples(WAYS, WAYS),
+    draw=st.randoms(use_true_random=False),
+)
+def test_one_user_moves_scores_as_is_said(others, mine, period, risers, limit, of, ways, draw) -> None:  # noqa: ANN001
+    """Each by -p to q; the scores those of dictionaries, whichever way they are counted."""
+    groups, amounts = of
+    there = [(user, *row) for user, row in others]
+    rows = [*there, *(("the one user", *row) for row in mine)]
+    how = {"limit": limit, "groups": groups, "amounts": amounts}
+    without, here = (scored(some, period, risers, way=ways[0], **how) for some in (there, rows))
+    steps = {place: here.get(place, 0) - without.get(place, 0) for place in {*here, *without}}
+    units = 30 if amounts else 1
+    assert all(-risers.before * units <= step <= risers.now * units for step in steps.values())
+    for number in range(len(period)):
+        moved = {(group, item): step for (window, group, item), step in steps.items() if window == number and step}
+        assert len({group for group, _ in moved}) <= 2
+        if limit is not None:
+            assert sum(step > 0 for step in moved.values()) <= 1 and sum(step < 0 for step in moved.values()) <= 1
+    draw.shuffle(rows)
+    assert here == scored(rows, period, risers, way=ways[1], **how), "scores hang on order, blocks or shards"
+    if limit is None and groups is None:
+        assert here == expected(rows, period, risers, units)
+
+
+def ranked(rows: Rows, period: Period, risers: Risers, shards: int = 4) -> list[list[str]]:
+    rank = PrivateTopK(3, Laplace(1e6), DOMAIN, period=period, risers=risers, shards=shards)
+    stamped = [TimestampedValue((user, item), time) for user, item, _, time in rows]
+    found = outcome(
+        lambda p: p | beam.Create(stamped) | rank | beam.Map(lambda r: [r.window.start.isoformat(), *r.items])
+    )
+    return [items for _, (_, *items) in sorted(found, key=lambda row: row[1][0])]
+
+
+def rise() -> Rows:
+    """Of a three were there on every day. b has one more every day, from none; c falls from nine by two."""
+    held = {("a", day): 3 for day in range(5)} | {("b", day): day for day in range(5)}
+    held |= {("c", day): 9 - 2 * day for day in range(5)}
+    rows = [(f"{item}{n}", item, "", day * DAY + 7) for (item, day), number in held.items() for n in range(number)]
+    return random.Random(1).sample(rows, len(rows))
+
+
+def test_rankings_are_by_rise() -> None:
+    """With scores below 0, and above a window that nobody was in before; the day before the period is read."""
+    assert ranked(rise(), DAYS, Risers(1)) == [["b", "a", "c"]] * 3
+    assert ranked(rise(), DAYS, Risers(0))[:2] == [["c", "a", "b"]] * 2, "a weight of 0 is the window alone"
+    assert ranked(rise(), ONE_DAY, Risers(1), shards=1) == [["b", "a", "c"]]
+    week = Period.of("1970-01-08", "1970-01-15", "7d")
+    assert ranked(rise(), week, Risers(1)) == [["a", "b", "c"]], "all of it was a week ago, by 3, 4 and 9 users"
+
+
+def test_an_item_that_nobody_holds_stands_between() -> None:
+    """Its score is 0, above those that fall, in whichever item shard it is."""
+    rows = [("u", "c", "", 0), ("v", "c", "", DAY), ("v", "b", "", DAY)]
+    assert ranked(rows, ONE_DAY, Risers(1))[0][0] == "b"
+    falling = [("u", "a", "", 0), ("v", "a", "", 0), ("u", "b", "", 0)]
+    assert ranked(falling, ONE_DAY, Risers(1)) == [["c", "b", "a"]]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(scores=st.lists(st.integers(-5, 5), min_size=6, max_size=6))
+def test_scores_below_0_are_tabulated_and_named(scores: list[int]) -> None:
+    """Every rank is named by the item that holds it, those without a count among them; the histogram starts at 0."""
+    layout = Layout(6)
+    items, counts = np.flatnonzero(scores), np.array([score for score in scores if score], np.int64)
+    totals = make_table(item=items.astype(np.uint32), count=counts)
+    [tally] = tallies.tallies([(0, tallies.tabulate(totals))] if len(items) else [], layout, range(1))
+    histogram = tally.histogram()
+    assert histogram.smallest == min(0, 0) if min(scores) < 0 else histogram.smallest == min(scores)
+    values, shards, numbers = tally.where(np.arange(6))
+    assert values.tolist() == sorted(scores, reverse=True) and not shards.any()
+    asked = make_table(window=np.zeros(6, np.int64), value=values, number=numbers,
+                       digest=pa.array([tally_digest(totals)] * 6, pa.binary()))  # fmt: skip
+    named = tallies.find_items(totals, asked, lambda _: layout.codes(0))
+    assert named is not None and [scores[item] for item in named] == values.tolist() and len(set(named.tolist())) == 6
+
+
+def tally_digest(totals: pa.RecordBatch) -> bytes:
+    return tallies._digest(totals["item"].to_numpy().astype(np.int64), totals["count"].to_numpy())
+
+
+def test_a_rise_of_none_is_no_count_however_many_cells_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [([0, 1], [2, 1]), ([0], [-2])]
+    tables = [make_table(item=np.array(items, np.uint32), count=np.array(counts)) for items, counts in pairs]
+    for cells in (1 << 20, 0):
+        monkeypatch.setattr(counting, "_MOST_CELLS", cells)
+        assert counting.add_up_codes(0, tables, Layout(3)).to_pylist() == [{"item": 1, "count": 1}]
+
+
+def test_which_window_is_the_one_before() -> None:
+    months = Period.of("2026-03-01", "2026-05-01", "month", time_zone="Europe/Berlin")
+    assert [str(window.start)[:10] for window in months.with_one_before().windows()] == [
+        "2026-01-31", "2026-02-28", "2026-03-31",
+    ]  # fmt: skip  # in UTC, midnight in Berlin
+    assert months.with_one_before().windows()[1:] == months.windows()
+    weeks = Period.of("2026-01-12", "2026-01-30", "7d")
+    assert weeks.with_one_before().windows()[1:] == weeks.windows() and len(weeks) == 3
+    whole = Period.of("2026-01-12", "2026-01-14")
+    assert [str(window.start)[:10] for window in whole.with_one_before().windows()] == ["2026-01-10", "2026-01-12"]
+    february = Risers(1, datetime(2026, 1, 1, tzinfo=timezone.utc)).reads(Period.of("2026-02-01", "2026-03-01"))
+    assert [str(window.start)[:10] for window in february.windows()] == ["2026-01-01", "2026-02-01"]
+    with pytest.raises(ValueError, match="must have a window before it"):
+        Period.of("0001-01-02", "0001-01-12").with_one_before()
+    with pytest.raises(ValueError, match="every does not go with against: a window and the one before it overlap"):
+        Period.of("2026-01-12", "2026-01-30", "7d", every="1d").with_one_before()
+
+
+def test_what_it_costs() -> None:
+    """A ranking is of two windows, so three share a window's budget; of a user in all of them, all."""
+    for period, unit, relation, share in [
+        (ONE_DAY, "user-window", "add-remove", 1), (DAYS, "user-window", "swap", Fraction(1, 3)),
+        (Period.of("2026-01-01", "2026-01-08", "1d"), "user-window", "add-remove", Fraction(1, 3)),
+        (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
+    ]:  # fmt: skip
+        question = ask(2, Joint(1.0, neighbours=relation), ITEMS, period=period, privacy_unit=unit, risers=Risers(HALF))
+        mechanism = question.selection.mechanism
+        assert mechanism.epsilon == pytest.approx(float(share)) and mechanism.cap == 3
+        assert mechanism.sensitivity == 3 * (2 if relation == "swap" else 1)
+    minutes = ask(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(HALF), amounts=Amounts.of(60))
+    assert minutes.selection.mechanism.cap == 180
+    grouped = ask(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"]))
+    assert grouped.selection.rankings_of_a_user() == 2 and grouped.selection.mechanism.epsilon == 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"period": None}, "against needs a declared period"),
+        ({"domain": UnknownDomain(), "mechanism": LimitDomain(1.0, 1e-6)}, "against needs a public domain"),
+        ({"mechanism": TopStable(1.0, 1e-6)}, "mechanism top-stable does not rank risers"),
+        ({"publish_counts": 1.0}, "publish_counts does not go with against"),
+        ({"max_windows_per_user": 1}, "max_windows_per_user does not go with against"),
+        ({"amounts": Amounts.of(2**29), "risers": Risers(1)}, "is too fine for a max_value of 536870912 units"),
+        ({"risers": 0.5}, "risers must be Risers"),
+    ],
+)
+def test_what_is_refused(change: dict[str, Any], message: str) -> None:
+    asked: dict[str, Any] = {"mechanism": Joint(1.0), "domain": ITEMS, "period": DAYS, "risers": Risers(HALF), **change}
+    with pytest.raises((ValueError, TypeError), match=message):
+        PrivateTopK(2, **asked)
+
+
+@pytest.mark.parametrize("weight", [-0.5, 1.5, "nan", float("inf"), True, "half", Fraction(1, 1001)])
+def test_weights_that_are_none_are_refused(weight: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ValueError, match="against_weight must"):
+        Risers(weight)
+
+
+def test_a_weight_is_the_decimal_that_is_written() -> None:
+    assert (Risers(0.6).now, Risers(0.6).before, Risers("2/3").width) == (5, 3, 5)  # type: ignore[arg-type]
+    assert Risers(0).width == 1 and Risers(1).width == 2  # type: ignore[arg-type]
+
+
+def test_streams_are_refused() -> None:
+    stream = test_stream.TestStream().add_elements([TimestampedValue(("a", "b"), 0)]).advance_watermark_to_infinity()
+    with pytest.raises(ValueError, match="against needs a window and the one before at once"):
+        beam.Pipeline() | stream | PrivateTopK(1, Laplace(1.0), ITEMS, period=DAYS, risers=Risers(1))

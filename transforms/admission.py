@@ -1,0 +1,55 @@
+"""What may be handed to a pipeline: checks of kinds, of windowing, and of whether all is there that is needed."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+from apache_beam.transforms import trigger, window
+
+from private_topk.transforms.keys import Release
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.selection import Selection
+from private_topk.transforms.windows import Period
+
+__all__ = ["check_all_windows", "check_kinds", "refuse_second_firings"]
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
+    "release": (Release, "an id repeats a release only under the same key: Release(ReleaseKey.parse('file:PATH'), ID)"),
+}
+
+
+def check_kinds(**given: object) -> None:
+    """Raise Refusal unless each is what its name says, or None."""
+    for name, value in given.items():
+        kind, remedy = _KINDS[name]
+        if value is not None and not isinstance(value, kind):
+            raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
+
+
+def check_all_windows(selection: Selection, period: Period | None, bounded: bool) -> None:
+    """Raise Refusal where rows of several windows are needed at once, and are not there."""
+    if selection.max_windows_per_user is not None and period is None:
+        raise Refusal("max_windows_per_user", "needs a declared period, in so many of whose windows a user counts")
+    if bounded:
+        return
+    remedy = "rank files with `run`, once the horizon is over"
+    if selection.max_windows_per_user is not None:
+        raise Refusal("max_windows_per_user", "needs all windows at once, to choose among those of a user; a stream is "
+                      "published window by window", remedy)  # fmt: skip
+    if selection.risers is not None:
+        raise Refusal("against", "needs a window and the one before at once; a stream is published window by window, "
+                      "and what was counted is not kept", f"{remedy}, or each period with `report`")  # fmt: skip
+
+
+def refuse_second_firings(rows: beam.PCollection) -> None:
+    """Raise unless every window of `rows` fires exactly once: each firing is a release of its own."""
+    windowing = rows.windowing
+    default = isinstance(windowing.triggerfn, trigger.DefaultTrigger) or windowing.triggerfn == trigger.AfterWatermark()
+    if not default or windowing.allowed_lateness != 0:
+        raise ValueError("every window must fire exactly once, since each firing is a release: window the input with "
+                         "the default trigger and allowed_lateness=0")  # fmt: skip
+    if not isinstance(windowing.windowfn, window.NonMergingWindowFn):
+        raise ValueError("windows that merge, such as sessions, are inferred from the data, which would tell of a user "
+                         "who is alone in one: use fixed windows")  # fmt: skip
+    if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
+        raise Refusal("period", "must be given for an unbounded input: its global window never ends")

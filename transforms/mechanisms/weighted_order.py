@@ -1,0 +1,93 @@
+"""Weighted order: Gaussian noise on every sum of weights, where users with many items weigh less and lose none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
+from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.parameters import parameter
+from private_topk.transforms.mechanisms.weighting import UNIT, Weighting, checked_items
+
+__all__ = ["WeightedOrder"]
+
+
+@dataclass(frozen=True)
+class WeightedOrder(Mechanism):
+    """The k largest of sum of weights + Gaussian noise, in order.
+
+    A user with t items, at most L = `max_items_per_user`, adds w(t) = min(1, sqrt(m / t)) to each of them, m =
+    `whole_items` or L, whichever is less, rounded down to multiples of 2**-16. The counts that this mechanism is given
+    are such sums in units of 2**-16, not numbers of users.
+
+    Args:
+        epsilon, delta: of one release.
+        max_items_per_user: L, which whoever adds up must have enforced.
+        whole_items: m. A larger one bends the order less and needs more noise.
+
+    Guarantee: as for `gaussian` an order tells only what is orthogonal to (1, ..., 1). A user who is added or removed
+    reaches that part as far as t w(t)**2 (1 - t / d), squared: t (1 - t / d) up to m items, and at most m (1 - t / d)
+    beyond; so r (d - r) / d with r = m, or d / 2 if that is less, is the most. Under "swap" two such moves, none of
+    which is negative where the other counts, reach no further than 2 m, and no count moves by more than 1, which `d`
+    bounds as there. The standard deviation is the least for which that is (epsilon, delta)-DP (Balle & Wang 2018,
+    exact). The sums themselves are not published: their noise is calibrated to their order alone.
+    Cost: a pass over the sums, then a few times k noises, whatever they are.
+    """
+
+    about: ClassVar[About] = About(
+        name="weighted-order",
+        answer="sequence",
+        guarantee="approximate",
+        domain="public",
+        cost="one pass, then O(k)",
+        source="Balle & Wang 2018, Theorem 8; weights of Gopi et al. 2020",
+        when="a delta is acceptable, epsilon is small and k about 50 or more; users may hold many items",
+    )
+    weighs_users: ClassVar[bool] = True
+    moves_as_one: ClassVar[bool] = True
+
+    epsilon: float
+    delta: float
+    max_items_per_user: int
+    whole_items: int = parameter(20, help="users with at most so many items count as 1 for each, others as less")
+    neighbours: Neighbours = "add-remove"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole = checked_items(self.about.name, self.whole_items, self.max_items_per_user)
+        object.__setattr__(self, "whole_items", whole)
+
+    @property
+    def weighting(self) -> Weighting:
+        """What a user adds to each item."""
+        return Weighting(self._whole, self.max_items_per_user, 0)
+
+    def scale(self, d: int) -> Fraction:
+        """The standard deviation of the noise in units, for d items."""
+        return UNIT * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), self.squared_sensitivity(d))
+
+    def squared_sensitivity(self, d: int) -> Fraction:
+        """How far one user can move the order's part of d sums, squared; 1 for a single one, whose order is one."""
+        if d == 1:
+            return Fraction(1)
+        if self.neighbours == "swap":
+            return min(Fraction(2 * self._whole), d - Fraction(d % 2, d))
+        moved = min(self._whole, d // 2)
+        return Fraction(moved * (d - moved), d)
+
+    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)
+
+    def cost(self, k: int) -> Cost:
+        """That of Gaussian noise of the least standard deviation that the budget allows."""
+        return Cost.gaussian(Fraction(self.epsilon), Fraction(self.delta))
+
+    @property
+    def _whole(self) -> int:
+        return min(self.whole_items, self.max_items_per_user)

@@ -1,0 +1,219 @@
+"""What readers send is what user shards receive: told by 64-bit marks, with no list of blocks anywhere.
+
+A reader gives every block a mark, a number made from its name. Where a block is split among the user shards, its mark
+is split too: every piece carries a share, and the shares add up to the mark. A reader adds up the marks that it has
+sent into every window, as part of the state in which it keeps how far it is, and states the sum before its clock passes
+the window's end. User shards add up the shares that they received in the window. The stage that draws has both: all
+readers have stated, once, and the sums are equal, or something was lost or doubled. Shares look random, so that a loss
+which changes nothing in the sum has probability 2**-63.
+
+Marks and statements travel as notes on blocks (metadata of their schema), so they take the blocks' own way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from private_topk.transforms.columnar import Codes, Words, make_block, make_table, mix
+from private_topk.transforms.parts import SENT, Part, PlacedPart
+from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.stretches import Stretches
+
+__all__ = [
+    "Sender",
+    "Sent",
+    "Statement",
+    "add_shares",
+    "closed_in",
+    "mark_in",
+    "mark_of_piece",
+    "noted",
+    "share_in",
+    "shares",
+    "stated",
+    "statement_in",
+    "statements",
+    "with_mark",
+    "with_share",
+]
+
+_MASK = (1 << 63) - 1
+_NONE = pa.array([], pa.string())
+
+
+def noted(block: pa.RecordBatch, **notes: bytes | int) -> pa.RecordBatch:
+    """The block with notes in the place of those that it had."""
+    return block.replace_schema_metadata({name: _bytes(note) for name, note in notes.items()})
+
+
+def _bytes(note: bytes | int) -> bytes:
+    return note if isinstance(note, bytes) else b"%d" % note
+
+
+def _number_in(block: pa.RecordBatch, name: bytes) -> int | None:
+    notes = block.schema.metadata
+    return int(notes[name]) if notes and name in notes else None
+
+
+def mark_in(block: pa.RecordBatch) -> int | None:
+    """The mark of a block; None if its reader gives none."""
+    return _number_in(block, b"mark")
+
+
+def closed_in(block: pa.RecordBatch) -> int:
+    """How many windows its reader had closed before it read the block."""
+    return _number_in(block, b"closed") or 0
+
+
+def share_in(piece: pa.RecordBatch) -> int:
+    """What a piece carries of the mark of its block."""
+    return _number_in(piece, b"share") or 0
+
+
+def with_mark(block: pa.RecordBatch, mark: int | None) -> pa.RecordBatch:
+    return block if mark is None else noted(block, mark=mark)
+
+
+def with_share(piece: pa.RecordBatch, share: int) -> pa.RecordBatch:
+    return noted(piece, share=share)
+
+
+def add_shares(one: int, other: int) -> int:
+    return (one + other) & _MASK
+
+
+def shares(mark: int, shards: Iterable[int]) -> list[int]:
+    """One share for each of some user shards, all different, which add up to the mark; the same whenever asked."""
+    own = np.array(list(shards), np.uint64)
+    found = [share & _MASK for share in mix(mix(_words([mark])) ^ own[1:]).tolist()]
+    return [(mark - sum(found)) & _MASK, *found]
+
+
+def mark_of_piece(mark: int, stretch: int, first: int, windows: int) -> int:
+    """The mark of the rows of a block that lie in one stretch of time and are on time from one window on."""
+    return int(_marks(mark, np.array([stretch * (windows + 1) + first]))[0]) & _MASK
+
+
+def _marks(mark: int, codes: Codes) -> Words:
+    return mix(_words([mark]) ^ codes.astype(np.uint64))
+
+
+def _words(numbers: list[int]) -> Words:
+    return np.array(numbers, np.uint64)
+
+
+def _mark_of(name: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") & _MASK
+
+
+class Statement(NamedTuple):
+    """What a reader says before it closes windows.
+
+    Args:
+        first: the first of these windows.
+        sums: the marks that it has sent, added up, of each.
+    """
+
+    reader: int
+    first: int
+    sums: list[int]
+
+    def block(self) -> pa.RecordBatch:
+        """As a block without rows."""
+        empty = make_block(users=_NONE, items=_NONE, times=pa.array([], pa.int64()))[0]
+        return noted(empty, reader=self.reader, first=self.first, sums=np.array(self.sums, "<i8").tobytes())
+
+
+def statement_in(block: pa.RecordBatch) -> Statement | None:
+    """The statement that a block is, if it is one."""
+    reader = _number_in(block, b"reader")
+    if reader is None:
+        return None
+    notes = block.schema.metadata
+    return Statement(reader, int(notes[b"first"]), np.frombuffer(notes[b"sums"], "<i8").tolist())
+
+
+def statements(block: pa.RecordBatch) -> Iterator[PlacedPart]:
+    """What is handed to the draw of a block that is a statement on one window."""
+    said = statement_in(block)
+    if said is not None:
+        (total,) = said.sums
+        yield SENT, Part(np.array([said.reader], np.int64), make_table(sum=np.array([total], np.int64)))
+
+
+def stated(blocks: Iterable[pa.RecordBatch], reader: int) -> Iterator[pa.RecordBatch]:
+    """The blocks of a bounded input with marks, without those that hold no row, and the statement on all of them."""
+    total = 0
+    for number, block in enumerate(blocks):
+        if len(block):
+            mark = _mark_of(b"%d %d %d" % (reader, number, len(block)))
+            total += mark
+            yield with_mark(block, mark)
+    yield Statement(reader, 0, [total & _MASK]).block()
+
+
+class Sent(NamedTuple):
+    """What a reader has sent so far: part of the state in which it keeps how far it is.
+
+    Args:
+        closed: how many windows it has stated the sums of: the first ones of the period.
+        sums: of each of the others, 64-bit words; nothing while all are 0.
+    """
+
+    closed: int = 0
+    sums: bytes = b""
+
+
+class Sender:
+    """Marks the blocks of a reader that never ends, and states what it has sent of each window.
+
+    Cost: of a block a sort of its rows' stretches and one pass over the windows.
+    """
+
+    def __init__(self, period: Period) -> None:
+        self._period = period
+
+    @cached_property
+    def _stretches(self) -> Stretches:
+        return Stretches(self._period)
+
+    def mark(self, block: pa.RecordBatch, name: bytes, sent: Sent) -> tuple[pa.RecordBatch, Sent]:
+        """A block with its mark, and what has been sent with it.
+
+        Args:
+            name: no two blocks of an input have the same.
+        """
+        mark, windows = _mark_of(name), len(self._period)
+        arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
+        stretch, first = self._stretches.of(block["time"].to_numpy(), arrived, sent.closed)
+        pieces = np.unique((stretch * (windows + 1) + first)[first < self._stretches.after[stretch]])
+        stretch, first = np.divmod(pieces, windows + 1)
+        marks, changes = _marks(mark, pieces) & np.uint64(_MASK), np.zeros(windows + 1, np.uint64)
+        np.add.at(changes, first, marks)
+        np.subtract.at(changes, self._stretches.after[stretch], marks)
+        sums = self._sums(sent) + np.cumsum(changes, dtype=np.uint64)[sent.closed : windows]
+        return noted(block, mark=mark, closed=sent.closed), sent._replace(sums=sums.tobytes())
+
+    def close(self, sent: Sent, closed: int, reader: int) -> tuple[list[pa.RecordBatch], Sent]:
+        """The statement on the windows that close next, if any, and what has been sent with it.
+
+        Args:
+            closed: how many windows are to be closed then.
+        """
+        new = closed - sent.closed
+        if new <= 0:
+            return [], sent
+        sums = self._sums(sent)
+        said = [total & _MASK for total in sums[:new].tolist()]
+        return [Statement(reader, sent.closed, said).block()], Sent(closed, sums[new:].tobytes())
+
+    def _sums(self, sent: Sent) -> Words:
+        if not sent.sums:
+            return np.zeros(len(self._period) - sent.closed, np.uint64)
+        return np.frombuffer(sent.sums, np.uint64)

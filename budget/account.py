@@ -78,6 +78,20 @@ class Windows:
         """How many of these windows overlap each of the given stretches, shape as given."""
         return np.sum([run.overlapping(starts, ends) for run in self.runs], axis=0)
 
+    def cut_by(self, others: Windows) -> bool:
+        """Whether one of these windows overlaps one of the others and is not wholly in it."""
+        own_starts, own_ends = (np.sort(bounds) for bounds in self.bounds())
+        starts, ends = others.bounds()
+        within = np.searchsorted(own_ends, ends, "right") - np.searchsorted(own_starts, starts, "left")
+        return bool((self.overlapping(starts, ends) > np.maximum(within, 0)).any())
+
+    def halves(self) -> Windows:
+        """The windows that these are pairs of, where they are regular; otherwise these."""
+        if len(self.runs) > 1:
+            return self
+        run = self.runs[0]
+        return Windows((run._replace(size=run.size - run.step, number=run.number + 1),))
+
     def words(self) -> str:
         """How a person reads them."""
         sizes = sorted({run.size for run in self.runs})

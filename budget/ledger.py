@@ -112,6 +112,8 @@ class Ledger:
         _check_rows(request, entries)
         budgets = self._budgets(connection, request.dataset)
         self._own(connection, budgets, request.dataset, request.unit)
+        if any(budget.unit == "user-window" and budget.neighbours == "add-remove" for budget in budgets):
+            _check_parts(request, entries)
         return _best_reading(request, budgets, [entry.charge for entry in entries])
 
     def finish(self, entry: int, outcome: str) -> None:
@@ -176,6 +178,20 @@ def _check_rows(request: Request, entries: list[Entry]) -> None:
                 rule = f"must be {kept} for dataset {request.dataset}, as in its charge of {entry.charged}, got {given}"
                 remedy = "read otherwise, the same rows would be charged as if they were others"
                 raise Refusal(name, verbatim(rule), remedy)
+
+
+def _check_parts(request: Request, entries: list[Entry]) -> None:
+    """Raise Refusal where a window of one release cuts through a window of another, in which a bound decides what
+    counts of a user: without the rows of the one, the user is replaced in the other, which no add-remove covers.
+    """
+    for entry in entries:
+        earlier = entry.request
+        for one, other in ((request, earlier), (earlier, request)):
+            if one.bounded is not None and one.bounded.cut_by(other.windows):
+                rule = f"must not cut through those of {earlier.report}, charged on {entry.charged}: a bound on what "
+                what = "counts of a user then lets other rows count, and the user is replaced there"
+                remedy = "take windows that hold each other or lie apart, or a budget with {neighbours} swap"
+                raise Refusal("window", verbatim(rule + what), remedy)
 
 
 def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]) -> tuple[Request, Fraction | None]:

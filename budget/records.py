@@ -61,6 +61,14 @@ class Request:
     def charge(self) -> Charge:
         return Charge(self.windows, self.cost, self.reach)
 
+    @property
+    def bounded(self) -> Windows | None:
+        """The windows in each of which a bound decides which rows of a user count, if there is a bound."""
+        found = self.parameters
+        if found.get("max_items_per_user") is None and found.get("groups") is None:
+            return None
+        return self.windows if found.get("against") is None else self.windows.halves()
+
     def _plain(self) -> dict[str, Any]:
         return {**self.parameters, "windows": self.windows.plain()}
 

@@ -195,11 +195,11 @@ class RankBlocks(beam.PTransform):
         else:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers)
-        partial = pairs | "Bound contributions" >> counting
+        added = AddUp(layout, selection.head(), selection.least())
+        totals = pairs | "Bound contributions" >> counting | "Count items" >> added
         if self._readers is not None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
-            partial = (partial, said) | "Beside the counts" >> beam.Flatten()
-        totals = partial | "Count items" >> AddUp(layout, selection.head(), selection.least())
+            answers.append(said)
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
         others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
         ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues

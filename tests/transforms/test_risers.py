@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.question import ask
@@ -42,6 +42,7 @@ from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Joint, Laplace, LimitDomain, Mechanism, TopStable
 from private_topk.transforms.parts import Part
 from private_topk.transforms.user_shard import UserShard
+from tests.quick import examples
 from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
 from tests.transforms.pipelines import outcome
 
@@ -158,7 +159,7 @@ ROW = st.tuples(st.sampled_from(ITEMS), st.sampled_from(NAMES), st.integers(0, 5
 WAYS = st.sampled_from([(1, 1), (2, 3), (8, 2)])
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(
     others=st.lists(st.tuples(st.sampled_from("uvw"), ROW), max_size=30),
     mine=st.lists(ROW, max_size=20),
@@ -224,7 +225,7 @@ def test_an_item_that_nobody_holds_stands_between() -> None:
     assert ranked(falling, ONE_DAY, Risers(1)) == [["c", "b", "a"]]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(scores=st.lists(st.integers(-5, 5), min_size=6, max_size=6))
 def test_scores_below_0_are_tabulated_and_named(scores: list[int]) -> None:
     """Every rank is named by the item that holds it, those without a count among them; the histogram starts at 0."""

@@ -254,6 +254,7 @@ def example(name: str, folder: Path) -> Path:
     return folder / "published"
 
 
+@pytest.mark.long
 def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     published = example("weekly-plays.yaml", tmp_path)

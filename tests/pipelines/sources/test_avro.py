@@ -16,6 +16,7 @@ import pytest
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import avro_schema, read, to_avro, write
+from tests.quick import few
 
 TIMED = Columns(time="time")
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -24,7 +25,7 @@ ROWS = [{"user": f"u{n}" * (n % 5), "item": None if n % 11 == 0 else f"item {n %
 EXPECTED = [(row["user"], row["item"]) for row in ROWS if row["item"] is not None]
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
+@pytest.mark.parametrize("codec", few(["null", "deflate", "bzip2", "xz"], [1]))
 def test_every_row_once_for_every_size_of_the_pieces(tmp_path: Path, codec: str) -> None:
     path = write(tmp_path / "rows.avro", to_avro(ROWS, codec=codec, sync_interval=500))
     size = path.stat().st_size

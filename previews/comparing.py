@@ -128,8 +128,9 @@ def preview(
     Args:
         expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
             groups those of one group; with amounts `InAmounts`.
-        k, epsilon, delta, unknown_domain, neighbours, max_items_per_user, publish_counts, privacy_unit, horizon,
-            max_windows_per_user, groups_per_user, amounts: as the run would be asked.
+        k, epsilon, delta, unknown_domain, neighbours, max_items_per_user, publish_counts, privacy_unit, horizon:
+            as the run would be asked.
+        max_windows_per_user, groups_per_user, amounts: likewise.
         mechanisms: their names; all built-in ones by default.
         parameters: of the mechanisms, by name.
         draws: how many for each mechanism: 400 by default, fewer where they are slow.

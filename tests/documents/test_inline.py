@@ -36,6 +36,7 @@ BY_HAND = {
                                           "--check", "--window-end DATE --correction 1")),
         "tests/pipelines/scheduled/test_publish.py calls a report in each of these ways"),
     "python -m benchmarks.fuzz --inputs N": "tests/pipelines/sources/test_fuzz.py runs it",
+    "python -m benchmarks.fuzz --inputs 12500 --seed 1": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m tests.pipelines.faults race 1500": "tests/pipelines/test_publishing.py runs less",
     "python -m tests.pipelines.kills 50": "minutes: tests/pipelines/test_kills.py runs a few",

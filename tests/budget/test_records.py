@@ -92,7 +92,7 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
         ledger.charge(ask("by its epsilon", much))
     assert ledger.read("noise")[1][0].request.cost == little
     ledger.create(Budget.of("fresh", 1, Fraction("1e-6"), unit="user"))
-    fresh = Request("fresh", "user", "c", "k", "f", {"mechanism": "mine"}, Windows.of(None), much)
+    fresh = Request("fresh", "user", "c", "k", "other rows", {"mechanism": "mine"}, Windows.of(None), much)
     assert ledger.charge(fresh).used == Fraction(4, 5)
     assert ledger.read("fresh")[1][0].request.cost == Cost.of_any(much.epsilon, much.delta)
     assert ledger.charge(fresh).outcome == "started", "recognised by what it asks, however it was read"

@@ -85,7 +85,7 @@ STREAMS = {
 REPORTS = {
     "a report": "budget:\n  epsilon: 0.5\n",
     "a report with a total": "budget:\n  epsilon: 3\n  delta: 1e-6\n  privacy_unit: user\n  publish_counts: 0.5\n",
-    "a report with a ledger": "budget:\n  epsilon: 0.5\nledger:\n  url: sqlite:///budget.db\n  dataset: reports\n",
+    "a report with a ledger": "budget:\n  epsilon: 0.5\nledger:\n  url: sqlite:///reports.db\n  dataset: reports\n",
 }
 """The budget of a report file, whose periods are all published."""
 
@@ -137,8 +137,9 @@ def make_inputs(folder: Path) -> None:
         "item,count\n" + "".join(f"{i},{30 + n * 7 % 11}\n" for n, i in enumerate(ITEMS))
     )
     (folder / "key").write_text(KEY)
-    for dataset in ("plays", "reports"):  # of which the one counts seconds and the other milliseconds
-        opened = command("budget", "create", "--ledger=sqlite:///budget.db", f"--dataset={dataset}", "--epsilon=9")
+    # Two ledgers, since one input has one budget: the one counts seconds, the other milliseconds.
+    for ledger, dataset in (("budget", "plays"), ("reports", "reports")):
+        opened = command("budget", "create", f"--ledger=sqlite:///{ledger}.db", f"--dataset={dataset}", "--epsilon=9")
     total = command("budget", "create", "--ledger=sqlite:///budget.db", "--dataset=plays", "--epsilon=9",
                     "--delta=2e-6", "--release-delta=1e-6", "--privacy-unit=user")  # fmt: skip
     assert opened.status == total.status == 0, opened.err + total.err

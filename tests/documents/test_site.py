@@ -15,7 +15,7 @@ import pytest
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.documents.reading import ROOT
 
-pytestmark = pytest.mark.server  # no server, but as long: `make test` and CI build the site, `make check` does not
+pytestmark = pytest.mark.long
 
 WANTED = ["docs/five-minutes", "docs/choosing", "docs/reading", "docs/privacy", "docs/windows", "docs/budget",
           "docs/runners", "docs/flink", "docs/dataflow", "docs/mechanisms", "api/index", "search"]  # fmt: skip

@@ -83,11 +83,12 @@ def counted(
     check_whole(placed, shards)
     found: dict[str, int] = {}
     for place, part in placed:
-        for item, count in zip(*(part.table[name].to_pylist() for name in part.table.schema.names), strict=True):
-            if place != MANIFEST:
-                label = HOSTILE[item] if domain == "public" else item
-                assert label not in found, "an item was counted in two places"
-                found[label] = count
+        if place == MANIFEST:
+            continue
+        for item, count in zip(part.table["item"].to_pylist(), part.table["count"].to_pylist(), strict=True):
+            label = HOSTILE[item] if domain == "public" else item
+            assert label not in found, "an item was counted in two places"
+            found[label] = count
     return found
 
 

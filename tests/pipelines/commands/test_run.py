@@ -7,7 +7,6 @@ import gzip
 import io
 import os
 import re
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -259,6 +258,7 @@ try:
 except SystemExit as exit:
     assert exit.code == 0
 print([name for name in ("apache_beam", "polars", "pyarrow", "sqlalchemy", "scipy") if name in sys.modules])
+print(len(sys.modules))
 """
 
 
@@ -268,16 +268,13 @@ print([name for name in ("apache_beam", "polars", "pyarrow", "sqlalchemy", "scip
      ["plan", "--mechanism=joint", "--epsilon=1", "--windows=4"],
      ["select", "--mechanism=joint", "--epsilon=1", "--k=1", "--counts=counts.csv"]],
 )  # fmt: skip
-def test_what_needs_no_beam_is_quick_and_loads_nothing_heavy(folder: Path, words: list[str]) -> None:
+def test_what_needs_no_beam_loads_nothing_heavy(folder: Path, words: list[str]) -> None:
+    """Modules are counted, and no time is taken: some 400 today, 2,200 with Beam."""
     write(folder / "counts.csv", "item,count\napple,3\nbanana,1\n")
-    seconds = []
-    while len(seconds) < 3 and min(seconds, default=1.0) >= 0.5:  # of the processor: the machine may be busy
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-c", HELP, *words], capture_output=True, text=True, timeout=600)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert done.stdout.splitlines()[-1] == "[]", "something heavy was loaded"
-    assert min(seconds) < 0.5
+    done = subprocess.run([sys.executable, "-c", HELP, *words], capture_output=True, text=True, timeout=600)
+    heavy, number = done.stdout.splitlines()[-2:]
+    assert heavy == "[]", "something heavy was loaded"
+    assert int(number) < 600
 
 
 @pytest.mark.long

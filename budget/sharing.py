@@ -96,6 +96,7 @@ def share_out(
     overlap: int = 1,
     each: int = 1,
     of: int | None = None,
+    bounded: bool = False,
 ) -> Shared:
     """The mechanism and the noisy counts of a single window, from those that carry a report's whole budget.
 
@@ -110,6 +111,9 @@ def share_out(
         overlap: how many windows the rows of one window are in: more than 1 for sliding ones (`Period.overlap`).
         each: how many rankings of a window one user can change: these count as windows in all of the above.
         of: how many windows there are, where a user counts in fewer of them: the above are of these.
+        bounded: a bound decides which rows of a user count in a window. Of windows that overlap the rows of one are a
+            part of a user's in the next, where others then count in their place: the user is replaced there and does
+            not go, which only `swap` covers.
 
     Raises:
         Refusal: a parameter is missing, breaks its rule or does not apply.
@@ -119,6 +123,11 @@ def share_out(
     if unit not in UNITS:
         raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
     check_sizes(mechanism, counts, spare_delta)
+    added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
+    if unit == "user-window" and overlap > each and bounded and added:
+        raise Refusal("neighbours", "must be swap where windows overlap and {max_items_per_user} or groups bound what "
+                      "counts of a user: without the rows of one window others of the user count in the next",
+                      "give {neighbours} swap, or {privacy_unit} user")  # fmt: skip
     reached = _reached(unit, windows, horizon, overlap)
     if unit == "user-window" and overlap == 1:
         if spare_delta is not None:

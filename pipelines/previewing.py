@@ -30,6 +30,9 @@ _SHAPE = ("zipf", "items", "users", "items_per_user")
 
 def asked_setting(asked: Asked, k: int, epsilon: Fraction | float) -> Setting:
     """The question of a run with this k and epsilon, but for its mechanism. Reads the ledger. Raises Refusal."""
+    if "against" in asked:
+        raise Refusal("against", "is no part of a preview, which knows counts of one window and not how they change",
+                      "preview the window itself; docs/risers.md says what rises need")  # fmt: skip
     period, account = declared_period(asked), account_of(asked)
     unit = asked.get("privacy_unit", "user-window")
     return Setting(

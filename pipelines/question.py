@@ -12,7 +12,7 @@ from private_topk.budget.sharing import Privacy, share_out, windows_of_a_user
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group
-from private_topk.transforms.admission import check_all_windows, check_kinds, check_parts
+from private_topk.transforms.admission import check_all_windows, check_kinds
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.count_budget import CountBudget, count_budget
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
@@ -103,7 +103,6 @@ def ask(
     whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
     whole = whole.bounded(max_windows_per_user).rising(risers)
     whole.reads(period)
-    check_parts(whole, period, privacy_unit)
     each, number, most = whole.rankings_of_a_user(), len(period) if period else 1, whole.max_windows_per_user
     if most is not None:
         _check_bound(whole, period, privacy_unit, horizon)
@@ -122,6 +121,7 @@ def ask(
         overlap=each * (1 if period is None else period.overlap if risers is None else min(number, _SHARING)),
         each=each,
         of=None if most is None else number,
+        bounded=risers is None and whole.bounds_a_user(),
     )
     selection = (
         make_selection(

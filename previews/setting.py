@@ -123,4 +123,5 @@ class Setting:
             overlap=overlap,
             each=each,
             of=of,
+            bounded=self.max_items_per_user is not None or self.groups_per_user is not None,
         )

@@ -10,7 +10,7 @@ from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_all_windows", "check_kinds", "check_parts", "refuse_second_firings"]
+__all__ = ["check_all_windows", "check_kinds", "refuse_second_firings"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
@@ -39,16 +39,6 @@ def check_all_windows(selection: Selection, period: Period | None, bounded: bool
     if selection.risers is not None:
         raise Refusal("against", "needs a window and the one before at once; a stream is published window by window, "
                       "and what was counted is not kept", f"{remedy}, or each period with `report`")  # fmt: skip
-
-
-def check_parts(selection: Selection, period: Period | None, unit: str) -> None:
-    """Raise Refusal where the rows of one window are some of a user's rows in another, and a bound on what counts of a
-    user lets the rest count otherwise without them: the user is then replaced in that window, and does not go.
-    """
-    if unit == "user-window" and period is not None and period.overlaps and selection.replaces_in_part():
-        raise Refusal("neighbours", "must be swap where windows overlap and {max_items_per_user} or groups bound what "
-                      "counts of a user: without the rows of one window others of the user count in the next",
-                      "give {neighbours} swap, or {privacy_unit} user")  # fmt: skip
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:

@@ -124,13 +124,9 @@ class Selection:
         # Now and in the window before a user may have counted in other groups.
         return min(self.groups.paid_for(self.mechanism) * (1 if self.risers is None else 2), self.groups.size)
 
-    def replaces_in_part(self) -> bool:
-        """Whether a user who loses some of the rows in a window is replaced in its counts, though nobody is replaced in
-        the input: a bound then lets other rows of the user count in their place.
-        """
-        bounds = (self.max_items_per_user, self.groups, self.mechanism.weighting)
-        added = self.mechanism.parameter("neighbours", "add-remove") == "add-remove"
-        return added and any(bound is not None for bound in bounds)
+    def bounds_a_user(self) -> bool:
+        """Whether a bound decides which of a user's rows in a window count, so that without some of them others do."""
+        return any(bound is not None for bound in (self.max_items_per_user, self.groups, self.mechanism.weighting))
 
     def users_move(self) -> bool:
         """Whether a user who is replaced may leave one ranking and enter another, and one of them is paid for."""

@@ -77,6 +77,15 @@ def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str) -> None:
     assert not agrees(0.25) and not agrees(4)
 
 
+def test_a_preview_knows_no_rises_and_shares_no_budget_that_a_run_refuses() -> None:
+    with pytest.raises(Refusal, match="against is no part of a preview"):
+        asked_setting({"against": "previous"}, 5, 1)  # type: ignore[typeddict-item]
+    sliding = {"window": "7d", "every": "1d", "from": "2026-01-05", "to": "2026-02-02", "max_items_per_user": 3}
+    done = command("preview", *options(zipf="1", items="100", users="1000", items_per_user="3", k="3", epsilon="1",
+                                       mechanism="joint", **sliding))  # fmt: skip
+    assert done.status == 2 and "--neighbours must be swap where windows overlap" in done.err
+
+
 def test_counts_want_a_word(folder: Path) -> None:
     write(folder / "counts.csv", "item,count\na,5\nb,3\n")
     given = {"counts": "counts.csv"}

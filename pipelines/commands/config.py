@@ -32,6 +32,12 @@ class Config:
     """A file of arguments. Raises Refusal if it is none."""
 
     def __init__(self, path: str) -> None:
+        try:
+            with open(path, "rb"):
+                pass
+        except (OSError, ValueError) as error:  # no name may hold a null
+            why = getattr(error, "strerror", None) or error
+            raise Refusal("config", verbatim(f"{path} cannot be read: {why}")) from None
         self._document = Document(path, "a mapping of arguments, such as `k: 10`")
         self._names: dict[str, str] = {}
 

@@ -99,7 +99,7 @@ def test_a_file_that_is_none_of_arguments(folder: Path, content: str) -> None:
     (folder / "run.yaml").write_text(content)
     done = command("run", "--config", "run.yaml")
     assert done.status == 2 and done.err.startswith("private-topk: run.yaml:1: ")
-    assert command("run", "--config", "none.yaml").err.startswith("private-topk: none.yaml cannot be read")
+    assert command("run", "--config", "none.yaml").err.startswith("private-topk: --config none.yaml cannot be read")
 
 
 def test_the_parameters_of_a_mechanism_of_ones_own(folder: Path) -> None:
@@ -128,7 +128,7 @@ def _value(action: Value) -> str:
     metavar = str(action.metavar)
     if metavar.startswith("{"):
         return metavar[1:-1].split(",")[0]
-    texts = ("1", "1h", "2026-01-05", "a=b")
+    texts = ("1", "1h", "2026-01-05", "a=b", "previous")
     text = next(text for text in texts if _reads(action, text))
     return f"[{text}]" if action.many else text
 

@@ -105,7 +105,10 @@ def test_an_address_names_a_sink(place: str, batch: bool, kind: type) -> None:
         ("file://elsewhere/r.avro", None, True, "output"),
     ],
 )
-def test_what_does_not_fit_an_address_is_refused(place: str, format: str | None, batch: bool, field: str) -> None:
+def test_what_does_not_fit_an_address_is_refused(
+    place: str, format: str | None, batch: bool, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a folder of that name that is there already is a place
     with pytest.raises(Refusal) as refusal:
         sink_of(place, format, batch=batch)
     assert refusal.value.field == field

@@ -106,6 +106,11 @@ def test_counts_want_a_word(folder: Path) -> None:
         ({}, {"counts": "none.npy", "these_counts_are_public": True}, "none.npy cannot be read"),
         ({}, {"counts": "rows.csv", "these_counts_are_public": True}, "has a column user, so it holds rows of users"),
         ({"ledger": "sqlite:///b.db"}, {"counts": "c.csv", "these_counts_are_public": True}, "needs release_key"),
+        (
+            {"ledger": "sqlite:///b.db"},
+            {"counts": "c.npy", "these_counts_are_public": True},
+            "ledger knows files of rows",
+        ),
     ],
 )
 def test_what_is_not_to_be_previewed(folder: Path, asked: dict, given: dict, said: str) -> None:

@@ -44,6 +44,9 @@ RESTARTS = {
 """A job may fail eight times in a row, over two minutes, and again after ten minutes of peace. A fixed number of
 restarts would run out in any stream that is long enough."""
 
+_HANDS_OVER = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For the Java of a job server that only hands a job over: what compiling would gain comes after its end."""
+
 ASKS_ITS_SERVER = True
 """Which options Flink's job server knows, it says when it is up."""
 
@@ -79,11 +82,14 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
 def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, settings: dict[str, Any]) -> Launch:
     """Start the job server only if it must be asked what the words mean: it takes seconds."""
-    _check_java(options.view_as(JobServerOptions).job_server_java_launcher)
+    server = options.view_as(JobServerOptions)
+    _check_java(server.job_server_java_launcher)
     flink = options.view_as(FlinkRunnerOptions)
     found = job_server(flink.flink_version, flink.flink_job_server_jar)
     flink.flink_job_server_jar = found.jar
     embedded = flink.flink_master in _EMBEDDED
+    if not embedded and not server.job_server_jvm_properties:
+        server.job_server_jvm_properties = list(_HANDS_OVER)
     folder = write_settings(settings, keeps_state=embedded)
     chosen = {**DEFAULTS, **({} if embedded else ON_A_CLUSTER), "flink_conf_dir": str(folder)}
     if flink.flink_submit_uber_jar:  # then the cluster itself translates the job, and sees no folder of this machine

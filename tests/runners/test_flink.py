@@ -33,7 +33,7 @@ def test_the_cluster_says_what_fits_it(cluster: Cluster, refusal_of: Callable[..
 
 
 def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    from apache_beam.options.pipeline_options import FlinkRunnerOptions
+    from apache_beam.options.pipeline_options import FlinkRunnerOptions, JobServerOptions
 
     from private_topk.runners import prepare
 
@@ -48,6 +48,7 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
     assert (flink.flink_version, flink.parallelism) == ("1.19", 4)
     assert flink.flink_master == f"http://{cluster.address}"
     assert launch.runner.job_options["checkpointing_interval"] == 10_000
+    assert launch.options.view_as(JobServerOptions).job_server_jvm_properties[0] == "-XX:TieredStopAtLevel=1"
     assert launch.runner.job_options["finish_bundle_before_checkpointing"] is True
     assert launch.runner.job_options["execution_mode_for_batch"] == "BATCH_FORCED"
 

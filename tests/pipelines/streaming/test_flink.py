@@ -19,6 +19,7 @@ from tests.pipelines.streaming.replay import (
     finished,
     published,
     streaming,
+    told,
     wait_for,
 )  # fmt: skip
 
@@ -77,13 +78,13 @@ def completed(cluster: Cluster) -> int:
 def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
     broker: Topics, made_up: Commits, cluster: Cluster, workers: list[str], rankings: Path, tmp_path: Path
 ) -> None:
-    """With two slots fewer the stream goes on from a checkpoint, and every window is published once."""
+    """With two slots fewer the stream goes on from a checkpoint, and every window is published, and told, once."""
     topic, log = "flink", tmp_path / "log"
     question = made_up.question(*WINDOW)
     arguments = [
         "--input", broker.create(topic, PARTITIONS), "--kafka-readers", "2", "--clock", "event",
         "--output", str(rankings), "--output-format", "jsonl", "--overwrite", *question,
-        "--runner", "flink", *workers, "--checkpointing_interval", "2000",
+        "--runner", "flink", *workers, "--checkpointing_interval", "2000", "--log-format", "json",
     ]  # fmt: skip
     rows = [(row[0], as_json(row)) for row in made_up.rows]
     half = len(rows) // 2
@@ -99,5 +100,7 @@ def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
         said = finished(process, log, patience=400)
     assert "24 windows published" in said and "the job restarted" in said
     after = published(rankings)
+    assert sorted(line["window"] for line in told(said, "published")) == [Path(name).stem for name in after]
+    assert told(said, "waiting")[0]["of"] == 24 and told(said, "restarted")[0]["restarts"] >= 1
     assert b"".join(after.values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
     assert {name: after[name] for name in before} == before

@@ -132,6 +132,7 @@ def measure(words: list[str], servers: list[int], patience: float) -> str:
 def plain(pattern: str, windows: int, beam_arguments: list[str]) -> None:
     """The same question without privacy, in Beam's own words: one element a row, and Beam's own windows."""
     import apache_beam as beam
+    from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
     from private_topk.runners import prepare
 
@@ -143,8 +144,8 @@ def plain(pattern: str, windows: int, beam_arguments: list[str]) -> None:
         first, length = datetime.fromisoformat(f"{START}T00:00:00+00:00").timestamp(), LENGTHS[windows]
         pairs = (
             rows
-            | beam.Map(lambda row: beam.window.TimestampedValue((row["user"], row["item"]), row["time"].timestamp()))
-            | beam.WindowInto(beam.window.FixedWindows(length, first % length))
+            | beam.Map(lambda row: TimestampedValue((row["user"], row["item"]), row["time"].timestamp()))
+            | beam.WindowInto(FixedWindows(length, first % length))
         )
     _ = (
         pairs

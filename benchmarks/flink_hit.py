@@ -133,7 +133,7 @@ class Stream(Job):
 
     def alive(self) -> bool:
         job = self.servers.job(self.name)
-        return bool(job) and job["state"] == "RUNNING" and 0 < job["tasks"]["total"] <= job["tasks"]["running"]
+        return job is not None and job["state"] == "RUNNING" and 0 < job["tasks"]["total"] <= job["tasks"]["running"]
 
     def ready(self) -> bool:
         """With all of its tasks, and a checkpoint or a window that is new since the last kill."""
@@ -151,7 +151,7 @@ class Stream(Job):
 
 
 class Batch(Job):
-    """Its stages take turns, so that it counts as alive when one task runs."""
+    """Its stages take turns, so that at times no task runs: it is alive from its first task on until it is over."""
 
     form = "batch"
 
@@ -161,7 +161,7 @@ class Batch(Job):
 
     def alive(self) -> bool:
         job = self.servers.job(self.name)
-        return bool(job) and job["state"] not in OVER and job["tasks"]["running"] > 0
+        return job is not None and job["state"] not in OVER and job["tasks"]["running"] + job["tasks"]["finished"] > 0
 
     def has_published_all(self) -> bool:
         return (self.output / "all.jsonl").exists()

@@ -12,7 +12,7 @@ takes as many as come while it runs, and is followed by another one. What was ki
 where the kind says so once the jobs have gone on without it. In the end all that a job has published is compared with
 the batch of the direct runner, byte by byte, and every version that was ever seen of a file.
 
-A kill counts only where it hit: all tasks of the stream ran at that moment, or a task of the batch; not all was
+A kill counts only where it hit: all tasks of the stream ran at that moment, or a task of the batch had; not all was
 published; and afterwards Flink told of one failure more. Of the job manager and the broker, whose loss is no failure of
 a job, the first two must do. Each kill has the verdict of its job. A job that does not go on, or does not end in time,
 counts as hung. The kinds take turns. With --results every job that is done is kept, a line for each kill, and the same

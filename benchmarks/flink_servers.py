@@ -30,6 +30,8 @@ _SETTINGS = {
     # For two jobs in four slots: 1.5 GiB are enough for two slots otherwise.
     "taskmanager.memory.network.fraction": 0.25,
     "taskmanager.network.sort-shuffle.min-buffers": 128,
+    # So that every job has tasks in both task managers.
+    "cluster.evenly-spread-out-slots": "true",
 }
 
 

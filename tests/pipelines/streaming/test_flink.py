@@ -69,10 +69,16 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
 
 
-def completed(cluster: Cluster) -> int:
-    """How many checkpoints the jobs of a cluster have completed."""
-    found = [cluster.rest.get(f"jobs/{job['jid']}/checkpoints") for job in cluster.rest.jobs()]
-    return sum(each["counts"]["completed"] for each in found if each)
+A_PAUSE = 4_000
+"""In bytes: less than what one pause of a reader added to every later checkpoint before the job server was mended."""
+
+
+def last_checkpoint(cluster: Cluster) -> tuple[int, int]:
+    """The number and the size of the last completed checkpoint of the job that runs."""
+    running = [job["jid"] for job in cluster.rest.jobs() if job["state"] == "RUNNING"]
+    latest = [(cluster.rest.get(f"jobs/{job}/checkpoints") or {}).get("latest") or {} for job in running]
+    return max([(each["completed"]["id"], each["completed"]["state_size"]) for each in latest if each.get("completed")],
+               default=(0, 0))  # fmt: skip
 
 
 def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
@@ -90,10 +96,13 @@ def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
     half = len(rows) // 2
     broker.send(topic, PARTITIONS, rows[:half])
     with streaming(arguments, log) as process:
-        wait_for(lambda: len(published(rankings)) >= 3, process, log, patience=300)
-        before = published(rankings)
-        checkpoints = completed(cluster)
-        wait_for(lambda: completed(cluster) > checkpoints, process, log, patience=120)
+        wait_for(lambda: len(published(rankings)) >= 10, process, log, patience=300)
+        before, first = published(rankings), last_checkpoint(cluster)
+        wait_for(lambda: last_checkpoint(cluster)[0] > first[0], process, log, patience=120)
+        # All has been read, and the readers pause and look again: nothing is added to what must be kept.
+        first = last_checkpoint(cluster)
+        wait_for(lambda: last_checkpoint(cluster)[0] >= first[0] + 5, process, log, patience=120)
+        assert last_checkpoint(cluster)[1] - first[1] < A_PAUSE
         cluster.processes["task-manager-1"].send_signal(signal.SIGKILL)
         broker.send(topic, PARTITIONS, rows[half:])
         broker.end(topic, PARTITIONS, closing())

@@ -96,7 +96,7 @@ class Servers:
             self._end(self._random.permutation(workers)[: -(-len(workers) // 2)].tolist())
         else:
             name = kind.removesuffix("-lost").removesuffix("-forgets")
-            name += f"-{self._random.integers(1, _TASK_MANAGERS + 1)}" if kind.startswith("task") else ""
+            name += f"-{self._busiest()}" if kind.startswith("task") else ""
             workers = self._workers() if kind == "worker-pool" else []
             self.cluster.processes[name].kill()
             self.cluster.processes[name].wait()
@@ -124,6 +124,16 @@ class Servers:
                 self.rest.get(f"jobs/{job['jid']}/yarn-cancel")
         whole = _SLOTS * _TASK_MANAGERS
         await_(lambda: self.cluster.overview().get("slots-available") == whole, 300, "the slots are not free again")
+
+    def _busiest(self) -> int:
+        """The number of the task manager with the most slots in use: after a restart a job may be in one alone."""
+        known = (self.rest.get("taskmanagers") or {}).get("taskmanagers", [])
+
+        def free(number: int) -> int:
+            said = (self.folder / "cluster" / f"task-manager-{number}.out").read_text("utf-8", "replace")
+            return min((each["freeSlots"] for each in known if each["id"] in said), default=_SLOTS)
+
+        return min(range(1, _TASK_MANAGERS + 1), key=free)
 
     def _workers(self) -> list[int]:
         """The ids of the pool's workers: the children of the process that copies itself."""

@@ -5,9 +5,9 @@ name with a number that it counts up, and never clears it (Beam's issue 27648, o
 one a second, adds some five kilobytes to each checkpoint, and to the memory of the task managers: hundreds of megabytes
 a day.
 
-Two calls in the packaged job server are led elsewhere. The name's number is taken modulo 128, and what is read on is
+Two calls in the packaged job server are led elsewhere. The name's number is taken modulo 8, and what is read on is
 cleared. A state is kept by the reader's whole position besides, so two that wait at one moment share a place only if
-they are equal to the last bit and 128 pauses apart.
+they are equal to the last bit and a multiple of 8 pauses apart.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def mend(jar: Path) -> bool:
 
 
 def _with_few_names(content: bytes) -> bytes:
-    """`"sdf_checkpoint:" + id + ":" + index`, where the id is now its hash modulo 128."""
+    """`"sdf_checkpoint:" + id + ":" + index`, where the id is now its hash modulo 8."""
     found = JavaClass(content)
     text = found.method(_BUILDER, "append", f"(L{_STRING};)L{_BUILDER};")
     number = found.method(_BUILDER, "append", f"(I)L{_BUILDER};")
     hashed = found.method(_STRING, "hashCode", "()I")
-    # builder, id: id.hashCode() & 127, append
-    code = struct.pack(">BBBHBBBBHB", 0x2A, 0x2B, 0xB6, hashed, 0x10, 127, 0x7E, 0xB6, number, 0xB0)
+    # builder, id: id.hashCode() & 7, append
+    code = struct.pack(">BBBHBBBBHB", 0x2A, 0x2B, 0xB6, hashed, 0x10, 7, 0x7E, 0xB6, number, 0xB0)
     added = found.add("appendFew", f"(L{_BUILDER};L{_STRING};)L{_BUILDER};", code, stack=3, arguments=2)
     found.redirect("constructSdfCheckpointId", struct.pack(">BBH", 0x2A, 0xB6, text), added)
     return found.content()

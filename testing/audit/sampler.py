@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -43,10 +42,10 @@ class Sampler:
 
     def coins(self, draws: int, name: str) -> tuple[list[int], list[int]]:
         """The numbers of so many draws, each on one side or the other by a fair coin."""
-        coin = random.Random(self.seed + name.encode())
+        bits = hashlib.shake_256(self.seed + b"coins " + name.encode()).digest(draws)
         sides: tuple[list[int], list[int]] = ([], [])
-        for number in range(draws):
-            sides[coin.getrandbits(1)].append(number)
+        for number, byte in enumerate(bits):
+            sides[byte & 1].append(number)
         return sides
 
     def draw(

@@ -78,6 +78,7 @@ def publish(folder: Path, label: str) -> None:
     os.replace(folder / f"{label}.jsonl.tmp", folder / f"{label}.jsonl")
 
 
+@pytest.mark.long
 def test_a_folder_is_looked_at_while_the_report_runs(tmp_path: Path) -> None:
     """The runner is told once every window is there, and no earlier."""
     said: list[str] = []
@@ -114,6 +115,7 @@ def test_what_an_earlier_run_has_left_ends_nothing(tmp_path: Path) -> None:
     assert launch.answered.is_set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runner", ["direct", "prism"])
 def test_where_nothing_can_be_read_back_the_workers_here_take_notes(runner: str, tmp_path: Path) -> None:
     said: list[str] = []

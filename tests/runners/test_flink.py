@@ -157,6 +157,7 @@ def _pool(kind: str, folder: Path) -> Iterator[str]:
         server.stop(None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["of processes", "of threads"])
 def test_workers_of_two_task_managers_share_a_pool(kind: str, tmp_path: Path) -> None:
     """Task managers number their workers from 1, each on its own: the one's end is not the other's."""

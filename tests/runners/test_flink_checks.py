@@ -102,6 +102,7 @@ print(len(list(made_once(pathlib.Path(sys.argv[1]), make).iterdir())))
 """
 
 
+@pytest.mark.long
 def test_two_processes_and_a_killed_one_make_a_part_once_and_whole(tmp_path: Path) -> None:
     target, calls = tmp_path / "cache" / "part", tmp_path / "calls"
     command = [sys.executable, "-c", _RACE, str(target), str(calls)]

@@ -15,7 +15,6 @@ __all__ = ["Answer", "Drawn", "Guess", "choose_guess", "features"]
 
 _SIGMAS = 1.5
 """About what a bound of some 4.6 standard deviations on the draws that test a guess is on the few that choose it."""
-_FAR = 1 << 100
 _PLACES = {"least": 0.0, "lower": 0.25, "middle": 0.5, "upper": 0.75, "largest": 1.0}
 _LOOKED_AT = (0, 1)
 
@@ -53,6 +52,16 @@ class Guess(NamedTuple):
                 right += value in of_these
                 wrong += value in of_those
         return Guesses(right, wrong, len(here) + len(there))
+
+
+class Numbers(NamedTuple):
+    """All whole numbers from the one to the other. A `range` would go through them all for what is no number."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int) and self.low <= value <= self.high
 
 
 def features(answers: tuple[Answer, ...]) -> dict[str, Hashable]:
@@ -153,7 +162,7 @@ def _between(all_of_them: Sequence[int]) -> Callable[[list[int]], Container[Hash
         if not some:
             return frozenset()
         low, high = min(some), max(some)
-        return range(-_FAR if low == all_of_them[0] else low, _FAR if high == all_of_them[-1] else high + 1)
+        return Numbers(-math.inf if low == all_of_them[0] else low, math.inf if high == all_of_them[-1] else high)
 
     return told
 

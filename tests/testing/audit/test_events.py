@@ -53,6 +53,8 @@ def test_numbers_beyond_all_that_came_are_guessed_by() -> None:
     guess = choose_guess(world(0, 100), world(100, 100), 0.0)
     made = guess.made([(Answer((0,), (-(10**6),)),)], [(Answer((0,), (10**6,)),)])
     assert (made.right, made.wrong) == (2, 0)
+    nothing = [(Answer((), None),)]
+    assert guess.made(nothing, nothing) == (0, 0, 2), "what has no such number is not guessed by, and takes no time"
 
 
 def test_two_releases_are_looked_at_together() -> None:

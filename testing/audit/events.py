@@ -150,8 +150,8 @@ def _best_values(
         up = sorted(values)
         orders += [(up, _between(up)), (up[::-1], _between(up))]
     for order, told in orders:
-        counted = (np.array([hits[value] for value in order]) for hits in (there, here))
-        _, first, last = _best_cuts(*counted, draws, delta)
+        ups, downs = (np.array([hits[value] for value in order]) for hits in (there, here))
+        _, first, last = _best_cuts(ups, downs, draws, delta)
         yield told(order[:first]), told(order[last:])
 
 

@@ -45,8 +45,9 @@ class JobManager:
             "jobs/j": {"vertices": VERTICES},
             "jobs/j/metrics": [{"id": "numRestarts", "value": str(self.restarts)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
-            "jobs/j/exceptions": {"exceptionHistory": {"entries": [{"exceptionName": f"org.{name}"}
-                                                                   for name in self.failures]}},
+            "jobs/j/exceptions": {"exceptionHistory": {"entries": [
+                {"exceptionName": f"org.{name}", "timestamp": len(self.failures) - number}
+                for number, name in enumerate(self.failures)][:16]}},
             "jobmanager/config": [{"key": "state.checkpoints.dir", "value": self.place}],
             "jobs/j/savepoints/r": None if self.forgets else {"status": {"id": "COMPLETED"},
                                                               "operation": {"location": "file:///last"}},
@@ -175,6 +176,16 @@ def test_restarts_and_missing_slots_are_said(manager: JobManager, watch: Callabl
     manager.scheduled = 3
     said = watch(answered=False, looks=3, patience=0)
     assert len(said) == 1 and "only 1 of the 4 of 2 task managers are free" in said[0] and "--parallelism 1" in said[0]
+
+
+def test_the_cause_is_said_however_many_failures_there_were(manager: JobManager, watch: Callable, address: str) -> None:
+    """Flink remembers the last sixteen."""
+    said: list[str] = []
+    watching = Watch(Rest(address), "job", True, threading.Event(), said.append)
+    for number in range(1, 20):
+        manager.failures, manager.restarts = [f"Failure{number}", *manager.failures], number
+        watching._look("j", "RUNNING", Rest(address).jobs()[0]["tasks"])
+    assert said == [f"Flink: the job restarted, {number} in all (Failure{number})" for number in range(1, 20)]
 
 
 def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: JobManager, watch: Callable) -> None:

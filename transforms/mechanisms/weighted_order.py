@@ -13,6 +13,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
+from private_topk.transforms.mechanisms.reach import order_reach
 from private_topk.transforms.mechanisms.weighting import UNIT, Weighting, checked_items
 
 __all__ = ["WeightedOrder"]
@@ -74,12 +75,7 @@ class WeightedOrder(Mechanism):
 
     def squared_sensitivity(self, d: int) -> Fraction:
         """How far one user can move the order's part of d sums, squared; 1 for a single one, whose order is one."""
-        if d == 1:
-            return Fraction(1)
-        if self.neighbours == "swap":
-            return min(Fraction(2 * self._whole), d - Fraction(d % 2, d))
-        moved = min(self._whole, d // 2)
-        return Fraction(moved * (d - moved), d)
+        return order_reach(d, self._whole, self.neighbours)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)

@@ -16,6 +16,7 @@ from private_topk.testing import hockey_stick, max_log_ratio, neighbours
 from private_topk.testing.checks import ORDERS
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
+    CandidatesThenRank,
     Canonical,
     CdpPeeling,
     FastJoint,
@@ -55,7 +56,7 @@ TYPED = [
     Gaussian(0.3, 0.05, 2, "swap"),
     Gaussian(0.3, 0.05, None, "swap"),
 ]
-OTHERS = (Gamma, WeightedGaussian, WeightedOrder)
+OTHERS = (Gamma, WeightedGaussian, WeightedOrder, CandidatesThenRank)
 
 
 def test_all_that_are_said_to_move_as_one_are_here() -> None:
@@ -152,6 +153,15 @@ def test_two_draws_of_a_weighted_order_cost_one() -> None:
     for d, whole in itertools.product((2, 3, 5, 8, 100), (1, 2, 5, 60)):
         once, swapped = (WeightedOrder(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
         assert 2 * once.squared_sensitivity(d) <= swapped.squared_sensitivity(d)
+
+
+def test_two_draws_of_candidates_then_rank_cost_one() -> None:
+    """Of both rounds: each of the two draws takes at most half of what each round may."""
+    for d, whole, k in itertools.product((2, 3, 5, 8, 100), (1, 2, 5, 60), (1, 2, 7)):
+        once, swapped = (CandidatesThenRank(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
+        found = once.found(min(k, d), d)
+        assert 2 * (swapped.finding_scale(d) / once.finding_scale(d)) ** -2 <= 1 + Fraction(1, 2**40)
+        assert 2 * (swapped.ordering_scale(found) / once.ordering_scale(found)) ** -2 <= 1 + Fraction(1, 2**40)
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ class Selection:
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
         if self.mechanism.orders_by_users:
-            return Draws(self.mechanism.candidates(histogram, self.k, bits.draw()), None)
+            return Draws(self.mechanism.find(histogram, self.k, bits.draw()), None)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
         if self.mechanism.publishes_weights:  # of the same draw once more, whose noise they have
             again = RandomBits.keyed(seed).draw()

@@ -54,7 +54,7 @@ class CandidatesThenRank(WeightedOrder):
         domain="public",
         cost="one pass, then O(k)",
         source="ours; Dong, Roth & Su 2022, Balle & Wang 2018, Gopi et al. 2020",
-        when="a delta is acceptable, epsilon is about 1 and k about 50 or more; users may hold many items",
+        when="a delta is acceptable, k is 20 or more and up to 50 times epsilon; users may hold many items",
     )
     moves_as_one: ClassVar[bool] = True
     orders_by_users: ClassVar[bool] = True
@@ -76,7 +76,7 @@ class CandidatesThenRank(WeightedOrder):
         """The standard deviation of the noise on the numbers of users of so many candidates."""
         return self._scale(order_reach(found, self.max_items_per_user, self.neighbours) / (1 - _FINDING))
 
-    def candidates(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+    def find(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         d = histogram.items
         if self.found(k, d) == d:
             return np.arange(d)
@@ -88,7 +88,7 @@ class CandidatesThenRank(WeightedOrder):
         return by_rank[noisy_ranks(Histogram(-values, sizes), scale, "gaussian", k, draw, _ORDERING)]
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        found = self.candidates(histogram, k, draw)
+        found = self.find(histogram, k, draw)
         return found[self.order(histogram.counts_at(found) // UNIT, k, draw)]
 
     def _scale(self, squared: Fraction) -> Fraction:

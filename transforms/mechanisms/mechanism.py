@@ -69,7 +69,7 @@ class Mechanism(abc.ABC):
     publishes_weights: ClassVar[bool] = False
     """Whether the noisy sums that decide come out with the items: what is proved is proved of both."""
     orders_by_users: ClassVar[bool] = False
-    """Whether sums of weights only find `candidates`, of which `order` draws the answer by their numbers of users.
+    """Whether sums of weights only `find` candidates, of which `order` draws the answer by their numbers of users.
     Where sums are all there is, `select` takes a whole weight for a user."""
     moves_as_one: ClassVar[bool] = False
     """Under "swap": whether two draws, one over counts that a user leaves and one over others that a user enters, cost
@@ -145,7 +145,7 @@ class Mechanism(abc.ABC):
         """
         raise NotImplementedError
 
-    def candidates(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+    def find(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Of a mechanism that `orders_by_users`: the ranks of k or more items, by the sums alone."""
         raise NotImplementedError
 
@@ -153,7 +153,7 @@ class Mechanism(abc.ABC):
         """Of a mechanism that `orders_by_users`: which k of the candidates answer, by their place among these.
 
         Args:
-            users: of each candidate, in the order of `candidates`.
+            users: of each candidate, in the order of `find`.
             draw: the one that they come from.
         """
         raise NotImplementedError
@@ -245,7 +245,7 @@ class Prepared:
     def _by_both(self, k: int) -> Callable[[Draw], Indices]:
         def ranks(draw: Draw) -> Indices:
             assert self.users is not None
-            found = self.mechanism.candidates(self.histogram, k, draw)
+            found = self.mechanism.find(self.histogram, k, draw)
             return found[self.mechanism.order(self.users(found), k, draw)]
 
         return ranks

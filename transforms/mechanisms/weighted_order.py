@@ -48,7 +48,7 @@ class WeightedOrder(Mechanism):
         domain="public",
         cost="one pass, then O(k)",
         source="Balle & Wang 2018, Theorem 8; weights of Gopi et al. 2020",
-        when="a delta is acceptable, epsilon is small and k about 50 or more; users may hold many items",
+        when="a delta is acceptable, k is above 100 times epsilon; users may hold many items",
     )
     weighs_users: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True

@@ -37,4 +37,4 @@ def test_prism(report: Report, weighed: list[str], of_direct: Published, prism_b
 
 
 def test_flinks_mini_cluster(report: Report, weighed: list[str], of_direct: Published, flink_home: Path) -> None:
-    assert report.publish("flink", *weighed, timeout=400) == of_direct
+    assert report.publish("flink", *weighed, timeout=900) == of_direct

@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def make(name: str, epsilon: float, **parameters: object) -> Mechanism:
     """A mechanism with delta 1e-6 where it takes one, and at most 10 items per user where it has to know."""
     kind = MECHANISMS[name]
     own = parameters_of(kind)
-    needed: dict[str, object] = {"delta": 1e-6} if "delta" in own else {}
+    needed: dict[str, Any] = {"delta": 1e-6} if "delta" in own else {}
     if "max_items_per_user" in own and own["max_items_per_user"].required:
         needed["max_items_per_user"] = 10
     return kind(epsilon=epsilon, **{**needed, **parameters})

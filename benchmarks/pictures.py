@@ -62,7 +62,9 @@ def groups(figure: Any, draws: int) -> None:  # noqa: ANN401
             axes.plot(EPSILONS, found, style, color=colour, marker="o", markersize=3.5, label=label)
     axes.plot([], [], ":", color="#555555", label="were epsilon shared by the three")
     finish(axes, "epsilon of a window, all groups together", "share of the true top 10 (mean)",
-           "A ranking for each group of a game store's users: peeling, k = 10")  # fmt: skip
+           "A ranking for each group of a game store's users: peeling, k = 10", EPSILONS)  # fmt: skip
+    axes.set_ylim(-0.05, 1.45)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
 
 
 def amounts(figure: Any, draws: int) -> None:  # noqa: ANN401
@@ -79,7 +81,7 @@ def amounts(figure: Any, draws: int) -> None:  # noqa: ANN401
         label = f"epsilon {epsilon:g}" if epsilon < 1000 else "no noise"
         axes.plot(CAPS, found, color=colour, marker="o", markersize=3.5, label=label)
     finish(axes, "cap: the most changes of a folder that one person counts for", "share of the true top 5 (mean)",
-           "Most changed folders of a repository, 389 people: peeling, k = 5")  # fmt: skip
+           "Most changed folders of a repository, 389 people: peeling, k = 5", CAPS)  # fmt: skip
 
 
 def risers(figure: Any, draws: int) -> None:  # noqa: ANN401
@@ -91,7 +93,7 @@ def risers(figure: Any, draws: int) -> None:  # noqa: ANN401
             scores = risers.now * held[window] - risers.before * held[window - 1]
             found = [by_mechanism(data, risers, scores, "peeling", epsilon, draws) for epsilon in epsilons]
             axes.plot(epsilons, found, color=colour, marker="o", markersize=3.5, label=f"g = {weight:g}")
-        finish(axes, "epsilon", "share of the true top k (mean)", f"{data.name}, k = {data.k}")
+        finish(axes, "epsilon", "share of the true top k (mean)", f"{data.name}, k = {data.k}", epsilons)
 
 
 def spread(figure: Any, draws: int) -> None:  # noqa: ANN401
@@ -105,9 +107,9 @@ def spread(figure: Any, draws: int) -> None:  # noqa: ANN401
         axes.plot(ks, [noise_of_counts(k, epsilon=1, **more).stddev() for k in ks], color=colour, label=name)
     axes.plot(ks, [2**0.5 * k for k in ks], ":", color="#555555", label="Laplace noise for each count by itself")
     finish(
-        axes, "k: how many counts are published", "standard deviation of one", "Noise of published counts, epsilon 1"
-    )
-    axes.set(yscale="log")
+        axes, "k: how many counts are published", "standard deviation of one", "Noise of published counts, epsilon 1",
+        (1, 3, 10, 30, 100, 300), (1, 3, 10, 30, 100, 300),
+    )  # fmt: skip
 
 
 def windows(figure: Any, draws: int) -> None:  # noqa: ANN401
@@ -121,7 +123,8 @@ def windows(figure: Any, draws: int) -> None:  # noqa: ANN401
             epsilon = re.sub(r"[^\d.]", "", head[number])
             axes.plot(places, [float(row[number]) for row in rows], color=colour, marker="o", markersize=3.5,
                       label=f"epsilon {epsilon} in all")  # fmt: skip
-        finish(axes, "in how many windows a user counts", "share of the true top k (mean)", name, x="linear")
+        finish(axes, "in how many windows a user counts", "share of the true top k (mean)", name, (1,))
+        axes.set(xscale="linear")
         axes.set_xticks(list(places), [row[0] for row in rows])
 
 
@@ -143,8 +146,8 @@ def orders(figure: Any, draws: int) -> None:  # noqa: ANN401
             axes.plot(*zip(*sorted(found), strict=True), linestyle="none", marker=mark, color=colour,
                       label=f"{label}, {data}")  # fmt: skip
     axes.axhline(1, color="#555555", linewidth=1, linestyle=":", label="cdp-peeling")
-    finish(axes, "k over epsilon", "median l_1 error in units of cdp-peeling's", "Which of the three, delta 1e-6")
-    axes.set_ylim(0, None)
+    finish(axes, "k over epsilon", "median l_1 error in units of cdp-peeling's", "Which of the three, delta 1e-6",
+           (20, 50, 100, 200, 300), (0.3, 0.5, 1, 2, 5, 10, 20))  # fmt: skip
 
 
 def needed(data: Any) -> Any:  # noqa: ANN401
@@ -155,9 +158,19 @@ def needed(data: Any) -> Any:  # noqa: ANN401
     return data
 
 
-def finish(axes: Any, x_text: str, y_text: str, title: str, x: str = "log") -> None:  # noqa: ANN401
-    axes.set(xlabel=x_text, ylabel=y_text, xscale=x)
+def finish(axes: Any, x_text: str, y_text: str, title: str, ticks: Sequence[float], y: Sequence[float] = ()) -> None:  # noqa: ANN401
+    """Names of axes, and plain numbers on them, in place of powers of ten.
+
+    Args:
+        ticks, y: what stands on the logarithmic axes; without `y` that one is linear.
+    """
+    axes.set(xlabel=x_text, ylabel=y_text, xscale="log")
     axes.set_title(title, fontsize="medium", loc="left")
+    if y:
+        axes.set(yscale="log")
+        axes.set_yticks(y, [f"{tick:g}" for tick in y])
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     axes.grid(alpha=0.25)
     axes.legend(fontsize="small", frameon=False)
 
@@ -186,8 +199,7 @@ def main(words: Sequence[str] | None = None) -> None:
             figure = Figure(figsize=(width, 3.8), layout="constrained")
             draw(figure, arguments.draws)
             place = arguments.folder / f"{name}.{arguments.kind}"
-            dated = {"metadata": {"Date": None}} if arguments.kind == "svg" else {}
-            figure.savefig(place, dpi=90, **dated)
+            figure.savefig(place, dpi=90, metadata={"Date": None} if arguments.kind == "svg" else None)
         print(place, flush=True)
 
 

@@ -114,7 +114,7 @@ class Setting:
         """As `ask` shares a run's budget out: every ranking that one user can change counts as a window."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
         if self.risers is not None and self.groups_per_user is not None:
-            each *= 2  # a user may have counted in other groups before
+            each *= 1 if vars(type(mechanism)).get("moves_as_one", False) else 2
         windows, horizon, of = self.windows, self.horizon, None
         if self.max_windows_per_user is not None:
             of = windows if horizon is None else horizon

@@ -124,8 +124,10 @@ class Selection:
         """For how many rankings of a window one user is paid for: 1, or more where groups are ranked."""
         if self.groups is None:
             return 1
-        # Now and in the window before a user may have counted in other groups.
-        return min(self.groups.paid_for(self.mechanism) * (1 if self.risers is None else 2), self.groups.size)
+        # In the window before a user may have counted in other groups: one moves by one part of the cap, the other by
+        # the other. Noise is in proportion to the cap, so that both cost one, where users who leave and enter do.
+        as_one = self.risers is None or vars(type(self.mechanism)).get("moves_as_one", False)
+        return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
 
     def bounds_a_user(self) -> bool:
         """Whether a bound decides which of a user's rows in a window count, so that without some of them others do."""

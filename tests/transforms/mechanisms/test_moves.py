@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -86,10 +86,14 @@ def spent(pair: Pair, epsilon: float) -> float:
     )
 
 
-def hold(mechanism: Mechanism, k: int) -> float:
-    """The two draws, held to the cost of a single one. Returns the part of epsilon or delta that is used."""
+def hold(mechanism: Mechanism, k: int, down: int = 1, up: int = 1) -> float:
+    """The two draws, held to the cost of a single one. Returns the part of epsilon or delta that is used.
+
+    Args:
+        down, up: by how much counts fall that a user leaves, and rise that the user enters.
+    """
     cost, used = mechanism.cost(k), 0.0
-    for leaving, entering in itertools.product(one_way(mechanism, k, -1), one_way(mechanism, k, 1)):
+    for leaving, entering in itertools.product(one_way(mechanism, k, -down), one_way(mechanism, k, up)):
         both = together(leaving, entering)
         if cost.delta:
             divergence = spent(both, float(cost.epsilon))
@@ -112,6 +116,16 @@ def test_leaving_one_and_entering_another_cost_one_draw(mechanism: Mechanism, k:
     hold(mechanism, k)
 
 
+@pytest.mark.parametrize(("before", "now"), [(1, 1), (1, 2)])
+@pytest.mark.parametrize("mechanism", TYPED, ids=lambda mechanism: mechanism.about.name)
+def test_a_riser_whose_user_changed_groups_costs_one_draw(mechanism: Mechanism, before: int, now: int) -> None:
+    """One user added or removed: who counted in one group before takes `before` off its scores, and adds `now` to those
+    of another. Under "swap" two such users, in up to four groups.
+    """
+    for k in (1, 3):
+        hold(replace(mechanism, neighbours="add-remove", cap=before + now), k, before, now)  # type: ignore[call-arg]
+
+
 def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
     """The look's power: draws calibrated to users who come or go, twice, are twice over the budget."""
     assert hold(Peeling(1.0, "swap"), 1) > 0.5
@@ -119,6 +133,8 @@ def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
     for planted in (Peeling(1.0), Laplace(1.0, 2), Joint(1.0), Gaussian(0.3, 0.05, 2)):
         with pytest.raises(AssertionError):
             hold(planted, 2)
+        with pytest.raises(AssertionError):
+            hold(replace(planted, cap=2), 2, 1, 2)
 
 
 @pytest.mark.long

@@ -62,7 +62,7 @@ class CandidatesThenRank(WeightedOrder):
     @property
     def weighting(self) -> Weighting:
         """What a user adds to each item, beside 1 to its number of users."""
-        return Weighting(self._whole, self.max_items_per_user, 0, counted=True)
+        return Weighting(self.whole, self.max_items_per_user, 0, counted=True)
 
     def found(self, k: int, d: int) -> int:
         """K: how many of d items are candidates for the top k."""

@@ -133,8 +133,9 @@ def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
     for planted in (Peeling(1.0), Laplace(1.0, 2), Joint(1.0), Gaussian(0.3, 0.05, 2)):
         with pytest.raises(AssertionError):
             hold(planted, 2)
+    for planted in (Peeling(1.0, cap=2), Laplace(1.0, 2, cap=2)):
         with pytest.raises(AssertionError):
-            hold(replace(planted, cap=2), 2, 1, 2)
+            hold(planted, 2, 1, 2)
 
 
 @pytest.mark.long

@@ -6,8 +6,7 @@
 No stage holds all counts of a window. The names come back by another hop, which may lose or double elements as any
 other: a ranking comes out only if every place of its outline was named, once.
 
-Where a mechanism orders candidates by their users, the outline is of the candidates, their numbers of users come back
-beside their names, and the second draw is made when all are there.
+Where a mechanism orders candidates by their users, their numbers come back beside the names, for the second draw.
 """
 
 from __future__ import annotations

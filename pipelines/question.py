@@ -32,7 +32,7 @@ __all__ = [
     "risers_of",
 ]  # fmt: skip
 
-_SHARING = 3
+RISERS_THAT_SHARE = 3
 """A ranking of risers is of two windows: the one before it and the one after share one of them each."""
 
 
@@ -94,11 +94,8 @@ def ask(
         Refusal: a field breaks its rule; nothing has been looked at or charged.
     """
     check_kinds(period=period, release=release)
+    _check_numbers(horizon, spare_delta)
     publish_counts = count_budget(publish_counts)
-    if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
-        raise Refusal("horizon", f"must be a whole number, got {verbatim(horizon)}")
-    if spare_delta is not None and not isinstance(spare_delta, Fraction | float | int):
-        raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
     whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
     whole = whole.bounded(max_windows_per_user).rising(risers)
@@ -118,20 +115,22 @@ def ask(
         windows=reach_of(whole, period) * each,
         horizon=None if horizon is None else horizon * each,
         held=held,
-        overlap=each * (1 if period is None else period.overlap if risers is None else min(number, _SHARING)),
+        overlap=each * (1 if period is None else period.overlap if risers is None else min(number, RISERS_THAT_SHARE)),
         each=each,
         of=None if most is None else number,
         bounded=risers is None and whole.bounds_a_user(),
     )
-    selection = (
-        make_selection(
-            whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
-        )
-        .bounded(most)
-        .rising(risers)
-    )
+    drawn = shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
+    selection = make_selection(whole.k, *drawn).bounded(most).rising(risers)
     privacy = shared.privacy if risers is None else replace(shared.privacy, pairs=True)
     return Question(selection, period, release or Release.fresh(), privacy)
+
+
+def _check_numbers(horizon: object, spare_delta: object) -> None:
+    if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
+        raise Refusal("horizon", f"must be a whole number, got {verbatim(horizon)}")
+    if spare_delta is not None and not isinstance(spare_delta, Fraction | float | int):
+        raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
 
 
 def reach_of(selection: Selection, period: Period | None) -> int:

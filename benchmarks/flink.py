@@ -53,9 +53,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         cluster = Cluster(Path(name) / "cluster", arguments.port)
         try:
-            cluster.start(2)
-            pool = cluster.start_worker_pool(arguments.port + 2)
-            compare(arguments, cluster, pool)
+            alone = arguments.cases == "direct"  # then nothing needs the cluster
+            if not alone:
+                cluster.start(2)
+            compare(arguments, cluster, "" if alone else cluster.start_worker_pool(arguments.port + 2))
         finally:
             cluster.stop()
 

@@ -11,7 +11,7 @@ from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours  # noqa: F401 - of a field
+from private_topk.transforms.mechanisms.mechanism import About, Indices
 from private_topk.transforms.mechanisms.reach import order_reach
 from private_topk.transforms.mechanisms.weighted import Weighted
 from private_topk.transforms.mechanisms.weighting import UNIT, Weighting

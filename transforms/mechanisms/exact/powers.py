@@ -74,8 +74,9 @@ class Powers:
 
     def widths(self, starts: NDArray[Any], stops: NDArray[Any]) -> Magnitudes:
         """1 - q**(stop - start) for each, rounded up by at most 5 percent; 1 where there is no stop."""
+        endless = stops == NO_END
         # 64 or more in units of the rate are as good as no end.
-        x = self._in_rates(np.where(stops == NO_END, self._long + 1, stops - starts))
+        x = np.where(endless, 64.0, self._in_rates(np.where(endless, 0, stops - starts)))
         # A step is 0.27 percent of a power, so the next one down lies below q**w.
         steps = (x * (_PARTS * float(LOG2_E)) + 2).astype(np.int64)
         power = np.ldexp(_ROOTS[steps % _PARTS], -(steps // _PARTS)) * (1 - 2.0**-40)
@@ -84,9 +85,8 @@ class Powers:
     def _in_rates(self, widths: NDArray[Any]) -> NDArray[np.float64]:
         """Each width times the rate, rounded to the nearest double, and 64 where it is more than `_long`."""
         numerator, denominator = self._rate
-        most = self._long * numerator
         # One exact product or quotient of doubles is rounded once, as the division of integers is.
-        if widths.dtype != object and max(most, denominator) < 2**53:
+        if widths.dtype != object and max(self._long * numerator, numerator, denominator) < 2**53:
             return np.where(widths > self._long, 64.0, np.minimum(widths, self._long) * numerator / denominator)
         if widths.dtype != object and max(self._long, numerator) < 2**53 and denominator in _POWERS_OF_TWO:
             x = np.minimum(widths, self._long) * float(numerator) / denominator

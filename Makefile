@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 QUICK := not server and not long
 
-.PHONY: rank test check lint newest bench site clean
+.PHONY: rank test check quick lint newest bench site clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -17,11 +17,15 @@ rank: .venv/installed
 	    --mechanism joint --k 10 --epsilon 1 --window 7d --from 2026-01-05 --to 2026-02-02 \
 	    --output out/ranking.avro --overwrite
 
-check: lint
+check: .venv/tested
+	@$(MAKE) --no-print-directory -j 2 quick lint
+
+quick: .venv/tested
 	$(BIN)/python -m pytest -q -n auto -m "$(QUICK)"
 
-test: check
-	$(BIN)/python -m pytest -q -n auto -m "long and not server"
+# Every test whole: what `check` looks at in part is looked at altogether.
+test: lint
+	$(BIN)/python -m pytest -q -n auto -m "not server"
 	$(BIN)/python -m pytest -q -m server
 
 lint: .venv/tested

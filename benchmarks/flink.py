@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--plain", metavar="PATTERN", help=argparse.SUPPRESS)
     arguments, beam_arguments = parser.parse_known_args()
     if arguments.plain:
-        plain(arguments.plain, beam_arguments)
+        plain(arguments.plain, int(arguments.windows), beam_arguments)
         return
     with tempfile.TemporaryDirectory() as name:
         cluster = Cluster(Path(name) / "cluster", arguments.port)
@@ -83,7 +84,7 @@ def compare(arguments: argparse.Namespace, cluster: Cluster, pool: str) -> None:
 def command(case: str, folder: Path, rows: int, windows: int, place: list[str]) -> list[str]:
     pattern = str(folder / (f"plays-{rows}-*.avro" if windows == 1 else f"timed-{rows}-*.parquet"))
     if case == "beam":
-        return [sys.executable, "-m", "benchmarks.flink", "--plain", pattern, *place]
+        return [sys.executable, "-m", "benchmarks.flink", "--plain", pattern, "--windows", str(windows), *place]
     runner = ["--runner", "flink", *place] if case == "flink" else []
     window = ["--window", f"{LENGTHS[windows]}s", "--from", START, "--to", END] if windows > 1 else []
     return [sys.executable, "-m", "private_topk", "run", "--quiet", "--input", pattern,
@@ -128,22 +129,30 @@ def measure(words: list[str], servers: list[int], patience: float) -> str:
     return f"{time.perf_counter() - began:9.1f}{cpu:9.1f}{largest:13.0f}{together:9.0f}"
 
 
-def plain(pattern: str, beam_arguments: list[str]) -> None:
-    """The same question without privacy, in Beam's own words: one element a row."""
+def plain(pattern: str, windows: int, beam_arguments: list[str]) -> None:
+    """The same question without privacy, in Beam's own words: one element a row, and Beam's own windows."""
     import apache_beam as beam
+    from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
     from private_topk.runners import prepare
 
     launch = prepare("flink", beam_arguments)
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    rows = pipeline | (beam.io.ReadFromAvro if windows == 1 else beam.io.ReadFromParquet)(pattern)
+    pairs = rows | beam.Map(lambda row: (row["user"], row["item"]))
+    if windows > 1:
+        first, length = datetime.fromisoformat(f"{START}T00:00:00+00:00").timestamp(), LENGTHS[windows]
+        pairs = (
+            rows
+            | beam.Map(lambda row: TimestampedValue((row["user"], row["item"]), row["time"].timestamp()))
+            | beam.WindowInto(FixedWindows(length, first % length))
+        )
     _ = (
-        pipeline
-        | beam.io.ReadFromAvro(pattern)
-        | beam.Map(lambda row: (row["user"], row["item"]))
+        pairs
         | beam.Distinct()
         | beam.Values()
         | beam.combiners.Count.PerElement()
-        | beam.combiners.Top.Of(10, key=lambda pair: pair[1])
+        | beam.combiners.Top.Of(10, key=lambda pair: pair[1]).without_defaults()
     )
     pipeline.run().wait_until_finish()
 

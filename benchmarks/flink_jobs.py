@@ -21,8 +21,10 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Producer
 
+from private_topk.runners.flink import PATIENCE
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.flink_jar import FLINK_VERSION, job_server
+from private_topk.runners.flink_runner import write_settings
 from private_topk.runners.network import reachable
 
 PARTITIONS, WINDOWS = 4, 24
@@ -153,9 +155,11 @@ def served(cluster: Cluster, folder: Path) -> Iterator[str]:
         port = probe.getsockname()[1]
     words = ["--flink-master", f"http://{cluster.address}", "--artifacts-dir", f"{folder}/artifacts", "--job-port",
              str(port), "--artifact-port", "0", "--expansion-port", "0"]  # fmt: skip
+    settings = write_settings(PATIENCE, keeps_state=False)  # as the command gives to one that it starts
     with open(folder / "job-server.out", "wb") as output:
         command = ["java", "-Xmx512m", "-jar", job_server(FLINK_VERSION).jar, *words]
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True,
+                                   env={**os.environ, "FLINK_CONF_DIR": str(settings)})  # fmt: skip
     try:
         await_(lambda: reachable(f"localhost:{port}", 1), 300, "the job server does not start")
         yield f"localhost:{port}"

@@ -7,7 +7,7 @@
 A Kafka broker on loopback, a producer that sends so many rows a second with the present as their event time, and
 `private-topk stream` on Prism with windows of a minute. Lag: from the close of a window (its end and the slack) until
 its file is there. Memory: of the job's processes and of Prism or the cluster, every ten seconds; with --cluster also
-the size of the last checkpoint.
+the size of the last checkpoint, which rises and falls with the rows of the windows that are open.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def run(folder: Path, address: str, arguments: argparse.Namespace, beam_argument
     report_lag(folder / "rankings", start, end)
     print("memory, MiB, by minute: " + " ".join(f"{max(part):.0f}" for part in by_minute(memory) if part))
     if state:
-        print("last checkpoint, MiB, by minute: " + " ".join(f"{part[-1]:.1f}" for part in by_minute(state) if part))
+        sizes = " ".join(f"{min(part):.1f}-{max(part):.1f}" for part in by_minute(state) if part)
+        print(f"checkpoints, MiB, smallest and largest by minute: {sizes}")
     print(f"exit status of the job: {job.returncode}")
 
 

@@ -15,13 +15,11 @@ from zoneinfo import ZoneInfo
 from private_topk.pipelines.notes import NOTES
 from private_topk.pipelines.report import Report
 from private_topk.runners import Launch
+from private_topk.runners.console import Line
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.windows import Period, from_microseconds
 
 __all__ = ["Announcer", "followed"]
-
-_ONE_BY_ONE = 5
-"""So many windows that are found together are told each by itself; more of them in one line."""
 
 _LAST_LOOKS = 10.0
 """In seconds: how long a job that has ended is given until what it published can be read back."""
@@ -69,26 +67,29 @@ class Announcer:
             seen: when each window was published, in seconds since 1970, by its label; 0 where nobody knows when.
         """
         new = [label for label in self._closing if seen.get(label, -1.0) > self._told.get(label, -1.0)]
-        if not new:
-            return
+        for label in new:
+            self._say_published(label, seen[label] or time.time())
         self._told |= {label: seen[label] for label in new}
-        if len(new) <= _ONE_BY_ONE:
-            for label in new:
-                self._say(f"published {label} to {self._place}{self._lag(label, seen[label] or time.time())}")
-        else:
-            self._say(f"published {len(new):,} windows, {new[0]} to {new[-1]}, to {self._place}")
-        self._say_what_is_next()
+        if new:
+            self.say_what_is_next()
 
-    def _lag(self, label: str, written: float) -> str:
-        return f", {max(written - self._closing[label], 0.0):.1f} s after it closed" if self._live else ""
+    def _say_published(self, label: str, written: float) -> None:
+        facts: dict[str, object] = {"event": "published", "window": label, "place": self._place}
+        text = f"published {label} to {self._place}"
+        if self._live:
+            lag = facts["lag_seconds"] = round(max(written - self._closing[label], 0.0), 1)
+            text += f", {lag:.1f} s after it closed"
+        self._say(Line(text, **facts))
 
-    def _say_what_is_next(self) -> None:
+    def say_what_is_next(self) -> None:
+        """How many windows are left, and when the next one closes; of none nothing."""
         left = [label for label in self._closing if label not in self._told]
         if left:
             moment = from_microseconds(round(self._closing[left[0]] * 1e6)).astimezone(self._zone)
-            closes = moment.isoformat(timespec="seconds")
+            closes, whole = moment.isoformat(timespec="seconds"), len(self._closing)
             clock = "" if self._live else " by the clock of the source"
-            self._say(f"{len(left):,} of {len(self._closing):,} windows are left; the next closes at {closes}{clock}")
+            self._say(Line(f"{len(left):,} of {whole:,} windows are left; the next closes at {closes}{clock}",
+                           event="waiting", next_window=left[0], closes=closes, left=len(left), of=whole))  # fmt: skip
 
 
 class _WholeWindows:
@@ -136,6 +137,7 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
     NOTES.taken()
     launch.answered.clear()  # a launch may be used again
     announcer.start_after(seen())
+    announcer.say_what_is_next()
     done = threading.Event()
 
     def look() -> None:

@@ -6,10 +6,13 @@ import io
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import TextIO
+
+from private_topk.runners.console import Line
 
 __all__ = ["FORMATS", "JsonLines", "as_json", "level"]
 
@@ -19,6 +22,8 @@ _PROGRAM = "private-topk: "
 
 class JsonLines(io.TextIOBase):
     """A stream that writes each line as an object of `time` (UTC), `level` and `message`, whoever prints it.
+
+    What is said as a `Line` has its facts as further fields.
 
     It stands in for stderr, so that warnings of Python and lines of libraries become objects too. It is no terminal:
     bars that are drawn over and over are not for it.
@@ -41,6 +46,11 @@ class JsonLines(io.TextIOBase):
                 self._put(line)
         return len(text)
 
+    def say(self, line: str) -> None:
+        """Write one whole line, with its facts if it has any."""
+        with self._lock:
+            self._put(line, line.facts if isinstance(line, Line) else {})
+
     def flush(self) -> None:
         """Nothing: a line goes out when it ends, and half a line is no object."""
 
@@ -50,11 +60,11 @@ class JsonLines(io.TextIOBase):
             self._put(self._rest)
             self._rest = ""
 
-    def _put(self, line: str) -> None:
+    def _put(self, line: str, facts: Mapping[str, object] = MappingProxyType({})) -> None:
         message = line.rsplit("\r", 1)[-1].strip().removeprefix(_PROGRAM)
         if message:
             now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            told = {"time": now, "level": self.level, "message": message}
+            told = {"time": now, "level": self.level, "message": message, **facts}
             self._sink = self._sink or sys.stderr
             self._sink.write(json.dumps(told, ensure_ascii=False) + "\n")
             self._sink.flush()

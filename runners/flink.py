@@ -28,7 +28,7 @@ from private_topk.runners.network import reachable
 from private_topk.runners.portable import check_environment
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["RESTARTS", "prepare"]
+__all__ = ["PATIENCE", "RESTARTS", "prepare"]
 
 _LEAST_JAVA = 11
 _EMBEDDED = ("[local]", "[auto]")
@@ -43,6 +43,13 @@ RESTARTS = {
 }
 """A job may fail eight times in a row, over two minutes, and again after ten minutes of peace. A fixed number of
 restarts would run out in any stream that is long enough."""
+
+PATIENCE = {"rest.retry.max-attempts": 200}
+"""How often the job server asks a job manager that does not answer, every three seconds, before it takes the job for
+failed. Flink's own 20 are a minute, and one that takes the place of another may need longer on a busy machine."""
+
+_HANDS_OVER = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For the Java of a job server that only hands a job over: what compiling would gain comes after its end."""
 
 ASKS_ITS_SERVER = True
 """Which options Flink's job server knows, it says when it is up."""
@@ -68,7 +75,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
         rest, settings = _mini_cluster(options)
     else:
         _match_cluster(flink, chosen)
-        rest, settings = flink.flink_master, dict(RESTARTS)
+        rest, settings = flink.flink_master, {**RESTARTS, **PATIENCE}
         here = _is_here(flink.flink_master)
         check_environment(options, default=None, here=here)
         if portable.environment_type == "LOOPBACK" and not here:
@@ -79,11 +86,14 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
 def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, settings: dict[str, Any]) -> Launch:
     """Start the job server only if it must be asked what the words mean: it takes seconds."""
-    _check_java(options.view_as(JobServerOptions).job_server_java_launcher)
+    server = options.view_as(JobServerOptions)
+    _check_java(server.job_server_java_launcher)
     flink = options.view_as(FlinkRunnerOptions)
     found = job_server(flink.flink_version, flink.flink_job_server_jar)
     flink.flink_job_server_jar = found.jar
     embedded = flink.flink_master in _EMBEDDED
+    if not embedded and not server.job_server_jvm_properties:
+        server.job_server_jvm_properties = list(_HANDS_OVER)
     folder = write_settings(settings, keeps_state=embedded)
     chosen = {**DEFAULTS, **({} if embedded else ON_A_CLUSTER), "flink_conf_dir": str(folder)}
     if flink.flink_submit_uber_jar:  # then the cluster itself translates the job, and sees no folder of this machine

@@ -15,8 +15,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from private_topk.runners.flink import RESTARTS
@@ -38,6 +39,7 @@ class Cluster:
         high_availability: a job manager that is lost may be started anew and takes its jobs up again. What it must know
             for that is kept in the folder and by a ZooKeeper, at `port` + 3, which comes with Flink.
         state: where the ids of the processes are kept up to date, for who outlives this one.
+        settings: Flink's own, by their names, in place of what is set here or besides.
 
     `worker_pool` is the address of its pool of Python workers, once that is started.
     """
@@ -50,13 +52,14 @@ class Cluster:
         task_memory: str = "1536m",
         high_availability: bool = False,
         state: Path | None = None,
+        settings: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self.folder, self.port, self._state = folder.resolve(), port, state
         self.processes: dict[str, subprocess.Popen] = {}
         self.worker_pool = ""
         self.rest = Rest(f"localhost:{port}")
         self._home = distribution()
-        self._settings = {
+        self._settings: dict[str, object] = {
             "rest.address": "localhost",
             "rest.bind-address": "127.0.0.1",
             "rest.port": port,
@@ -85,6 +88,7 @@ class Cluster:
                 "high-availability.storageDir": f"{self.folder.as_uri()}/jobs",
                 "high-availability.jobmanager.port": port + 1,
             }
+        self._settings |= settings
 
     @property
     def address(self) -> str:

@@ -1,7 +1,8 @@
 """The jar of Beam's job server for Flink: given, in the cache, or made with Maven, fetched or packaged from its parts.
 
 A released job server of the installed Beam is preferred. Where Maven's repository has none, `flink_job_server/pom.xml`
-packages one of an older Beam from its parts: the job API between Python and Java is stable over versions.
+packages one of an older Beam from its parts: the job API between Python and Java is stable over versions. Either is
+mended before it is kept: `flink_mend`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from apache_beam.version import __version__ as beam_version
 
 from private_topk.runners.cache import cache_folder, made_once
 from private_topk.runners.console import say
+from private_topk.runners.flink_mend import mend
 
 __all__ = ["FLINK_VERSION", "JobServer", "job_server"]
 
@@ -76,7 +78,7 @@ def job_server(flink_version: str, given: str | None = None) -> JobServer:
 
 
 def _jar(beam: str, flink: str) -> Path:
-    return cache_folder() / "jars" / f"{_artifact(flink)}-{beam}.jar"
+    return cache_folder() / "jars" / f"{_artifact(flink)}-{beam}-mended.jar"
 
 
 def _artifact(flink_version: str) -> str:
@@ -90,7 +92,7 @@ def _fetch(flink_version: str, folder: Path) -> Path:
     if _maven(folder, _COPY, f"-Dartifact={name}", f"-DoutputDirectory={folder}") or not jar.exists():
         raise ValueError(f"Maven could not fetch {name}, and parts to package one of are known for Flink "
                          f"{FLINK_VERSION} only: use that, or give --flink_job_server_jar PATH")  # fmt: skip
-    return jar
+    return _mended(jar)
 
 
 def _package(folder: Path) -> Path:
@@ -101,6 +103,13 @@ def _package(folder: Path) -> Path:
     if message or not jar.exists():
         raise ValueError(f"Maven could not package the job server of Beam {beam} for Flink {flink}: "
                          f"{message or 'no jar'}: try again, or give --flink_job_server_jar PATH")  # fmt: skip
+    return _mended(jar)
+
+
+def _mended(jar: Path) -> Path:
+    if not mend(jar):
+        say("this job server has another form than the one that is known to let checkpoints of streams grow without "
+            "end: watch their size (docs/flink.md)")  # fmt: skip
     return jar
 
 

@@ -70,7 +70,11 @@ class Rest:
                 found.extend(int(clock["value"]) for clock in clocks)
         return found or None
 
-    def failures(self, job: str) -> list[str]:
-        """The kinds of failures that a job has got over, the last one first. Their texts may hold data: left."""
+    def failures(self, job: str) -> list[tuple[int, str]]:
+        """The last failures that a job has got over, the newest first: when, in milliseconds since 1970, and what kind.
+
+        Flink remembers sixteen of them. Their texts may hold data: left.
+        """
         history = (self.get(f"jobs/{job}/exceptions") or {}).get("exceptionHistory", {}).get("entries", [])
-        return [str(each.get("exceptionName", "")).rpartition(".")[2] for each in history]
+        return [(int(each.get("timestamp", 0)), str(each.get("exceptionName", "")).rpartition(".")[2])
+                for each in history]  # fmt: skip

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from private_topk.runners.console import Line
 from private_topk.runners.console import say as say_on_stderr
 from private_topk.runners.flink_rest import Rest
 
@@ -50,7 +51,7 @@ class Watch(threading.Thread):
         super().__init__(name="flink-watch", daemon=True)
         self._rest, self._name, self._streaming, self._answered = rest, name, streaming, answered
         self._say, self._patience = say, patience
-        self._restarts = self._failures = 0
+        self._restarts = self._failed = 0
         self._awaits_cause = False
         self._starved: float | None = None
         self._stopping = ""
@@ -86,13 +87,15 @@ class Watch(threading.Thread):
         restarts = max(self._rest.metric(job, "numRestarts"), len(failures))
         if restarts <= self._restarts:
             return
-        failed = len(failures) > self._failures
+        newest, cause = failures[0] if failures else (0, "")
+        failed = newest > self._failed  # not by their number: of a long life only the last ones are remembered
         if not failed and not self._awaits_cause:
             self._awaits_cause = True  # its failure may be told a moment after the restart
             return
-        cause = failures[0] if failed else "no failure is told: its slots may have changed"
-        self._restarts, self._failures, self._awaits_cause = restarts, len(failures), False
-        self._say(f"Flink: the job restarted, {restarts} in all ({cause})")
+        self._restarts, self._failed, self._awaits_cause = restarts, max(newest, self._failed), False
+        why = cause if failed else "no failure is told: its slots may have changed"
+        self._say(Line(f"Flink: the job restarted, {restarts} in all ({why})",
+                       event="restarted", restarts=restarts, cause=why))  # fmt: skip
 
     def _look_for_the_job_manager(self) -> None:
         """A job that was there is not to be found."""

@@ -1,20 +1,23 @@
 """Pure functions of Beam, remembered: half of the time that a small pipeline takes in one process goes into them.
 
 What a DoFn's class says of its state is read anew some hundred times for each pipeline, what a function's arguments are
-some thousand times, and so are the source of each function and the words of each kind of option. Nothing else of Beam
-is touched. `PRIVATE_TOPK_PLAIN_BEAM=1` leaves it as it is, as `make newest` does.
+some thousand times, and so are the source of each function and the words of each kind of option. What is pickled is
+compressed, which takes tables of megabytes for any few bytes, and most of it was before. Nothing else of Beam is
+touched. `PRIVATE_TOPK_PLAIN_BEAM=1` leaves it as it is, as `make newest` does.
 """
 
 from __future__ import annotations
 
+import bz2
 import copy
 import os
 import sys
 from collections.abc import Callable, Sequence
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from apache_beam.internal import cloudpickle_pickler
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import core, userstate
 
@@ -28,6 +31,8 @@ def remember() -> None:
         core.get_function_args_defaults = _arguments
         core._check_fn_use_yield_and_return = _yields_and_returns
         PipelineOptions.__init__ = _init  # type: ignore[method-assign]
+        known = Compressed()
+        cloudpickle_pickler.bz2 = SimpleNamespace(compress=known.compress, decompress=known.decompress)
 
 
 Arguments = tuple[list[str], list[Any]]
@@ -39,6 +44,33 @@ _SPECS: dict[tuple[type, frozenset[str]], tuple[set[Any], set[Any]]] = {}
 _ARGUMENTS: WeakKeyDictionary[FunctionType, dict[bool, Arguments]] = WeakKeyDictionary()
 _SOURCES: dict[Any, bool] = {}
 _OPTIONS: dict[tuple[type, tuple[str, ...]], Any] = {}
+
+
+class Compressed:
+    """bz2, of which the last texts are remembered, up to some bytes in all."""
+
+    def __init__(self, most: int = 1 << 26) -> None:
+        self._most, self._size = most, 0
+        self._packed: dict[bytes, bytes] = {}
+        self._plain: dict[bytes, bytes] = {}
+
+    def compress(self, plain: bytes, compresslevel: int = 9) -> bytes:
+        packed = self._packed.get(plain)
+        return self._note(plain, bz2.compress(plain, compresslevel)) if packed is None else packed
+
+    def decompress(self, packed: bytes) -> bytes:
+        plain = self._plain.get(packed)
+        if plain is None:
+            plain = bz2.decompress(packed)
+            self._note(plain, packed)
+        return plain
+
+    def _note(self, plain: bytes, packed: bytes) -> bytes:
+        self._size += len(plain) + len(packed)
+        if self._size > self._most:  # all go at once: what is needed again comes again
+            self._packed, self._plain, self._size = {}, {}, len(plain) + len(packed)
+        self._packed[plain], self._plain[packed] = packed, plain
+        return packed
 
 
 def _specs(dofn: Any) -> tuple[set[Any], set[Any]]:  # noqa: ANN401 - a DoFn

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.beam_memo import remember
 from tests.databases import postgres, url
-from tests.quick import QUICK
+from tests.quick import QUICK, left_out
 from tests.runners.servers import free_port, missing
 
 if TYPE_CHECKING:
@@ -38,10 +37,12 @@ SERVERS = {
 }  # fmt: skip
 """Fixtures that start a server, or fetch or build one."""
 
-remember()
-
 
 def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        from tests.beam_memo import remember  # loads Beam: not in a process that hands tests to others only
+
+        remember()
     if "not long" in config.getoption("markexpr"):
         QUICK.append(True)
 
@@ -52,6 +53,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if names & SERVERS or {"postgresql", "prism", "flink"} & set(map(str, parameters.values())):
             item.add_marker(pytest.mark.server)
+        if left_out(item):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

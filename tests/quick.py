@@ -1,14 +1,15 @@
-"""What `make check` leaves out of tests that are whole in `make test`: most examples of Hypothesis's, some values."""
+"""What `make check` leaves out of tests that are whole in `make test`: most examples of Hypothesis's, most draws."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-__all__ = ["QUICK", "examples", "few"]
+__all__ = ["QUICK", "examples", "few", "in_check", "left_out", "smallest"]
 
 QUICK: list[bool] = []
 """Holds True where pytest was told to leave `long` tests out, as `make check` does."""
@@ -20,6 +21,11 @@ def examples(number: int) -> settings:
     return settings(deadline=None, derandomize=True, max_examples=tried, suppress_health_check=list(HealthCheck))
 
 
+def smallest(error: float) -> float:
+    """The error of a law that draws have to show; twice as large, for a quarter of the draws, in `make check`."""
+    return 2 * error if QUICK else error
+
+
 def few(values: Iterable[Any], quick: Iterable[int] = (0,)) -> list[Any]:
     """The values of a parameter, with the mark `long` on all but those at some places."""
     chosen, found = set(quick), []
@@ -27,3 +33,14 @@ def few(values: Iterable[Any], quick: Iterable[int] = (0,)) -> list[Any]:
         given = value if type(value) is tuple else (value,)
         found.append(pytest.param(*given, marks=[] if place in chosen else [pytest.mark.long]))
     return found
+
+
+def in_check(*names: str) -> pytest.MarkDecorator:
+    """Of a test with parameters those in whose brackets a name stands; a star is any text. The others are `long`."""
+    return pytest.mark.in_check(*names)
+
+
+def left_out(item: pytest.Item) -> bool:
+    """Whether a test has the mark of `in_check`, and other parameters."""
+    mark, case = item.get_closest_marker("in_check"), getattr(item, "callspec", None)
+    return bool(mark and case and not any(fnmatchcase(case.id, name) for name in mark.args))

@@ -73,6 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.long
 def test_examples_of_every_command_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one folder, in the order of the commands: what is shown was published by the examples before."""
     monkeypatch.chdir(folder)

@@ -24,6 +24,7 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.unfinished import Unfinished
 from private_topk.runners import prepare
+from private_topk.runners.console import Line
 from private_topk.transforms import Release
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.mechanisms import Joint
@@ -46,7 +47,19 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
         "7 of 8 windows are left; the next closes at 2026-01-01T02:05:00+00:00",
     ]
     announcer.look({label: FIRST_CLOSES + 9e4 for label in LABELS[1:]})
-    assert said[2:] == [f"published 7 windows, {LABELS[1]} to {LABELS[7]}, to out"]
+    lags = [9e4 - 3600 * number for number in range(1, 8)]
+    assert said[2:] == [f"published {label} to out, {lag:.1f} s after it closed"
+                        for label, lag in zip(LABELS[1:], lags, strict=True)]  # fmt: skip
+
+
+def test_what_is_told_stands_in_fields_too() -> None:
+    said: list[Line] = []
+    announcer = Announcer(PERIOD, "out", True, said.append)  # type: ignore[arg-type]
+    announcer.look({LABELS[0]: FIRST_CLOSES + 2.25})
+    assert [line.facts for line in said] == [
+        {"event": "published", "window": LABELS[0], "place": "out", "lag_seconds": 2.2},
+        {"event": "waiting", "next_window": LABELS[1], "closes": "2026-01-01T02:05:00+00:00", "left": 7, "of": 8},
+    ]
 
 
 def test_a_lag_is_told_only_where_the_clock_is_the_present() -> None:
@@ -78,6 +91,7 @@ def publish(folder: Path, label: str) -> None:
     os.replace(folder / f"{label}.jsonl.tmp", folder / f"{label}.jsonl")
 
 
+@pytest.mark.long
 def test_a_folder_is_looked_at_while_the_report_runs(tmp_path: Path) -> None:
     """The runner is told once every window is there, and no earlier."""
     said: list[str] = []
@@ -87,17 +101,21 @@ def test_a_folder_is_looked_at_while_the_report_runs(tmp_path: Path) -> None:
         (folder / f"{LABELS[0]}.jsonl.tmp").write_text("half")
         (folder / f"{LABELS[0]}.manifest.json").write_text("{}")
         time.sleep(1.5)
-        assert said == []
-        publish(folder, LABELS[0])
-        wait_until(lambda: len(said) == 2)
-        assert said[0] == f"published {LABELS[0]} to {folder}"
-        for label in LABELS[1:-1]:
+        assert said == [
+            "8 of 8 windows are left; the next closes at 2026-01-01T01:05:00+00:00 by the clock of the source"
+        ]
+        for number, label in enumerate(LABELS[:-1]):
             publish(folder, label)
-        wait_until(lambda: len(said) == 4)
+            if number == 0:
+                wait_until(lambda: len(said) == 3)
+                assert said[1] == f"published {LABELS[0]} to {folder}" and said[2].startswith("7 of 8")
+        wait_until(lambda: said[-1].startswith("1 of 8"))
         assert not launch.answered.is_set()
         publish(folder, LABELS[-1])
         assert launch.answered.wait(120)
-    assert said[4] == f"published {LABELS[-1]} to {folder}"
+    assert [line for line in said if line.startswith("published")] == [
+        f"published {label} to {folder}" for label in LABELS
+    ]
 
 
 def test_what_an_earlier_run_has_left_ends_nothing(tmp_path: Path) -> None:
@@ -114,6 +132,7 @@ def test_what_an_earlier_run_has_left_ends_nothing(tmp_path: Path) -> None:
     assert launch.answered.is_set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runner", ["direct", "prism"])
 def test_where_nothing_can_be_read_back_the_workers_here_take_notes(runner: str, tmp_path: Path) -> None:
     said: list[str] = []
@@ -124,8 +143,10 @@ def test_where_nothing_can_be_read_back_the_workers_here_take_notes(runner: str,
     (tmp_path / "in" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     launch = prepare(runner, ["--streaming"])
     run(report(tmp_path, Nowhere()), launch, say=said.append)
-    assert launch.answered.is_set() and said[-1].endswith("to nowhere")
-    assert sum(line.startswith("published") for line in said) >= 1
+    assert launch.answered.is_set()
+    assert sorted(line for line in said if line.startswith("published")) == [
+        f"published {label} to nowhere" for label in LABELS
+    ]
     with pytest.raises(Unfinished, match="what was sent to nowhere by then stays there") as caught:
         run(report(tmp_path, Nowhere(lost=LABELS[2])), launch, say=said.append)
     lost = "the job ended as if it were whole, and of 8 windows 7 were seen to be published to nowhere"
@@ -160,7 +181,7 @@ def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
     launch = prepare("direct", [])
     with followed(replace(asked, sink=Topic([labels[:3], labels[2:3], labels[3:]])), launch, said.append):
         pass
-    assert launch.answered.is_set() and said[0] == f"published {LABELS[0]} to nowhere"
+    assert launch.answered.is_set() and said[1] == f"published {LABELS[0]} to nowhere"
     with (
         pytest.raises(LostPartError, match="of 8 windows 7 were seen"),
         followed(replace(asked, sink=Topic([labels[:-1], labels[:1]])), launch, None),

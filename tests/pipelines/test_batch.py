@@ -33,6 +33,7 @@ from private_topk.transforms import Period, PublicDomain, ReleaseKey
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits
 from tests.pipelines.support import SHARED, Done, avro_schema, command, options, to_avro, write
+from tests.quick import in_check
 from tests.transforms.pipelines import count_by_window, outcome, set_counts
 
 ITEMS = [f"item {n:03d}" for n in range(150)]
@@ -91,6 +92,7 @@ class TestOneDraw:
         bounded = published(folder, "whole.avro", max_items_per_user=40)
         assert bounded != first and bounded == published(folder, "parts/*", max_items_per_user=40, shards=2)
 
+    @in_check("more0", "more3")
     @pytest.mark.parametrize(
         "more",
         [
@@ -105,6 +107,7 @@ class TestOneDraw:
         write(folder / "rows.avro", to_avro(flat_rows(), sync_interval=500))
         assert published(folder, "rows.avro", *more) == published(folder, "rows.avro")
 
+    @pytest.mark.long
     def test_whatever_is_released_changes_the_draw(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write(folder / "rows.avro", flat_rows())
         write(folder / "more.avro", [*flat_rows(), {"user": "one more", "item": ITEMS[3]}])
@@ -245,6 +248,7 @@ class TestRealData:
         assert len(ranked) == 40 * 5 and {row["item"] for row in ranked} <= set(items)
 
 
+@in_check("False-.csv", "True-.avro", "False-.parquet")
 @pytest.mark.parametrize("ending", [".avro", ".csv", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("windowed", [False, True])
 def test_a_file_without_rows_still_publishes(folder: Path, ending: str, windowed: bool) -> None:

@@ -17,6 +17,7 @@ from private_topk.budget.sharing import share_out
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms import MECHANISMS, noise_of_counts
 from tests.pipelines.support import kill_when_charged, settled
+from tests.quick import in_check
 
 ITEMS = [f"item {n}" for n in range(20)]
 
@@ -159,6 +160,7 @@ def test_a_pure_total_stays_pure_and_noisy_counts_share_it(place: Path) -> None:
     assert (share["ranking"]["epsilon"], share["noisy_counts"]["epsilon"]) == (1.5, 0.5)
 
 
+@in_check("gaussian")
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -203,6 +205,7 @@ def test_bad_arguments(place: Path, capsys: pytest.CaptureFixture, more: list[st
     assert not list(place.glob("a.*"))
 
 
+@pytest.mark.long
 def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture) -> None:
     url = "sqlite:///budget.db"
     create(url, "--epsilon", "2", "--delta", "1e-6")
@@ -271,6 +274,7 @@ def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
     assert (shared.privacy.windows, epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(epsilon) <= 1
 
 
+@in_check("more0")
 @pytest.mark.parametrize(
     "more",
     [

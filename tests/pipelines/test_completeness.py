@@ -87,6 +87,7 @@ def test_no_file_is_refused_and_no_row_is_an_answer(folder: Path) -> None:
     assert said[0] == said[1] == said[2] and charged() == 3
 
 
+@pytest.mark.long
 def test_a_report_catches_up_with_what_is_complete(folder: Path) -> None:
     for start in ("2026-01-05", "2026-01-12", "2026-01-19"):
         (folder / "plays" / f"{start}.csv").write_text(HEADER)

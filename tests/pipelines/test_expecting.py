@@ -17,6 +17,7 @@ from private_topk.previews import Released, Zipf
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import command, options, write
+from tests.quick import in_check
 
 ROWS = [{"user": f"u{n}", "item": f"item {n % m}", "time": "2026-01-06"} for m in (1, 2, 3, 4) for n in range(120)]
 
@@ -35,6 +36,7 @@ def published(output: str, **changes: object) -> None:
     assert command("run", *options(**{key: value for key, value in settings.items() if value is not None})).status == 0
 
 
+@in_check("avro", "csv")
 @pytest.mark.parametrize("ending", ["avro", "jsonl", "csv", "parquet"])
 def test_an_earlier_ranking_tells_its_counts(folder: Path, ending: str) -> None:
     published(f"out.{ending}")
@@ -108,6 +110,7 @@ def test_a_shape_takes_its_items_from_the_domain() -> None:
     assert [names_a_file(text) for text in ("sample", "zipf=1", "./sample", "out.avro")] == [False, False, True, True]
 
 
+@pytest.mark.long
 def test_the_sample_is_the_one_that_is_written(tmp_path: Path) -> None:
     write_sample(str(tmp_path))
     with (tmp_path / "plays.avro").open("rb") as source:

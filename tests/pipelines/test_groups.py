@@ -180,6 +180,7 @@ def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Pat
     assert manifest["parameters"]["epsilon"] == 0.5 and manifest["groups"]["per_user"] == 2
 
 
+@pytest.mark.long
 def test_a_folder_for_every_group_holds_what_one_file_does(folder: Path) -> None:
     """By a batch and by a stream, under the same names; a repeat of the batch resumes what stands."""
     write(folder / "rows.csv", plays())

@@ -19,6 +19,7 @@ import pytest
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.transforms.keys import DRAWS
 from tests.pipelines.support import command
+from tests.quick import in_check
 
 STORE = Path(__file__).with_name("pinned_answers.txt")
 PINNED = {
@@ -211,6 +212,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@in_check(
+    "avro in and out",
+    "parquet in and out",
+    "swap",
+    "zcdp",
+    "gaussian counts",
+    "unknown domain, counts",
+    "sliding, a budget shared by zcdp",
+    "months of Berlin",
+    "a user's total, with counts",
+    "charged",
+    "a watched folder, months of Berlin",
+    "a report with a ledger",
+    "select*",
+)
 @pytest.mark.parametrize("name", CASES)
 def test_the_answer_is_what_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(folder)

@@ -91,6 +91,7 @@ def test_a_link_that_leads_nowhere_is_something(tmp_path: Path) -> None:
     assert attempt(path, "new", True) == "published" and standing(path) == "new"
 
 
+@pytest.mark.long
 def test_on_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without locks: what stands is looked at before, and whether the pair is whole afterwards."""
     with bucket_serving(tmp_path) as bucket:

@@ -55,6 +55,7 @@ def test_two_pictures_of_a_notebook_have_identifiers_of_their_own() -> None:
     )
 
 
+@pytest.mark.long
 def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     picture = ranked(counts=0.5).plot()
     assert isinstance(picture, Picture) and isinstance(ranked(periodic=True).plot(), Picture)

@@ -6,11 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import fastavro
+import pytest
 
 from private_topk.pipelines.sample import EVENTS, START, WEEKS
 from tests.pipelines.support import command
 
 
+@pytest.mark.long
 def test_the_same_plausible_sample_on_every_machine(tmp_path: Path) -> None:
     for folder in ("one", "two/deep"):
         done = command("sample", "--folder", tmp_path / folder)

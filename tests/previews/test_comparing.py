@@ -31,6 +31,7 @@ GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
 CLOSE = PublicCounts(np.arange(1000, 900, -1))
 
 
+@pytest.mark.long
 def test_gaps_are_for_joint_and_noise_is_called_noise() -> None:
     """Three shapes: wide gaps, where a joint draw is sure; close counts at a tiny budget; many items and a delta."""
     wide = preview(GAPS, 5, 0.1)

@@ -75,6 +75,7 @@ def test_closed_forms_agree_with_draws_of_many_items(k: int, epsilon: float) -> 
             assert seen.mean() == pytest.approx(known[name].mean(), abs=0.05)
 
 
+@pytest.mark.long
 def test_where_there_is_no_closed_form_nothing_is_claimed() -> None:
     assert not law_of(Joint(1.0), histogram(5, 3, 3), 2), "two items have the count of the last place"
     assert not law_of(Joint(1.0, noise="exponential"), histogram(5, 3, 1), 2)

@@ -43,6 +43,7 @@ def test_several_settings_by_what_differs(tmp_path: Path, what: str, said: str) 
     assert len(drawn(tmp_path / "again.svg")) == len(comments)
 
 
+@pytest.mark.long
 def test_mechanisms_that_answer_some_settings_only(tmp_path: Path) -> None:
     found = [preview_of(PublicCounts([5, 3, 1]), replace(SETTING, k=2, epsilon=1.0 + n, delta=(1e-6, None)[n]),
                         ("joint", "gaussian"), 5) for n in (0, 1)]  # fmt: skip

@@ -16,6 +16,7 @@ def recall(setting: Setting, name: str) -> float:
     return look(setting.share_of(name).mechanism, SHAPE.histogram(None, False), setting.k).recall.value
 
 
+@pytest.mark.long
 def test_the_least_epsilon_is_the_least() -> None:
     names = ("peeling", "joint", "pnf-peeling")
     solved = least_epsilon(SHAPE, Setting(5, 1), 0.9, names)

@@ -277,6 +277,7 @@ def test_a_fresh_key_is_refused_with_the_reason(cloud: Cloud, report: Report) ->
     assert done.returncode == 2 and "a fresh key would travel inside the job" in done.stderr
 
 
+@pytest.mark.long
 def test_without_googles_libraries_the_extra_is_named(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['google.cloud'] = None\n")
     line = "from private_topk.runners import prepare; prepare('dataflow', [])"

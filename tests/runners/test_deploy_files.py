@@ -50,6 +50,7 @@ def test_parameters_become_arguments() -> None:
     assert beams == ["--temp_location=gs://b/t", "--job_name", "x"]
 
 
+@pytest.mark.long
 def test_the_launchers_program_explains_what_is_missing() -> None:
     program = [sys.executable, str(ROOT / "deploy/dataflow/main.py"), "--k=3", "--runner=DataflowRunner"]
     done = subprocess.run(program, capture_output=True, text=True, timeout=600)
@@ -135,6 +136,7 @@ def test_the_dag_of_a_report_file_loads() -> None:
         assert names["private_report"]().task_ids == ["publish"]
 
 
+@pytest.mark.long
 def test_the_task_of_the_dag_publishes_once_and_gives_up_on_what_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ def test_the_cluster_says_what_fits_it(cluster: Cluster, refusal_of: Callable[..
 
 
 def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    from apache_beam.options.pipeline_options import FlinkRunnerOptions
+    from apache_beam.options.pipeline_options import FlinkRunnerOptions, JobServerOptions
 
     from private_topk.runners import prepare
 
@@ -48,8 +48,11 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
     assert (flink.flink_version, flink.parallelism) == ("1.19", 4)
     assert flink.flink_master == f"http://{cluster.address}"
     assert launch.runner.job_options["checkpointing_interval"] == 10_000
+    assert launch.options.view_as(JobServerOptions).job_server_jvm_properties[0] == "-XX:TieredStopAtLevel=1"
     assert launch.runner.job_options["finish_bundle_before_checkpointing"] is True
     assert launch.runner.job_options["execution_mode_for_batch"] == "BATCH_FORCED"
+    settings = Path(launch.runner.job_options["flink_conf_dir"], "config.yaml").read_text()
+    assert 'rest.retry.max-attempts: "200"' in settings and "exponential-delay" in settings
 
 
 def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> None:
@@ -157,6 +160,7 @@ def _pool(kind: str, folder: Path) -> Iterator[str]:
         server.stop(None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["of processes", "of threads"])
 def test_workers_of_two_task_managers_share_a_pool(kind: str, tmp_path: Path) -> None:
     """Task managers number their workers from 1, each on its own: the one's end is not the other's."""

@@ -80,7 +80,7 @@ def test_a_job_server_is_given_or_cached_or_fetched_or_packaged(
         : > "$folder/${name%:*}-${name##*:}.jar" """,
     )
     released = flink_jar.job_server("1.19")
-    assert released.beam == flink_jar.beam_version and f"job-server-{released.beam}.jar" in released.jar
+    assert released.beam == flink_jar.beam_version and f"job-server-{released.beam}-mended.jar" in released.jar
 
 
 _RACE = """
@@ -102,6 +102,7 @@ print(len(list(made_once(pathlib.Path(sys.argv[1]), make).iterdir())))
 """
 
 
+@pytest.mark.long
 def test_two_processes_and_a_killed_one_make_a_part_once_and_whole(tmp_path: Path) -> None:
     target, calls = tmp_path / "cache" / "part", tmp_path / "calls"
     command = [sys.executable, "-c", _RACE, str(target), str(calls)]

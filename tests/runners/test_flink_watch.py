@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from private_topk.runners import flink_watch
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.flink_watch import Watch
 
@@ -41,8 +45,9 @@ class JobManager:
             "jobs/j": {"vertices": VERTICES},
             "jobs/j/metrics": [{"id": "numRestarts", "value": str(self.restarts)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
-            "jobs/j/exceptions": {"exceptionHistory": {"entries": [{"exceptionName": f"org.{name}"}
-                                                                   for name in self.failures]}},
+            "jobs/j/exceptions": {"exceptionHistory": {"entries": [
+                {"exceptionName": f"org.{name}", "timestamp": len(self.failures) - number}
+                for number, name in enumerate(self.failures)][:16]}},
             "jobmanager/config": [{"key": "state.checkpoints.dir", "value": self.place}],
             "jobs/j/savepoints/r": None if self.forgets else {"status": {"id": "COMPLETED"},
                                                               "operation": {"location": "file:///last"}},
@@ -79,17 +84,22 @@ def address(manager: JobManager) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
 @pytest.fixture
-def watch(address: str) -> Callable[..., list[str]]:
-    """Watch the job until it is over, or for some looks; what was said."""
+def watch(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Watch the job until it is over, or for some looks; what was said. Before a look something can happen."""
 
     def watched(
-        answered: bool, looks: int = 0, streaming: bool = True, patience: float = 20, until: float = 0
+        answered: bool,
+        looks: int = 0,
+        streaming: bool = True,
+        patience: float = 20,
+        before: dict[int, Callable[[], object]] | None = None,
+        until: int = 0,
     ) -> list[str]:
         said: list[str] = []
         event = threading.Event()
@@ -101,7 +111,13 @@ def watch(address: str) -> Callable[..., list[str]]:
                 job = Rest(address).jobs()[0]
                 watching._look("j", job["state"], job["tasks"])
         else:
-            threading.Timer(until, event.set).start() if until else None
+            happens, number = {**(before or {}), until: event.set} if until else before or {}, count(1)
+
+            def wait(_: float) -> None:
+                happens.get(next(number), bool)()
+                time.sleep(0.01)
+
+            monkeypatch.setattr(flink_watch, "time", SimpleNamespace(sleep=wait, monotonic=time.monotonic))
             watching.start()
             watching.join(30)
             assert not watching.is_alive()
@@ -162,6 +178,16 @@ def test_restarts_and_missing_slots_are_said(manager: JobManager, watch: Callabl
     assert len(said) == 1 and "only 1 of the 4 of 2 task managers are free" in said[0] and "--parallelism 1" in said[0]
 
 
+def test_the_cause_is_said_however_many_failures_there_were(manager: JobManager, watch: Callable, address: str) -> None:
+    """Flink remembers the last sixteen."""
+    said: list[str] = []
+    watching = Watch(Rest(address), "job", True, threading.Event(), said.append)
+    for number in range(1, 20):
+        manager.failures, manager.restarts = [f"Failure{number}", *manager.failures], number
+        watching._look("j", "RUNNING", Rest(address).jobs()[0]["tasks"])
+    assert said == [f"Flink: the job restarted, {number} in all (Failure{number})" for number in range(1, 20)]
+
+
 def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: JobManager, watch: Callable) -> None:
     manager.forgets, manager.stops = True, False
     watch(answered=True, looks=15)
@@ -169,16 +195,14 @@ def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: J
 
 
 def test_a_job_that_is_not_known_any_more_is_told(manager: JobManager, watch: Callable) -> None:
-    threading.Timer(1.5, lambda: setattr(manager, "lost", True)).start()
-    threading.Timer(4.5, lambda: setattr(manager, "lost", False)).start()
-    said = watch(answered=False, patience=0, until=6)
+    happens = {2: lambda: setattr(manager, "lost", True), 5: lambda: setattr(manager, "lost", False)}
+    said = watch(answered=False, patience=0, before=happens, until=7)
     assert len(said) == 1 and "does not know the job any more" in said[0]
 
 
 def test_an_answer_that_makes_no_sense_does_not_end_the_watch(manager: JobManager, watch: Callable) -> None:
     manager.tasks = {"odd": 1}
-    threading.Timer(2.5, lambda: setattr(manager, "tasks", None)).start()
-    said = watch(answered=True)
+    said = watch(answered=True, before={4: lambda: setattr(manager, "tasks", None)})
     assert said == ["Flink: the job manager said what is not understood (KeyError)"] and manager.orders == STOPPED
 
 

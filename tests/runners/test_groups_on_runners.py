@@ -34,6 +34,7 @@ def of_direct(report: Report, grouped: list[str]) -> Published:
     return report.publish("direct", *grouped)
 
 
+@pytest.mark.long
 def test_direct_workers_and_repeated_bundles(report: Report, grouped: list[str], of_direct: Published) -> None:
     assert len(of_direct.items()) == 5 * 5 * len(COUNTRIES), "of five weeks"
     more = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]

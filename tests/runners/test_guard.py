@@ -16,6 +16,7 @@ from private_topk.transforms import top_k
 from private_topk.transforms.contributions import ShardByUser, ShardedPairs
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.sent import mark_in, statement_in
+from tests.quick import in_check
 from tests.runners.conftest import Report
 from tests.runners.servers import missing
 from tests.transforms.test_guard import PICKS, Sabotage, sabotage
@@ -90,6 +91,7 @@ CASES += [("prism", "stream", "statements", "drops"), ("prism", "stream", "piece
           ("flink", "stream", "pieces", "drops"), ("flink", "run", "blocks", "doubles")]  # fmt: skip
 
 
+@in_check("*-run-blocks-drops", "*-run-pieces-doubles", "*-run-statements-drops", "*-stream-pieces-drops")
 @pytest.mark.parametrize(("runner", "command", "what", "does"), CASES)
 def test_rows_that_do_not_all_reach_their_user_shards_are_told_and_nothing_is_published(
     runner: str,

@@ -26,6 +26,7 @@ def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.long
 def test_the_noise_matters_here(report: Report, direct: Published) -> None:
     """So that the same ranking is not simply the true one, which any noise would leave."""
     other = report.publish("direct", "--release-id", "another")

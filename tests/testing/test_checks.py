@@ -18,6 +18,7 @@ def peeling(share: float) -> Callable[[tuple[int, ...], int], Law]:
     return lambda counts, k: laws.peeling(counts, k, Fraction(share) / k)
 
 
+@pytest.mark.long
 def test_a_right_law_passes_and_a_wrong_one_fails() -> None:
     check_law(Peeling(1.0), peeling(1.0), ks=(1, 2))
     with pytest.raises(AssertionError, match="chi-square"):

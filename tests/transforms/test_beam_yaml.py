@@ -92,6 +92,7 @@ def test_bad_arguments() -> None:
         RankRows(k=1, mechanism="joint", epsilon=1.0, domain=["a"], release_id="weekly")
 
 
+@pytest.mark.long
 def test_the_example_runs(caplog: pytest.LogCaptureFixture) -> None:
     yaml_transform = pytest.importorskip("apache_beam.yaml.yaml_transform", reason="needs apache-beam[yaml]")
     caplog.set_level("INFO")

@@ -13,7 +13,7 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows, Timestam
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
-from tests.quick import few
+from tests.quick import few, in_check
 from tests.transforms.pipelines import Pairs, count_inside, outcome, set_counts
 
 KEY = ReleaseKey.fresh()
@@ -45,6 +45,7 @@ def expected(pairs: Pairs, domain: str) -> dict[str, int]:
     return {item: n for item, n in set_counts(pairs).items() if domain == "unknown" or item in ITEMS}
 
 
+@in_check("1-public", "64-unknown")
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("shards", [1, 64])
 def test_counts_are_those_of_sets(domain: str, shards: int) -> None:
@@ -55,6 +56,7 @@ def test_counts_are_those_of_sets(domain: str, shards: int) -> None:
     assert counts(pairs, domain, shards=shards) == true
 
 
+@pytest.mark.long
 def test_blocks_of_any_size_and_order_give_the_same_counts() -> None:
     """Short and long labels meet in one block and not in another: a user must stay one user."""
     pairs = [(u, i) for u, i in random_pairs(2, 1500) if u is not None and i is not None]
@@ -77,6 +79,7 @@ def _block(rows: Pairs) -> pa.RecordBatch:
     return make_block(pa.array([str(u) for u, _ in rows]), pa.array([str(i) for _, i in rows]))[0]
 
 
+@in_check("windowfn0")
 @pytest.mark.parametrize("windowfn", [FixedWindows(100), FixedWindows(7, offset=3), SlidingWindows(100, 50)])
 def test_every_window_counts_for_itself(windowfn: beam.WindowFn) -> None:
     draw = random.Random(3)

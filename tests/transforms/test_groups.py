@@ -45,7 +45,7 @@ from private_topk.transforms.parts import Part
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import WindowBounds
-from tests.quick import examples
+from tests.quick import examples, in_check
 from tests.transforms.mechanisms import test_joint
 from tests.transforms.pipelines import outcome
 
@@ -217,6 +217,7 @@ def expected(rows: list[Played], start: float, end: float) -> dict[str, Counter[
     return found
 
 
+@in_check("period1")
 @pytest.mark.parametrize("period", [None, WEEK, SLIDING])
 def test_every_group_of_every_window_is_ranked_by_its_own_users(period: Period | None) -> None:
     rows = plays()
@@ -239,6 +240,7 @@ def test_every_group_of_every_window_is_ranked_by_its_own_users(period: Period |
     assert ties < 100 * windows
 
 
+@pytest.mark.long
 def test_rankings_of_groups_do_not_hang_on_the_order_of_rows_or_shards() -> None:
     rows = plays()
     turned = random.Random(3).sample(rows, len(rows))

@@ -27,6 +27,7 @@ from private_topk.transforms.naming import _NameDoFn
 from private_topk.transforms.parts import MANIFEST, OUTLINE, Part, PartCoder, PlacedPart, with_manifest
 from private_topk.transforms.tallies import tabulate
 from private_topk.transforms.top_k import make_selection
+from tests.quick import in_check
 from tests.transforms.streams import (
     DOMAIN,
     RELEASE,
@@ -59,6 +60,7 @@ def gathered(parts: list[PlacedPart]) -> list[PlacedPart]:
 class TestEveryWayToLoseAPart:
     """All multisets with each element zero, one or two times: only the one with each of them once may pass."""
 
+    @pytest.mark.long
     def test_before_adding_up(self) -> None:
         parts = [part for shard in SENT for part in handed_on(shard)]
         assert len(parts) == 6
@@ -217,6 +219,7 @@ class SabotagedNames(naming._NameDoFn):
 LATE_PICKS = {"what is asked": asked_for, "outline": outlined, "everything": anything}
 
 
+@in_check("stream-*-drops", "files-*-doubles")
 @pytest.mark.parametrize("does", ["drops", "doubles"])
 @pytest.mark.parametrize("picked", [*LATE_PICKS, "names"])
 @pytest.mark.parametrize("road", ["stream", "files"])
@@ -259,6 +262,7 @@ ROWS = some_rows(21, 13.9, 600)
 @pytest.mark.parametrize("picked", PICKS)
 @pytest.mark.parametrize("hop", HOPS)
 class TestNoRankingComesOut:
+    @in_check("*-drops", "*-delays", "*-manifest-doubles")
     def test_of_a_stream(self, hop: str, picked: str, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
         sabotage(monkeypatch, hop, PICKS[picked], does)
         with pytest.raises(Exception, match="counts were lost or doubled on the way to the final stage"):
@@ -287,6 +291,7 @@ def test_losing_everything_of_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) 
             assert Collect.found["batch"] == []
 
 
+@in_check("Bundle*")
 @pytest.mark.parametrize("runner", [FnApiRunner, BundleBasedDirectRunner])
 def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = transform(period_of("fixed"))._rank._selection.mechanism

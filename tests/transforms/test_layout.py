@@ -18,6 +18,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, PlacedPart, by_group, with_manifest
 from private_topk.transforms.user_shard import UserShard
+from tests.quick import in_check
 
 KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
 SHARDS = 3
@@ -77,6 +78,7 @@ def brought_together(layout: Layout, totals: Iterable[PlacedPart]) -> dict[int, 
     return groups
 
 
+@in_check("*-2-*", "*-65-*", "public-130-*", "many codes-130-*", "unknown-130-overlapping, a few groups at a time-2")
 @pytest.mark.parametrize("limit", [None, 2])
 @pytest.mark.parametrize("overlap", ["apart", "overlapping", "overlapping, a few groups at a time"])
 @pytest.mark.parametrize("windows", [2, 65, 130])

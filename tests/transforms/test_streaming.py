@@ -17,6 +17,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from private_topk.runners import prism
 from private_topk.transforms import PrivateTopK
 from private_topk.transforms.mechanisms import Joint
+from tests.quick import in_check
 from tests.runners.servers import missing
 from tests.transforms.streams import (
     CUTS,
@@ -46,6 +47,7 @@ def runner(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@in_check("*-sliding", "*-day")
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_stream_gives_the_rankings_of_the_batch(cut: str, runner: str) -> None:
     rows = some_rows(1, 72)
@@ -61,6 +63,7 @@ def test_rows_out_of_order_give_the_same(runner: str) -> None:
     assert stream(events_of(mixed, 72), period, runner) == batch(rows, period)
 
 
+@pytest.mark.long
 def test_limits_hold_whenever_rows_come(runner: str) -> None:
     rows = some_rows(3, 72)
     period = period_of("sliding")
@@ -83,6 +86,7 @@ def test_late_rows_are_dropped_unless_the_slack_waits_for_them(runner: str) -> N
     assert stream(late_events(rows, late), period_of("fixed", slack=HOUR), runner) == everything
 
 
+@in_check("*-sliding")
 @pytest.mark.parametrize("cut", CUTS)
 def test_every_declared_window_is_published_without_any_row(cut: str, runner: str) -> None:
     found = stream(test_stream.TestStream().advance_watermark_to_infinity(), period_of(cut), runner)

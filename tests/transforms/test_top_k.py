@@ -41,6 +41,7 @@ from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds, microseconds
+from tests.quick import in_check
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
 
 ITEMS = [f"item {n}" for n in range(200)]
@@ -101,6 +102,7 @@ class TestOneDraw:
         assert first == rankings([(str(u), i) for u, i in pairs], shards=1024)
         assert first == rankings(pairs, "--direct_num_workers=2", "--direct_running_mode=multi_threading", shards=64)
 
+    @pytest.mark.long
     def test_whatever_the_answer_depends_on_changes_it(self) -> None:
         """Over 200 equal counts any two independent draws of 10 agree with probability below 1e-22."""
         pairs = flat_pairs()
@@ -133,6 +135,7 @@ class TestOneDraw:
 class TestDeclaredPeriod:
     """`period` cuts a PCollection with event times as the command line cuts files."""
 
+    @in_check("start1")
     @pytest.mark.parametrize("start", [START, START + timedelta(milliseconds=123), START - timedelta(days=30_000)])
     def test_rows_meet_in_the_window_that_holds_their_time(self, start: datetime) -> None:
         period = Period(start, start + timedelta(seconds=25), timedelta(seconds=10))
@@ -346,6 +349,7 @@ def test_a_range_ranks_as_the_list_of_its_integers_does() -> None:
     assert len({len(items) for _, items, *_ in large}) == 1
 
 
+@in_check("2")
 @pytest.mark.parametrize("limit", [None, 2])
 def test_many_item_shards_of_a_large_range(limit: int | None) -> None:
     """Items in 64 shards, most of which nobody holds anything in; a bound of 2 on users who hold more."""

@@ -111,6 +111,7 @@ def test_nobody_counts_nowhere() -> None:
     assert found.count(nothing.astype(np.uint64), nothing).tolist() == []
 
 
+@pytest.mark.long
 def test_every_window_is_as_likely_and_tells_nothing_of_items() -> None:
     """40,000 users in all of eight windows with all of eight items, one of each counted: 64 cells of 625 in the mean.
 

@@ -118,6 +118,7 @@ def test_what_needs_no_rows(folder: Path) -> None:
     assert set(preview) <= named("preview")
 
 
+@pytest.mark.long
 def test_a_check_of_an_audit() -> None:
     """One of them: all take long. tests/pipelines/commands/test_audit.py runs whole audits."""
     line = next(audit(Audit(mechanisms=("joint",), draws=25, beam_draws=0, confidence=0.5)))

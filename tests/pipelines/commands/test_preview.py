@@ -48,12 +48,14 @@ def test_json() -> None:
     assert [found["k"] for found in many] == [3, 4]
 
 
+@pytest.mark.long
 def test_numbers_of_items_side_by_side(tmp_path: Path) -> None:
     said = preview(items="100,1e4", k=3, epsilon=0.01, mechanism="joint,peeling", plot=tmp_path / "items.svg")
     assert "items=100" in said and "items=10000" in said and "(and other numbers of items)" in said
     assert "how many items there are" in (tmp_path / "items.svg").read_text()
 
 
+@pytest.mark.long
 def test_a_recall_is_solved_for() -> None:
     said = preview(k=3, recall=0.9, mechanism="joint,peeling")
     assert "found for a recall of 0.9" in said

@@ -106,6 +106,7 @@ def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.Ca
     assert len(outputs(folder)) == 4, "the horizon ends the report"
 
 
+@pytest.mark.long
 def test_a_period_that_fails_keeps_no_later_one_from_being_published(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_place_that_cannot_be_looked_at_needs_a_ledger(folder: Path, capsys: p
     assert "ledger.url must be given: what was published to bigquery://p:d.t cannot be" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
     """The same key, id and parameters give the same ranking, whichever command asks."""
     assert report(folder, "--catch-up") == 0
@@ -191,6 +193,7 @@ def test_a_killed_report_resumes_to_the_same_ranking(folder: Path) -> None:
     assert outputs(folder) == resumed
 
 
+@pytest.mark.long
 def test_corrected_input_takes_a_new_id_and_costs(folder: Path, capsys: pytest.CaptureFixture) -> None:
     assert report(folder, "--window-end", "2026-01-12") == 0
     with open(folder / "rows.csv", "a") as sink:
@@ -262,6 +265,7 @@ def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert outcomes(tmp_path) == ["released"] * 4
 
 
+@pytest.mark.long
 def test_example_yearly_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (SHARED / "commits.csv.gz").exists():
         pytest.skip("needs commits.csv.gz of the shared data")

@@ -11,6 +11,7 @@ import pytest
 
 from private_topk.pipelines.sources import csv_lines
 from private_topk.pipelines.sources.csv_lines import Header, rows_of
+from tests.quick import in_check
 
 WIDTHS = {1: Header({"user": 0}, 1), 2: Header({"user": 0, "item": 1}, 2)}
 
@@ -33,6 +34,7 @@ def lines(text: bytes) -> list[bytes]:
     return [part + b"\n" for part in text.split(b"\n")[:-1]] + ([last] if (last := text.split(b"\n")[-1]) else [])
 
 
+@in_check("1")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_text_of_up_to_five_letters(width: int) -> None:
     """3,906 of them: quotes across lines, bare carriage returns, and blank lines that could make up for one another."""

@@ -138,6 +138,12 @@ def finished(process: subprocess.Popen, log: Path, patience: float = 90) -> str:
     return log.read_text()
 
 
+def told(said: str, event: str) -> list[dict[str, Any]]:
+    """The facts of every line that tells of an event."""
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return [line for line in lines if line.get("event") == event]
+
+
 def published(folder: Path) -> dict[str, bytes]:
     """The ranking files of a folder by name, in the order of their windows."""
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.jsonl"))}

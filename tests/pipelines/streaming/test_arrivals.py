@@ -83,6 +83,7 @@ def test_two_streams_over_one_folder_contradict_each_other_aloud(tmp_path: Path)
         again.turn()
 
 
+@pytest.mark.long
 def test_a_folder_and_a_name_may_hold_brackets_and_percent_signs(tmp_path: Path) -> None:
     folder = tmp_path / "in [1] 100%"
     folder.mkdir()

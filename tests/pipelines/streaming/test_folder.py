@@ -100,6 +100,7 @@ def test_what_is_renamed_late_is_late_live_and_when_repeated(prism_runner: str, 
     assert b"".join(live.values()) != everything, "with the late file the first window would be another"
 
 
+@pytest.mark.long
 def test_a_stream_is_charged_once_for_its_horizon(made_up: Commits, rankings: Path, tmp_path: Path) -> None:
     """The input is known by its place: the same release from there costs nothing again, elsewhere it is refused."""
     ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]

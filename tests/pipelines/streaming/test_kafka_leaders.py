@@ -128,6 +128,7 @@ def test_live_equals_replayed_whoever_leads(seed: int, monkeypatch: pytest.Monke
     assert len({window for window, _ in counted}) >= 5
 
 
+@pytest.mark.long
 def test_beyond_what_is_waited_for_the_report_fails_or_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting for a tenth of the skew: 40 logs, of which some are refused, and none gives another answer.
 

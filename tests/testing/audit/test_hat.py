@@ -11,6 +11,7 @@ from private_topk.testing.audit import OtherAnswer, Sampler, cases_of, hat
 from private_topk.transforms import draw
 
 
+@pytest.mark.long
 def test_every_draw_is_that_of_the_whole_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rankings and sets of both domains, groups, amounts with counts: each draw is made both ways."""
     monkeypatch.setattr(hat, "_WHOLE_WAY", 1)

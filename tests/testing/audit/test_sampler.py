@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from private_topk.testing.audit.cases import cases_of
 from private_topk.testing.audit.sampler import Sampler
 from private_topk.testing.audit.scenes import GROUPS, LABELS, Sheet
@@ -18,6 +20,7 @@ def test_a_seed_repeats_every_draw_and_fresh_ones_differ() -> None:
     assert "1" not in repr(sampler)
 
 
+@pytest.mark.long
 def test_every_case_of_every_mechanism_can_be_drawn() -> None:
     sampler = Sampler(b"every")
     for name in MECHANISMS:

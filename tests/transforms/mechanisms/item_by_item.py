@@ -19,7 +19,7 @@ from private_topk.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from tests.quick import few
+from tests.quick import few, smallest
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 
@@ -52,7 +52,7 @@ class ItemByItem(Contract):
             metafunc.parametrize("kept", few(self.mechanisms, [0, len(self.mechanisms) - 1]), ids=repr)
 
     def test_follows_its_law(self, drawn: Mechanism, k: int) -> None:
-        check_law(drawn, partial(self.law, drawn), COUNTS, [k], smallest_error=SMALLEST_ERROR)
+        check_law(drawn, partial(self.law, drawn), COUNTS, [k], smallest_error=smallest(SMALLEST_ERROR))
 
     def test_keeps_its_promises_on_all_neighbours(self, kept: Mechanism) -> None:
         """Epsilon or delta, the bounded range and rho, as `cost` states them."""

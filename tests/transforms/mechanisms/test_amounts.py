@@ -29,7 +29,7 @@ from private_topk.transforms.mechanisms import (
     parameters_of,
     publish_counts,
 )
-from tests.quick import few
+from tests.quick import few, in_check, smallest
 from tests.transforms.mechanisms import (
     test_canonical,
     test_cdp_peeling,
@@ -102,9 +102,11 @@ def test_every_built_in_mechanism_is_looked_at() -> None:
 def test_draws_follow_the_law_at_epsilon_over_the_cap(name: str) -> None:
     mechanism, counts = mechanism_of(name, epsilon=4.0, delta=0.4), (7, 4, 2)
     stated = law_of(name, mechanism, counts, 2)
-    assert_follows(frequencies(mechanism, counts, 2, draws_to_see(stated, 0.13), b"amounts"), stated, 0.13)
+    least = smallest(0.13)
+    assert_follows(frequencies(mechanism, counts, 2, draws_to_see(stated, least), b"amounts"), stated, least)
 
 
+@in_check("[!g]*", "gaussian-*", "gamma-add-remove")
 @pytest.mark.parametrize("relation", ["add-remove", "swap"])
 @pytest.mark.parametrize("name", PUBLIC)
 def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> None:
@@ -200,6 +202,7 @@ def test_a_mechanism_that_does_not_speak_of_amounts_is_refused() -> None:
         replace(inheriting(1.0), cap=2)
 
 
+@in_check("None")
 @pytest.mark.parametrize("delta", [None, 1e-6])
 def test_published_sums_have_noise_in_proportion_to_the_cap(delta: float | None) -> None:
     """Ten thousand noises: the spread is the cap times that over counts of users, within 5%."""

@@ -27,7 +27,7 @@ from private_topk.transforms.mechanisms import Cost, RandomBits
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.exact import race, reals
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
-from tests.quick import few
+from tests.quick import few, in_check, smallest
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.set_laws import ROUNDING, canonical_loss, joint_loss, law
 
@@ -90,7 +90,8 @@ def test_exponential_noise_is_permute_and_flip() -> None:
 )
 def test_frequencies(mechanism: Canonical, counts: tuple[int, ...], k: int) -> None:
     stated = law_of(mechanism, counts, k)
-    assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, 0.1), b"canonical"), stated, 0.1)
+    least = smallest(0.1)
+    assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, least), b"canonical"), stated, least)
 
 
 @pytest.mark.long
@@ -113,6 +114,7 @@ def test_frequencies_of_classes_on_a_larger_domain() -> None:
     assert_follows(seen, by_class, 0.12)
 
 
+@in_check("*-gumbel-*", "gamma2-*-add-remove", "gamma3-laplace-swap")
 @pytest.mark.parametrize("relation", ["add-remove", "swap"])
 @pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
 @pytest.mark.parametrize("gamma", GAMMAS)
@@ -173,6 +175,7 @@ def test_only_gumbel_noise_has_the_exponential_mechanisms_cost() -> None:
     assert Canonical(2.0, noise="laplace").cost(5) == Cost.pure(Fraction(2))
 
 
+@in_check("games-*", "patent-*")
 @pytest.mark.parametrize(
     ("data", "gamma", "errors"),
     [

@@ -8,6 +8,7 @@ import pytest
 from private_topk.testing import Law, assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.gamma import Gamma
+from tests.quick import smallest
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 
@@ -24,5 +25,5 @@ class TestGamma(ItemByItem):
         """Cuts lie 3 and more below the second count at this epsilon: 3 and 1 are read as one block."""
         counts, mechanism, bits = (9, 4, 3, 1, 0), Gamma(0.1), RandomBits.keyed(b"block")
         law = laws.gamma_order(counts, 2, Fraction(mechanism.epsilon))
-        draws = draws_to_see(law, 0.09)
-        assert_follows(Counter(tuple(mechanism(counts, 2, bits).tolist()) for _ in range(draws)), law, 0.09)
+        draws = draws_to_see(law, smallest(0.09))
+        assert_follows(Counter(tuple(mechanism(counts, 2, bits).tolist()) for _ in range(draws)), law, smallest(0.09))

@@ -24,7 +24,7 @@ from private_topk.transforms.mechanisms import Cost, RandomBits
 from private_topk.transforms.mechanisms.exact import race, reals, set_losses, strips
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.joint_set import JointSet
-from tests.quick import few
+from tests.quick import few, smallest
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.set_laws import ROUNDING, joint_loss, law
 
@@ -64,7 +64,8 @@ def test_probabilities_sum_to_one(noise: str) -> None:
 )
 def test_frequencies(mechanism: JointSet, counts: tuple[int, ...], k: int) -> None:
     stated = law_of(mechanism, counts, k)
-    assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, 0.1), b"joint set"), stated, 0.1)
+    least = smallest(0.1)
+    assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, least), b"joint set"), stated, least)
 
 
 @pytest.mark.long

@@ -120,6 +120,7 @@ def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
             hold(planted, 2)
 
 
+@pytest.mark.long
 def test_of_gamma_either_draw_costs_half() -> None:
     mechanism = Gamma(1.0, "swap")
     for counts in [(2, 1), (3, 3, 3), (4, 3, 1, 0)]:

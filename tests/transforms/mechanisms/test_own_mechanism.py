@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick import in_check
+
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "own-mechanism.md").read_text()
 MODULE, CHECKS, _ = re.findall(r"```python\n(.*?)```", PAGE, re.S)
@@ -22,6 +24,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@in_check("lane*", "rho*", "np.delete*")
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [

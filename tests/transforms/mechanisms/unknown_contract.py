@@ -19,7 +19,7 @@ from private_topk.testing import (
 )
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from tests.quick import few
+from tests.quick import few, smallest
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.unknown_laws import Counts, reachable
 
@@ -65,8 +65,8 @@ class UnknownContract(Contract):
         mechanism, counts, k = case_followed
         law = self.law(mechanism, counts, k)
         assert total(law).contains(1) and total(law).rad() < 1e-9
-        seen = frequencies(mechanism, counts, k, draws_to_see(law, SMALLEST_ERROR), b"law")
-        assert_follows(seen, law, SMALLEST_ERROR)
+        seen = frequencies(mechanism, counts, k, draws_to_see(law, smallest(SMALLEST_ERROR)), b"law")
+        assert_follows(seen, law, smallest(SMALLEST_ERROR))
 
     def test_looks_at_the_top_kbar_and_one_only(self, mechanism: UnknownDomainMechanism) -> None:
         counts = np.array([7, 900, 40, 40, 3, 900, 41] * 60)

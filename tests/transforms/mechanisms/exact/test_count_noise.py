@@ -20,7 +20,7 @@ from private_topk.transforms.mechanisms.exact.count_noise import (
     IndependentLaplace,
     Spread,
 )
-from tests.quick import few
+from tests.quick import few, in_check
 
 DRAWS = 8_000
 REACH, FINE = 24, 20  # cells of the grid each way, and points of a cell
@@ -60,6 +60,7 @@ KINDS: dict[str, tuple[CountNoise, Density]] = {
 LAWS = {name: rounded_law(density) for name, (_, density) in KINDS.items()}
 
 
+@in_check("spread", "independent")
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_noises_follow_their_joint_law(kind: str) -> None:
     noise, bits = KINDS[kind][0], RandomBits.keyed(b"joint law")

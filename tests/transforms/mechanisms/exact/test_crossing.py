@@ -10,9 +10,11 @@ from private_topk.testing import assert_follows
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import crossing
 from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, above_bottom, first_crossing, log_threshold
+from tests.quick import in_check
 from tests.transforms.mechanisms.unknown_laws import bottom_laplace, passes
 
 
+@in_check("True")
 @pytest.mark.parametrize("up", [True, False])
 def test_the_first_crossing_follows_its_law(up: bool) -> None:
     gaps, scale, odds = np.array([3, -2, 4, 1, 0]), Fraction(3, 2), Fraction(5)

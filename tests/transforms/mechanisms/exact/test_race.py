@@ -14,6 +14,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.exact.race import remembered, winner
 from private_topk.transforms.mechanisms.exact.reals import precision
+from tests.quick import in_check
 from tests.transforms.mechanisms.laws import NOISE_LAWS, order_chances
 
 
@@ -40,6 +41,7 @@ class Losses:
         return np.array([draw.below(len(self.losses))])
 
 
+@in_check("gumbel", "laplace")
 @pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
 def test_the_winner_is_the_noisy_maximum_over_all_answers(noise: str) -> None:
     losses, rate = (0, 0, 1, 2, 2, 2, 5), Fraction(3, 4)

@@ -1,0 +1,125 @@
+"""A compiled Java class, of which single calls can be led to methods that are added to it. No Java is needed for it.
+
+Only what that takes is read of the format (The Java Virtual Machine Specification, chapter 4): the constant pool, to
+which entries can be appended, and where the methods and their code are. Every offset inside a method stays.
+"""
+
+from __future__ import annotations
+
+import struct
+
+__all__ = ["JavaClass"]
+
+_UTF8, _CLASS, _METHOD, _NAME_AND_TYPE, _INTERFACE_METHOD = 1, 7, 10, 12, 11
+_SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+_STATIC, _PRIVATE, _SYNTHETIC = 0x0008, 0x0002, 0x1000
+_NOTHING, _LOAD_0, _CALL_STATIC, _CALL_INTERFACE, _CALL = 0x00, 0x2A, 0xB8, 0xB9, 0xB6
+
+
+class JavaClass:
+    """The bytes of one class. Raises ValueError if they are none.
+
+    `content` gives the bytes back, with all that was changed.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        if content[:4] != b"\xca\xfe\xba\xbe":
+            raise ValueError("no class of Java")
+        self._head, self._pool = content[:8], [(0, b"")]
+        at, count = 10, struct.unpack_from(">H", content, 8)[0]
+        while len(self._pool) < count:
+            tag = content[at]
+            size = 2 + struct.unpack_from(">H", content, at + 1)[0] if tag == _UTF8 else _SIZES[tag]
+            self._pool.append((tag, content[at + 1 : at + 1 + size]))
+            if tag in (5, 6):
+                self._pool.append((0, b""))  # these take two places
+            at += 1 + size
+        self._body = bytearray(content[at:])
+
+    def content(self) -> bytes:
+        entries = b"".join(bytes([tag]) + value for tag, value in self._pool if tag)
+        return self._head + struct.pack(">H", len(self._pool)) + entries + bytes(self._body)
+
+    def text(self, value: str) -> int:
+        """The place of a text in the pool, added unless it is there; so are the others."""
+        coded = value.encode()
+        return self._entry(_UTF8, struct.pack(">H", len(coded)) + coded)
+
+    def method(self, owner: str, name: str, kind: str, interface: bool = False) -> int:
+        """The place of a method of a class such as `java/lang/String`, by its name and kind such as `()I`."""
+        found = self._entry(_CLASS, struct.pack(">H", self.text(owner)))
+        described = self._entry(_NAME_AND_TYPE, struct.pack(">HH", self.text(name), self.text(kind)))
+        return self._entry(_INTERFACE_METHOD if interface else _METHOD, struct.pack(">HH", found, described))
+
+    def this(self) -> str:
+        """The name of the class itself."""
+        place = struct.unpack(">H", self._pool[struct.unpack_from(">H", self._body, 2)[0]][1])[0]
+        return self._pool[place][1][2:].decode()
+
+    def redirect(self, within: str, called: bytes, added: int) -> None:
+        """Lead one call in a method to a static method that takes what was on the stack for the first.
+
+        Args:
+            within: the method's name.
+            called: the instructions to be found in it, once: their last one is the call, of three bytes or five.
+            added: the place of the method that is called now.
+
+        Raises ValueError if they are not there, or more than once.
+        """
+        start, end = self._code(within)
+        first = self._body.find(called, start, end)
+        if first < 0 or self._body.find(called, first + 1, end) >= 0:
+            raise ValueError(f"{within} does not hold this call once")
+        size = 5 if called[-5:-4] == bytes([_CALL_INTERFACE]) else 3
+        at = first + len(called) - size
+        now = struct.pack(">BH", _CALL_STATIC, added)
+        self._body[at : at + size] = now.ljust(size, bytes([_NOTHING]))
+
+    def add(self, name: str, kind: str, code: bytes, stack: int, arguments: int) -> int:
+        """Add a static method without branches; its place in the pool."""
+        body = struct.pack(">HHI", stack, arguments, len(code)) + code + struct.pack(">HH", 0, 0)
+        attribute = struct.pack(">HI", self.text("Code"), len(body)) + body
+        head = struct.pack(">HHHH", _STATIC | _PRIVATE | _SYNTHETIC, self.text(name), self.text(kind), 1)
+        counter, members = self._members()
+        self._body[members[-1][2] : members[-1][2]] = head + attribute
+        number = struct.unpack_from(">H", self._body, counter)[0]
+        struct.pack_into(">H", self._body, counter, number + 1)
+        return self.method(self.this(), name, kind)
+
+    def _entry(self, tag: int, value: bytes) -> int:
+        if (tag, value) not in self._pool:
+            self._pool.append((tag, value))
+        return self._pool.index((tag, value))
+
+    def _members(self) -> tuple[int, list[tuple[str, int, int]]]:
+        """Where the number of methods stands, and of each its name, start and end."""
+        at = 6 + 2 * struct.unpack_from(">H", self._body, 6)[0] + 2
+        for _ in range(struct.unpack_from(">H", self._body, at)[0]):
+            at = self._after_member(at + 2) - 2  # fields
+        counter, at, found = at + 2, at + 4, []
+        for _ in range(struct.unpack_from(">H", self._body, counter)[0]):
+            end = self._after_member(at)
+            name = self._pool[struct.unpack_from(">H", self._body, at + 2)[0]][1][2:].decode()
+            found.append((name, at, end))
+            at = end
+        return counter, found
+
+    def _after_member(self, at: int) -> int:
+        number, at = struct.unpack_from(">H", self._body, at + 6)[0], at + 8
+        for _ in range(number):
+            at += 6 + struct.unpack_from(">I", self._body, at + 2)[0]
+        return at
+
+    def _code(self, name: str) -> tuple[int, int]:
+        """Where the instructions of the one method of a name start and end."""
+        found = [(start, end) for each, start, end in self._members()[1] if each == name]
+        if len(found) != 1:
+            raise ValueError(f"there is not one method {name}")
+        at, number = found[0][0] + 8, struct.unpack_from(">H", self._body, found[0][0] + 6)[0]
+        for _ in range(number):
+            kind, size = struct.unpack_from(">HI", self._body, at)
+            if self._pool[kind][1][2:] == b"Code":
+                start = at + 14
+                return start, start + struct.unpack_from(">I", self._body, at + 10)[0]
+            at += 6 + size
+        raise ValueError(f"{name} has no code")

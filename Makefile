@@ -8,6 +8,8 @@ SAMPLE := out/sample
 export PYTHONDONTWRITEBYTECODE =
 
 QUICK := not server and not long
+# One worker more than there are processors, since some tests wait; who is done takes over tests of the others.
+SHARED := -n $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) --dist worksteal
 
 .PHONY: rank test check quick lint newest bench site clean
 
@@ -21,11 +23,11 @@ check: .venv/tested
 	@$(MAKE) --no-print-directory -j 2 quick lint
 
 quick: .venv/tested
-	$(BIN)/python -m pytest -q -n auto -m "$(QUICK)"
+	$(BIN)/python -m pytest -q $(SHARED) -m "$(QUICK)"
 
 # Every test whole: what `check` looks at in part is looked at altogether.
 test: lint
-	$(BIN)/python -m pytest -q -n auto -m "not server"
+	$(BIN)/python -m pytest -q $(SHARED) -m "not server"
 	$(BIN)/python -m pytest -q -m server
 
 lint: .venv/tested
@@ -39,7 +41,7 @@ newest:
 	$(PYTHON) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --upgrade pip
 	PIP_CONSTRAINT= .venv-newest/bin/python -m pip install --quiet '.[test]'
-	PRIVATE_TOPK_PLAIN_BEAM=1 .venv-newest/bin/python -m pytest -q -n auto -m "$(QUICK)"
+	PRIVATE_TOPK_PLAIN_BEAM=1 .venv-newest/bin/python -m pytest -q $(SHARED) -m "$(QUICK)"
 
 bench: .venv/tested
 	$(BIN)/python -m benchmarks.pipeline

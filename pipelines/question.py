@@ -94,11 +94,8 @@ def ask(
         Refusal: a field breaks its rule; nothing has been looked at or charged.
     """
     check_kinds(period=period, release=release)
+    _check_numbers(horizon, spare_delta)
     publish_counts = count_budget(publish_counts)
-    if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
-        raise Refusal("horizon", f"must be a whole number, got {verbatim(horizon)}")
-    if spare_delta is not None and not isinstance(spare_delta, Fraction | float | int):
-        raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
     whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
     whole = whole.bounded(max_windows_per_user).rising(risers)
@@ -123,15 +120,17 @@ def ask(
         of=None if most is None else number,
         bounded=risers is None and whole.bounds_a_user(),
     )
-    selection = (
-        make_selection(
-            whole.k, shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
-        )
-        .bounded(most)
-        .rising(risers)
-    )
+    drawn = shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
+    selection = make_selection(whole.k, *drawn).bounded(most).rising(risers)
     privacy = shared.privacy if risers is None else replace(shared.privacy, pairs=True)
     return Question(selection, period, release or Release.fresh(), privacy)
+
+
+def _check_numbers(horizon: object, spare_delta: object) -> None:
+    if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
+        raise Refusal("horizon", f"must be a whole number, got {verbatim(horizon)}")
+    if spare_delta is not None and not isinstance(spare_delta, Fraction | float | int):
+        raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
 
 
 def reach_of(selection: Selection, period: Period | None) -> int:

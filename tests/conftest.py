@@ -5,6 +5,7 @@ A test that takes seconds of the processor by its nature carries the mark `long`
 
 from __future__ import annotations
 
+import gc
 import shutil
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ __all__ = [
     "flink_cluster",
     "flink_home",
     "postgres",
+    "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "url",
@@ -39,6 +41,7 @@ SERVERS = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # what is loaded and collected stays to the end: to go through it time and again takes seconds
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         from tests.beam_memo import remember  # loads Beam: not in a process that hands tests to others only
 
@@ -55,6 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.server)
         if left_out(item):
             item.add_marker(pytest.mark.long)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

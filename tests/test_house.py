@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,25 @@ PRODUCT = sorted([FRONT / "__init__.py", *(path for room in ROOMS for path in (R
 PYTHON = PRODUCT + sorted((ROOT / "tests").rglob("*.py"))
 
 
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+@cache
+def read(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(read(path)))
+
+
+@cache
+def imports(path: Path) -> list[str]:
+    found = []
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
-            yield "." * node.level + (node.module or "")
+            found.append("." * node.level + (node.module or ""))
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
+    return found
 
 
 def test_everything_is_imported_under_one_name() -> None:
@@ -38,7 +52,7 @@ def test_everything_is_imported_under_one_name() -> None:
 def test_no_ambient_randomness_in_the_product() -> None:
     for path in PRODUCT:
         assert not {"random", "numpy.random"} & set(imports(path)), path
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 assert (node.value.id, node.attr) not in {("np", "random"), ("numpy", "random")}, path
 
@@ -65,7 +79,7 @@ def test_no_circle_between_the_files_of_mechanisms() -> None:
 
 def _named(path: Path, files: dict[str, Path]) -> Iterator[str]:
     """What a file imports when it is loaded or later; of a package its module, where that is what is named."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = read(path)
     for_types = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(
         node.test) for inner in ast.walk(node)}  # fmt: skip
     for node in ast.walk(tree):
@@ -188,7 +202,7 @@ def test_files_and_functions_stay_small() -> None:
     functions = {
         f"{path.relative_to(ROOT)}:{node.name}": _body_lines(node)
         for path in PRODUCT
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef)
     }
     assert max(functions.values()) <= 40, max(functions, key=lambda name: functions[name])
@@ -202,6 +216,6 @@ def _body_lines(node: ast.FunctionDef) -> int:
 
 def test_every_function_is_annotated() -> None:
     for path in PRODUCT:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef):
                 assert node.returns is not None, f"{path}:{node.name}"

@@ -12,8 +12,7 @@ import pyarrow as pa
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_table, partition
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
-from private_topk.transforms.group_domain import DomainByGroup
+from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
@@ -90,8 +89,7 @@ class _ShardDoFn(SideBySideDoFn):
     def setup(self) -> None:
         super().setup()
         self._hash_key = self._key.derive("user hash")
-        if isinstance(self._domain, PublicDomain):
-            self._domain.index()  # made before the first block comes
+        self._domain.prepare()
         if self._groups is not None:
             self._groups.labels.index()
 
@@ -118,10 +116,7 @@ class _ShardDoFn(SideBySideDoFn):
         values: np.ndarray | pa.Array
         unknown = 0
         if not isinstance(self._domain, UnknownDomain):
-            if isinstance(self._domain, DomainByGroup):
-                codes = self._domain.encode_in(block["item"], block["group"].to_numpy())
-            else:
-                codes = self._domain.encode(block["item"])
+            codes = self._domain.encode(block["item"], None if self._groups is None else block["group"].to_numpy())
             known = codes >= 0
             if not known.all():
                 unknown = int(len(known) - known.sum())

@@ -1,4 +1,4 @@
-"""Which items can be ranked: a public list, or whatever the data hold. Two types, not a flag."""
+"""Which items can be ranked: public ones, or whatever the data hold. Types, not flags."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +19,42 @@ from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.integers import as_integers
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Domain", "DomainIndex", "PublicDomain", "RangeDomain", "UnknownDomain"]
+__all__ = ["Domain", "DomainIndex", "Lists", "PublicDomain", "RangeDomain", "UnknownDomain"]
 
 _LARGEST_RANGE = 1 << 40
 
 
+class Lists(Protocol):
+    """Which items can be ranked where, if every group has a list of its own (`group_domain`)."""
+
+    @property
+    def least(self) -> int:
+        """How many items the shortest list has."""
+
+    def listed(self, group: int, codes: range) -> Codes:
+        """The codes of a range that are on a group's list, in their order."""
+
+    def widths(self, group: int, edges: Codes) -> Codes:
+        """How many codes of a group's list are between one edge and the next."""
+
+    def nth(self, groups: Codes, firsts: Codes, numbers: Codes) -> Codes:
+        """The code of so high a number among those of each group's list from a first one on."""
+
+
+class _OfAllGroups:
+    """What is said of a domain that is the same for all groups, and needs no preparation."""
+
+    @property
+    def lists(self) -> Lists | None:
+        """The lists of the groups, where each has its own."""
+        return None
+
+    def prepare(self) -> None:
+        """Make what the first block needs, once per process."""
+
+
 @dataclass(frozen=True)
-class UnknownDomain:
+class UnknownDomain(_OfAllGroups):
     """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them."""
 
     def describe(self) -> dict[str, object]:
@@ -32,7 +62,7 @@ class UnknownDomain:
 
 
 @dataclass(frozen=True)
-class PublicDomain:
+class PublicDomain(_OfAllGroups):
     """A list of items that is public knowledge. Items that nobody holds belong to it, with a count of zero.
 
     The list must not come from the data: an item that appears because somebody holds it tells that somebody does.
@@ -63,8 +93,12 @@ class PublicDomain:
                     raise Refusal("domain", "changed since the launch: keep the file unchanged until the job has ended")
         return index
 
-    def encode(self, items: pa.Array) -> Codes:
-        """The code of every item, -1 for those outside the domain."""
+    def prepare(self) -> None:
+        """Make what the first block needs, once per process."""
+        self.index()
+
+    def encode(self, items: pa.Array, groups: Codes | None = None) -> Codes:
+        """The code of every item, -1 for those outside the domain; of its group's list, where there are such."""
         return self.index().encode(items)
 
     def labels(self, codes: Codes) -> pa.Array:
@@ -76,7 +110,7 @@ class PublicDomain:
 
 
 @dataclass(frozen=True)
-class RangeDomain:
+class RangeDomain(_OfAllGroups):
     """The consecutive integers start, ..., stop - 1, which are public knowledge: ids, postal codes, IPv4 addresses.
 
     No worker holds a list of them, so it may be large. An item belongs to it if it is written as Python writes an
@@ -111,8 +145,8 @@ class RangeDomain:
         """How many items there are."""
         return self.stop - self.start
 
-    def encode(self, items: pa.Array) -> Codes:
-        """The code of every item, -1 for those outside the domain."""
+    def encode(self, items: pa.Array, groups: Codes | None = None) -> Codes:
+        """The code of every item, -1 for those outside the domain, which is the same for all groups."""
         values, integer = as_integers(items)
         return np.where(integer & (values >= self.start) & (values < self.stop), values - self.start, -1)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, as_labels
-from private_topk.transforms.domain import Domain, PublicDomain, check_items, digest_of
+from private_topk.transforms.domain import Domain, Lists, PublicDomain, check_items, digest_of
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.refusal import Refusal, verbatim
 
@@ -63,9 +63,22 @@ class DomainByGroup(PublicDomain):
         digest = hashlib.sha256(f"{rest.digest} {groups.digest} ".encode() + keys.astype("<i8").tobytes()).hexdigest()
         return cls(rest.load, rest.digest, rest.size, groups, load, digest, int(sizes.min()))
 
-    def encode_in(self, items: pa.Array, groups: Codes) -> Codes:
-        """The code of every item, -1 for those that its group's list does not have."""
-        codes, keys = self.encode(items), self._keys()
+    @property
+    def lists(self) -> Lists:
+        """The lists of the groups."""
+        return self
+
+    def prepare(self) -> None:
+        """Make what the first block needs, once per process."""
+        super().prepare()
+        self._keys()
+
+    def encode(self, items: pa.Array, groups: Codes | None = None) -> Codes:
+        """The code of every item, -1 for those that are not on its group's list; without groups, on none."""
+        codes = super().encode(items)
+        if groups is None:
+            return codes
+        keys = self._keys()
         wanted = groups * self.size + codes
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where((codes >= 0) & (keys[place] == wanted), codes, -1)

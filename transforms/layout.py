@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.domain import Domain, UnknownDomain
-from private_topk.transforms.group_domain import DomainByGroup
+from private_topk.transforms.domain import Domain, Lists, UnknownDomain
 from private_topk.transforms.windows import Period
 
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
@@ -47,16 +46,15 @@ class Layout:
     windows: int = 1
     overlap: bool = False
     split: int = 0
-    lists: DomainByGroup | None = None
+    lists: Lists | None = None
 
     @classmethod
     def of(cls, domain: Domain, period: Period | None = None, split: int = 0) -> Layout:
         """The layout of a bounded input with a declared period; without one, that of a single window."""
         size = 0 if isinstance(domain, UnknownDomain) else domain.size
-        lists = domain if isinstance(domain, DomainByGroup) else None
         if period is None:
-            return cls(size, max(split, 1), False, split, lists)
-        return cls(size, len(period) * max(split, 1), period.overlaps, split, lists)
+            return cls(size, max(split, 1), False, split, domain.lists)
+        return cls(size, len(period) * max(split, 1), period.overlaps, split, domain.lists)
 
     def after_the_first(self) -> Layout:
         """That of the windows after the first one of time."""

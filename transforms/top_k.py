@@ -221,20 +221,8 @@ def make_selection(
 
     Raises Refusal or TypeError naming the argument, the rule and the remedy.
     """
-    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
-        raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
-    if not isinstance(mechanism, Mechanism):
-        raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
-    if amounts is not None and not isinstance(amounts, Amounts):
-        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
-    if isinstance(domain, str | bytes):
-        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), "
-                        "got a single string")  # fmt: skip
-    publish_counts = count_budget(publish_counts)
-    if isinstance(domain, Mapping):
-        domain = DomainByGroup.by_group(domain)
-    if not isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
-        domain = PublicDomain.of(domain)
+    _check_made(mechanism, amounts)
+    publish_counts, domain = count_budget(publish_counts), _as_domain(domain)
     about = mechanism.about
     if isinstance(domain, UnknownDomain) and about.domain == "public":
         raise Refusal(
@@ -249,14 +237,36 @@ def make_selection(
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)
     _check_scores(mechanism, publish_counts, amounts)
-    bound = mechanism.parameter("max_items_per_user")
-    if max_items_per_user is None:
-        max_items_per_user = bound
-    elif bound is not None and bound != max_items_per_user:
-        raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {max_items_per_user} and {bound}")
-    limit = check_parameter("max_items_per_user", max_items_per_user)
+    limit = _bound(mechanism, max_items_per_user)
     mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
     return Selection(mechanism, k, domain, limit, publish_counts, amounts, groups)
+
+
+def _check_made(mechanism: object, amounts: object) -> None:
+    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
+        raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
+    if not isinstance(mechanism, Mechanism):
+        raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
+    if amounts is not None and not isinstance(amounts, Amounts):
+        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
+
+
+def _as_domain(domain: Domain | Iterable[str | int]) -> Domain:
+    """A list is a public domain, and a list for each group one by group."""
+    if isinstance(domain, str | bytes):
+        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), "
+                        "got a single string")  # fmt: skip
+    if isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
+        return domain
+    return DomainByGroup.by_group(domain) if isinstance(domain, Mapping) else PublicDomain.of(domain)
+
+
+def _bound(mechanism: Mechanism, asked: int | None) -> int | None:
+    """How many items a user may have: what is asked, or what the mechanism says of itself."""
+    own = mechanism.parameter("max_items_per_user")
+    if asked is not None and own is not None and own != asked:
+        raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {asked} and {own}")
+    return check_parameter("max_items_per_user", own if asked is None else asked)
 
 
 def _check_scores(mechanism: Mechanism, counts: CountBudget | None, amounts: Amounts | None) -> None:

@@ -265,6 +265,7 @@ def test_a_report_file_asks_for_amounts(folder: Path) -> None:
     assert done.status == 2 and "minutes.yaml:5: amounts.column needs amounts.max_value" in done.err, done.err
 
 
+@pytest.mark.long
 def test_a_ledger_tells_caps_apart(folder: Path) -> None:
     """The same release with another cap is another question, and is not answered for nothing."""
     write(folder / "rows.csv", plays())

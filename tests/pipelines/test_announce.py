@@ -153,6 +153,7 @@ def test_where_nothing_can_be_read_back_the_workers_here_take_notes(runner: str,
     assert str(caught.value.__cause__) == lost and not launch.answered.is_set()
 
 
+@pytest.mark.long
 def test_a_job_that_ends_well_and_has_published_less_is_told(tmp_path: Path) -> None:
     """Of a place that can be read back, once it shows all that is there; of another one only if workers here note."""
     launch = prepare("direct", [])

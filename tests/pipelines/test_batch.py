@@ -222,6 +222,7 @@ class TestRealData:
             errors.append(int(np.abs(counts[answer] - best).max()))
         assert np.median(errors) == 0
 
+    @pytest.mark.long
     def test_commits_by_quarter(self, folder: Path) -> None:
         path = shared("commits.csv.gz")
         with gzip.open(path, "rt") as source:

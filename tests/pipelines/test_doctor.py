@@ -48,6 +48,7 @@ def test_packages_out_of_bounds_or_missing(monkeypatch: pytest.MonkeyPatch) -> N
     assert says("numpy").startswith("3.0 is not <3,>=1.26") and "pip install 'polars" in says("polars")
 
 
+@pytest.mark.long
 def test_a_python_that_is_too_new(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.platform, "python_version", lambda: "3.14.1")
     assert states()["python"] == "wrong"
@@ -69,6 +70,7 @@ def test_the_version_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sa
     assert states("flink")["java"] == state
 
 
+@pytest.mark.long
 def test_a_full_disk_and_a_clock_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type(shutil.disk_usage("."))
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage(1 << 30, 1 << 30, 1 << 20))

@@ -80,6 +80,7 @@ def test_questions_of_which_nothing_is_known() -> None:
         forewarned(amounts, SHAPE)
 
 
+@pytest.mark.long
 def test_a_report_is_warned_by_the_period_before(folder: Path) -> None:
     write(folder / "key", "a key of the tests, thirty-two bytes and more")
     for start in ("2026-01-05", "2026-01-12"):

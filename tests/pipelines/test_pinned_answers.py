@@ -214,13 +214,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @in_check(
     "avro in and out",
-    "parquet in and out",
     "swap",
-    "zcdp",
     "gaussian counts",
     "unknown domain, counts",
     "sliding, a budget shared by zcdp",
-    "months of Berlin",
     "a user's total, with counts",
     "charged",
     "a watched folder, months of Berlin",

@@ -85,6 +85,7 @@ def test_rankings_are_by_rise_whatever_files_and_shards_there_are(folder: Path, 
     assert noisy[0] == noisy[1] != found
 
 
+@pytest.mark.long
 def test_in_python_and_beam_yaml_it_is_the_same(folder: Path) -> None:
     period = Period.of("2026-01-06", "2026-01-09", "1d")
     release = Release(ReleaseKey.parse("file:key"), "r")

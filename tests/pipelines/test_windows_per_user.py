@@ -103,6 +103,7 @@ def test_a_defect_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert published(folder) == expected(plays(), DAYS) != expected(plays(), 2)
 
 
+@pytest.mark.long
 def test_in_python_it_is_the_same(folder: Path) -> None:
     from private_topk.transforms import Release
 

@@ -191,6 +191,7 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
     assert "adds up no amounts" in left["weighted-gaussian"].shown()
 
 
+@pytest.mark.long
 def test_weights_are_those_of_users_with_as_many_items() -> None:
     """Drawn as the mechanism itself draws from sums of weights: 200 draws of each, whose means differ by less than five
     deviations but in one seed of a million; sums that are off by a fifth are seen in 99 of 100."""

@@ -12,6 +12,7 @@ from private_topk.previews.laws import law_of
 from private_topk.transforms.mechanisms import Canonical, Joint, Mechanism, Oneshot, Peeling, PnfPeeling
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from tests.previews.test_outlook import CASES, K, expected, peeled
+from tests.quick import in_check
 
 
 def histogram(*counts: int) -> Histogram:
@@ -52,6 +53,7 @@ def test_a_skewed_joint_by_its_definition(skew: str, neighbours: str) -> None:
     assert found["found"][2] == pytest.approx(there, abs=1e-12)
 
 
+@in_check("10-*")
 @pytest.mark.parametrize(("k", "epsilon"), [(10, 0.05), (40, 0.3), (40, 3.0)])
 def test_closed_forms_agree_with_draws_of_many_items(k: int, epsilon: float) -> None:
     """300 draws, five standard errors: fails for nothing one time in 1e5, and sees what is 0.15 off in one rank."""

@@ -92,7 +92,7 @@ CASES: list[tuple[Mechanism, object]] = [
 ]
 
 
-@in_check("joint-counts0", "canonical-counts0", "peeling-counts0")
+@in_check("joint-counts0", "canonical-counts0")
 @pytest.mark.parametrize("counts", few((counts,) for counts in COUNTS))
 @pytest.mark.parametrize(("mechanism", "law"), CASES, ids=[mechanism.about.name for mechanism, _ in CASES])
 def test_every_number_is_that_of_the_law(mechanism: Mechanism, law: object, counts: tuple[int, ...]) -> None:

@@ -28,6 +28,7 @@ def test_the_least_epsilon_is_the_least() -> None:
     assert told and set(told) <= set(names)
 
 
+@pytest.mark.long
 def test_the_largest_k_is_the_largest() -> None:
     names = ("peeling", "joint")
     solved = largest_k(SHAPE, Setting(1, 0.5), 0.9, names)

@@ -40,7 +40,7 @@ from private_topk.transforms.mechanisms import Joint, Laplace, Mechanism, Restri
 from private_topk.transforms.parts import MANIFEST, Part
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
-from tests.quick import examples
+from tests.quick import examples, in_check
 from tests.transforms.pipelines import outcome
 
 ITEMS = ["a", "b", "c", "d"]
@@ -302,6 +302,7 @@ def ranked(
     return sorted(element for _, element in outcome(build))
 
 
+@in_check("period1")
 @pytest.mark.parametrize("period", [None, WEEK, SLIDING])
 def test_a_pipeline_ranks_by_the_sums(period: Period | None) -> None:
     """At an epsilon without noise to speak of, against dictionaries, window by window; in any order of the rows."""
@@ -333,6 +334,7 @@ def test_a_pipeline_ranks_by_the_sums(period: Period | None) -> None:
         assert [tuple(pair) for pair in ranked_here if pair[1]] == best
 
 
+@pytest.mark.long
 def test_the_answer_does_not_hang_on_the_order_of_rows_or_shards() -> None:
     rows = plays()
     cases: list[tuple[Any, Any]] = [(Joint(1.0), ITEMS), (RestrictedLaplace(3.0, 1e-3, 2), UnknownDomain())]

@@ -100,6 +100,7 @@ def test_every_window_counts_for_itself(windowfn: beam.WindowFn) -> None:
     assert len(found) == len(true) > 400 and {(start, item): n for start, (item, n) in found} == true
 
 
+@in_check("3-public")
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("limit", few([None, 1, 3], [2]))
 def test_one_user_more_moves_counts_by_one_upwards_and_at_most_limit_of_them(domain: str, limit: int | None) -> None:
@@ -117,6 +118,7 @@ def test_one_user_more_moves_counts_by_one_upwards_and_at_most_limit_of_them(dom
         assert sum(moves.values()) == min(len(known), limit or len(known))
 
 
+@in_check("unknown")
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_what_is_kept_of_a_user_depends_on_nothing_else(domain: str) -> None:
     pairs = random_pairs(5, 1500)

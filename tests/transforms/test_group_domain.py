@@ -39,7 +39,7 @@ def test_items_of_other_groups_are_none() -> None:
     assert domain.size == 40 and domain.least == 1 and domain.groups.size == 4
     for number, name in enumerate(names):
         items = pa.array([*(f"i{n}" for n in range(40)), "none"], pa.large_string())
-        codes = domain.encode_in(items, np.full(41, number))
+        codes = domain.encode(items, np.full(41, number))
         known = {item: code for item, code in zip(items.to_pylist(), codes.tolist(), strict=True) if code >= 0}
         assert set(known) == set(lists[name])
         assert domain.labels(np.array(list(known.values()))).to_pylist() == list(known)

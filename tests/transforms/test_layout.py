@@ -78,7 +78,7 @@ def brought_together(layout: Layout, totals: Iterable[PlacedPart]) -> dict[int, 
     return groups
 
 
-@in_check("*-2-*", "*-65-*", "public-130-*", "many codes-130-*", "unknown-130-overlapping, a few groups at a time-2")
+@in_check("*-2-*", "public-65-*", "public-130-*", "many codes-*", "unknown-65-overlapping-2", "unknown-130-*time-2")
 @pytest.mark.parametrize("limit", [None, 2])
 @pytest.mark.parametrize("overlap", ["apart", "overlapping", "overlapping, a few groups at a time"])
 @pytest.mark.parametrize("windows", [2, 65, 130])

@@ -56,6 +56,7 @@ def test_a_stream_gives_the_rankings_of_the_batch(cut: str, runner: str) -> None
     assert stream(events_of(rows, 72), period_of(cut), runner) == expected
 
 
+@pytest.mark.long
 def test_rows_out_of_order_give_the_same(runner: str) -> None:
     rows = some_rows(2, 72)
     mixed = [rows[place] for place in np.argsort([row[2] + 5 * (n % 7) for n, row in enumerate(rows)])]

@@ -93,6 +93,7 @@ def test_empty_input_still_publishes_what_is_declared(windowed: bool) -> None:
 
 
 class TestOneDraw:
+    @pytest.mark.long
     def test_repeats_shards_order_and_duplicates_change_nothing(self) -> None:
         pairs = flat_pairs()
         first = rankings(pairs)

@@ -17,9 +17,9 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_score, noisy_top
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, greater
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
-from private_topk.transforms.mechanisms.parameters import parameter
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting, checked_items
+from private_topk.transforms.mechanisms.mechanism import About, Indices, sensitivity
+from private_topk.transforms.mechanisms.weighted import Weighted
+from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 
 __all__ = ["WeightedGaussian"]
 
@@ -29,7 +29,7 @@ _UNSEEN = 64
 
 
 @dataclass(frozen=True)
-class WeightedGaussian(Mechanism):
+class WeightedGaussian(Weighted):
     """Noise on the sum of the users' weights of every item; the k largest above a threshold, in order.
 
     A user with t items, at most L = `max_items_per_user`, adds w(t) = min(1, sqrt(m / t)) to each of them, m =
@@ -66,29 +66,17 @@ class WeightedGaussian(Mechanism):
         source="Gopi et al. 2020; Dick, Joseph & Raman 2026",
         when="the items are not public, and k is about 100 or epsilon small: others then return few items",
     )
-    weighs_users: ClassVar[bool] = True
     publishes_weights: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
-
-    epsilon: float
-    delta: float
-    max_items_per_user: int
-    whole_items: int = parameter(20, help="users with at most so many items count as 1 for each, others as less")
-    neighbours: Neighbours = "add-remove"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole = checked_items(self.about.name, self.whole_items, self.max_items_per_user)
-        object.__setattr__(self, "whole_items", whole)
 
     @property
     def weighting(self) -> Weighting:
         """What a user adds to each item."""
-        return Weighting(self._whole, self.max_items_per_user, self.tau() + 1, self.scale())
+        return Weighting(self.whole, self.max_items_per_user, self.tau() + 1, self.scale())
 
     def scale(self) -> Fraction:
         """The standard deviation of the noise, in units."""
-        moved = sensitivity(self.neighbours) * self._whole
+        moved = sensitivity(self.neighbours) * self.whole
         return UNIT * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta) / 2, Fraction(moved))
 
     def tau(self) -> int:
@@ -138,12 +126,8 @@ class WeightedGaussian(Mechanism):
         found = [hundredths(total, rank) for total, rank in zip(sums.tolist(), ranks.tolist(), strict=True)]
         return np.clip(np.array(found, object), -(2**63), 2**63 - 1).astype(np.int64)
 
-    @property
-    def _whole(self) -> int:
-        return min(self.whole_items, self.max_items_per_user)
-
     def _bar(self) -> int:
-        return _highest(self._whole, self.max_items_per_user, self.scale(), Fraction(self.delta) / 2)
+        return _highest(self.whole, self.max_items_per_user, self.scale(), Fraction(self.delta) / 2)
 
 
 @lru_cache(maxsize=256)

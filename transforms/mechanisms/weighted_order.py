@@ -11,15 +11,15 @@ from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.parameters import parameter
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting, checked_items
+from private_topk.transforms.mechanisms.mechanism import About, Indices
+from private_topk.transforms.mechanisms.weighted import Weighted
+from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 
 __all__ = ["WeightedOrder"]
 
 
 @dataclass(frozen=True)
-class WeightedOrder(Mechanism):
+class WeightedOrder(Weighted):
     """The k largest of sum of weights + Gaussian noise, in order.
 
     A user with t items, at most L = `max_items_per_user`, adds w(t) = min(1, sqrt(m / t)) to each of them, m =
@@ -49,24 +49,12 @@ class WeightedOrder(Mechanism):
         source="Balle & Wang 2018, Theorem 8; weights of Gopi et al. 2020",
         when="a delta is acceptable, epsilon is small and k about 50 or more; users may hold many items",
     )
-    weighs_users: ClassVar[bool] = True
     moves_as_one: ClassVar[bool] = True
-
-    epsilon: float
-    delta: float
-    max_items_per_user: int
-    whole_items: int = parameter(20, help="users with at most so many items count as 1 for each, others as less")
-    neighbours: Neighbours = "add-remove"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole = checked_items(self.about.name, self.whole_items, self.max_items_per_user)
-        object.__setattr__(self, "whole_items", whole)
 
     @property
     def weighting(self) -> Weighting:
         """What a user adds to each item."""
-        return Weighting(self._whole, self.max_items_per_user, 0)
+        return Weighting(self.whole, self.max_items_per_user, 0)
 
     def scale(self, d: int) -> Fraction:
         """The standard deviation of the noise in units, for d items."""
@@ -77,8 +65,8 @@ class WeightedOrder(Mechanism):
         if d == 1:
             return Fraction(1)
         if self.neighbours == "swap":
-            return min(Fraction(2 * self._whole), d - Fraction(d % 2, d))
-        moved = min(self._whole, d // 2)
+            return min(Fraction(2 * self.whole), d - Fraction(d % 2, d))
+        moved = min(self.whole, d // 2)
         return Fraction(moved * (d - moved), d)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
@@ -87,7 +75,3 @@ class WeightedOrder(Mechanism):
     def cost(self, k: int) -> Cost:
         """That of Gaussian noise of the least standard deviation that the budget allows."""
         return Cost.gaussian(Fraction(self.epsilon), Fraction(self.delta))
-
-    @property
-    def _whole(self) -> int:
-        return min(self.whole_items, self.max_items_per_user)

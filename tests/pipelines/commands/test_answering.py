@@ -127,6 +127,7 @@ def test_a_check_of_an_audit() -> None:
     assert set(found) - {"neighbours", "releases"} <= named("audit")
 
 
+@pytest.mark.long
 def test_the_sample(folder: Path) -> None:
     found = answer("sample", "--folder", "sample")
     assert all(set(one) == {"path", "holds"} <= named("sample") and Path(one["path"]).exists() for one in found)

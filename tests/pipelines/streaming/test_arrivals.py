@@ -28,6 +28,7 @@ def rows(name: str, count: int, moment: float) -> bytes:
     return to_json_lines([{"user": f"{name} {n}", "item": "x", "time": int(moment * 1000)} for n in range(count)])
 
 
+@pytest.mark.long
 def test_a_file_renamed_after_its_window_closed_is_late_live_and_when_repeated(tmp_path: Path) -> None:
     start = time.time()
     period = short_windows(start, 1, 3)

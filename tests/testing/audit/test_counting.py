@@ -13,6 +13,7 @@ def test_nothing_is_wrong_with_the_counts() -> None:
     assert list(wrong_counts(Sampler())) == []
 
 
+@pytest.mark.long
 def test_a_choice_that_hangs_on_the_order_of_rows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by the code of an item, which in an unknown domain is the order of arrival."""
     real = user_shard.kept_pairs

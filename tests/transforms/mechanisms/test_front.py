@@ -18,7 +18,7 @@ VECTORS = {
 }
 
 
-@in_check("gapped", "large")
+@in_check("gapped")
 @pytest.mark.parametrize("shape", VECTORS)
 def test_a_vector_and_its_histogram_give_the_same_answer(shape: str) -> None:
     """A vector is looked at as far as a draw asks, a histogram is known: where noise is read must not depend on it."""

@@ -24,7 +24,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@in_check("lane*", "rho*", "np.delete*")
+@in_check("lane*", "np.delete*")
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [

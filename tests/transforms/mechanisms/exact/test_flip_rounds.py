@@ -39,6 +39,7 @@ def test_rounds_are_permute_and_flip_s_among_what_is_left(rate: Fraction, before
     assert_follows(seen, expected, 0.1)
 
 
+@pytest.mark.long
 def test_different_counts_of_one_block_are_weighed_by_themselves() -> None:
     """At this rate 8, 5, 3 and 0 are proposed as one block of 1 + 2 + 3 + 4 items, below the one item of count 9."""
     table, rate = Histogram(np.array([9, 8, 5, 3, 0]), np.array([1, 1, 2, 3, 4])), Fraction(1, 40)

@@ -27,7 +27,7 @@ quick: .venv/tested
 
 # Every test whole: what `check` looks at in part is looked at altogether.
 test: lint
-	$(BIN)/python -m pytest -q $(SHARED) -m "not server"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not server"
 	$(BIN)/python -m pytest -q -m server
 
 lint: .venv/tested

@@ -66,7 +66,7 @@ def _told(line: Line) -> dict[str, Any]:
     case, beam = line.met.case, line.through_beam
     return {"of": case.of, "counts": case.selection.publish_counts is not None, "releases": case.releases,
             "neighbours": case.neighbours, "epsilon": case.epsilon, "delta": case.delta, "plain": line.met.bound,
-            "beam": None if beam is None else beam.bound, "where": f"{line.met.scene.name}: {line.met.event.feature}",
+            "beam": None if beam is None else beam.bound, "where": f"{line.met.scene.name}: {line.met.guess.feature}",
             "holds": line.holds}  # fmt: skip
 
 

@@ -4,7 +4,8 @@
 
 l_1: the sum of |c_i - c_(s_i)|, with 0 for what is not returned; and how many items are returned. delta is 1e-6. Counts
 are unbounded where a mechanism bears it, bounded to 10 or 50 items per user, at random, for `restricted-normal`, and
-sums of weights of at most 1,000 items per user for `weighted-gaussian`.
+sums of weights of at most 1,000 items per user for `weighted-gaussian`, and for `restricted-normal` over the same
+sums, which is not offered.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from private_topk.transforms.mechanisms import (
     WeightedGaussian,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.weighting import UNIT
 
 DELTA, BOUNDS, LIMIT = 1e-6, (10, 50), 1000
 Pairs = tuple[np.ndarray, np.ndarray]
@@ -64,6 +66,8 @@ def rows(pairs: Pairs, epsilon: float, wholes: list[int]) -> Iterator[tuple[str,
         sums = np.zeros(size, np.int64)
         np.add.at(sums, items, mechanism.weighting.weights(users))
         yield f"weighted-gaussian m={whole}", mechanism, sums
+        # Its proof holds for weights too (tests/transforms/mechanisms/test_restricted.py): m is what a user moves then.
+        yield f"restricted, weights m={whole}", RestrictedNormal(epsilon, DELTA, whole, cap=UNIT), sums
 
 
 def median_error(mechanism: Mechanism, given: np.ndarray, counts: np.ndarray, k: int, draws: int) -> tuple[int, int]:

@@ -16,12 +16,13 @@ import statistics
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from benchmarks.counts import SHAPES, load, shape
 from benchmarks.published import PUBLISHED
-from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
 _PATIENCE = 60.0
@@ -31,9 +32,9 @@ _SLOW = {"joint-set"}
 def make(name: str, epsilon: float, **parameters: object) -> Mechanism:
     """A mechanism with delta 1e-6 where it takes one, and at most 10 items per user where it has to know."""
     kind = MECHANISMS[name]
-    own = {field for field in kind.__dataclass_fields__}
-    needed = {"delta": 1e-6} if "delta" in own else {}
-    if name in ("laplace-limit-domain", "restricted-normal", "weighted-gaussian", "weighted-order"):
+    own = parameters_of(kind)
+    needed: dict[str, Any] = {"delta": 1e-6} if "delta" in own else {}
+    if "max_items_per_user" in own and own["max_items_per_user"].required:
         needed["max_items_per_user"] = 10
     return kind(epsilon=epsilon, **{**needed, **parameters})
 

@@ -4,6 +4,8 @@
 
 - candidates-then-rank, public items: a fifth of the budget picks 1.5 k candidates by sums of weights, the rest orders
   them by counts without a bound and Gaussian noise of sensitivity sqrt(1.5 k) / 2. `peeled` picks them by peeling.
+- set-then-order, public items: `canonical` at half of epsilon finds k items, the other half and the delta order them by
+  Gaussian noise of sensitivity sqrt(k) / 2; or, pure, by peeling.
 - weighted, public items: the order of sums of weights + Gaussian noise, for `gaussian`, which drops items.
 - then-rank, items that are not public: half of the budget finds items as `weighted-gaussian` does, the other half ranks
   those found by cdp-peeling over counts without a bound.
@@ -24,7 +26,7 @@ import numpy as np
 from benchmarks.counts import FOLDER
 from benchmarks.hidden import LIMIT, Pairs, bounded, pairs_of
 from benchmarks.published import cdp_peeling
-from private_topk.transforms.mechanisms import LimitDomain, Mechanism, RestrictedGumbel, WeightedGaussian
+from private_topk.transforms.mechanisms import Canonical, LimitDomain, Mechanism, RestrictedGumbel, WeightedGaussian
 from private_topk.transforms.mechanisms import RandomBits as Bits
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -70,6 +72,12 @@ def public(pairs: Pairs, counts: np.ndarray, k: int, epsilon: float) -> dict[str
     kept, few = min(3 * k // 2, d), np.bincount(bounded(pairs, 50)[1], minlength=d)
     first, second = mu * math.sqrt(0.2), mu * math.sqrt(0.8)
     share = math.sqrt(8 * first**2 / 2 / kept)
+    found_half = _ours(Canonical(epsilon / 2), counts, k)
+    half = float(gaussian_scale(Fraction(epsilon) / 2, Fraction(DELTA), Fraction(1))) * math.sqrt(k) / 2
+
+    def ordered(rng: np.random.Generator, noise: Callable[[int], np.ndarray]) -> np.ndarray:
+        found = found_half(rng)
+        return found[top(counts[found] + noise(len(found)), k)]
 
     def ranked(rng: np.random.Generator, found: np.ndarray) -> np.ndarray:
         return found[top(counts[found] + rng.normal(0, math.sqrt(kept) / 2 / second, kept), k)]
@@ -81,6 +89,8 @@ def public(pairs: Pairs, counts: np.ndarray, k: int, epsilon: float) -> dict[str
         "weighted m=20": lambda rng: top(sums + rng.normal(0, math.sqrt(WHOLE) / mu, d), k),
         "candidates": lambda rng: ranked(rng, top(sums + rng.normal(0, math.sqrt(WHOLE) / first, d), kept)),
         "candidates peeled": lambda rng: ranked(rng, top(counts * share + rng.gumbel(size=d), kept)),
+        "set-then-order": lambda rng: ordered(rng, lambda size: rng.normal(0, half, size)),
+        "set-then-peel": lambda rng: ordered(rng, lambda size: rng.gumbel(0, 2 * k / epsilon, size)),
     }
 
 

@@ -136,13 +136,14 @@ def _goes_through_beam(case: Case) -> bool:
 
 
 def _through_beam(met: Met, sampler: Sampler, windows: int, number: int, risk: float) -> Met:
-    """The bound that whole runs show of the event which the plain draws have chosen: one window a draw."""
+    """The bound that whole runs show of the guess which the plain draws have chosen: one window a draw."""
     ending = list(_WRITERS)[number % len(_WRITERS)]
+    sides = sampler.coins(2 * windows, f"beam {number}")
     here, there = (
-        _published(met.case, sheet, windows, ending, Release(sampler.key(4 + world), f"beam {number}"))
-        for world, (sheet,) in enumerate((met.scene.here, met.scene.there))
+        _published(met.case, sheet, len(side), ending, Release(sampler.key(4 + world), f"beam {number}"))
+        for world, ((sheet,), side) in enumerate(zip((met.scene.here, met.scene.there), sides, strict=True))
     )
-    return bound_of(met.case, met.scene, met.events, here, there, risk)
+    return bound_of(met.case, met.scene, met.guess, here, there, risk)
 
 
 def _published(case: Case, sheet: Sheet, windows: int, ending: str, release: Release) -> list[tuple[Answer, ...]]:

@@ -12,17 +12,18 @@ from itertools import groupby
 from typing import Any
 
 from private_topk.pipelines.files import as_path, exists, open_file, why
-from private_topk.pipelines.sample import users_per_item
+from private_topk.pipelines.sample import WEEKS, users_per_item
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.texts import number, whole_or_power
-from private_topk.previews import Expected, PublicCounts, Released, Zipf
+from private_topk.previews import Expected, PublicCounts, Released, Rises, Zipf
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.risers import Risers
 from private_topk.transforms.windows import Period
 
-__all__ = ["earlier_ranking", "expected_of", "names_a_file", "zipf_of"]
+__all__ = ["earlier_ranking", "expected_of", "names_a_file", "sample_rises", "zipf_of"]
 
 _SHAPE = ("zipf", "items", "users", "items_per_user")
 _READ = {"zipf": number, "items": whole_or_power, "users": whole_or_power, "items_per_user": number}
@@ -42,6 +43,17 @@ def expected_of(like: str, items: int | None, period: Period | None) -> Expected
     if like == "sample":
         return _Sample(period)
     return earlier_ranking(like, items) if names_a_file(like) else zipf_of(_named(like), items)
+
+
+def sample_rises(period: Period | None, max_items_per_user: int | None, risers: Risers) -> Rises:
+    """How the sample's tracks rise from its first window to its second. Raises Refusal."""
+    days = _Sample(period).days()
+    if days is None or days > WEEKS * 7 / 2:
+        raise Refusal(
+            "window", f"must be given, of at most {WEEKS * 7 // 2} days: rises are of two windows of the sample"
+        )
+    before, now = (users_per_item(days, max_items_per_user, after) for after in (0, days))
+    return Rises(now, before, risers, f"the sample's made-up plays, its second {days:g} days against the first")
 
 
 def names_a_file(like: object) -> bool:
@@ -128,13 +140,13 @@ class _Sample:
     period: Period | None
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
-        return PublicCounts(users_per_item(self._days(), max_items_per_user)).histogram(None, unknown)
+        return PublicCounts(users_per_item(self.days(), max_items_per_user)).histogram(None, unknown)
 
     def words(self) -> str:
-        days = self._days()
+        days = self.days()
         return "the sample's made-up plays, " + ("all four weeks" if days is None else f"its first {days:g} days")
 
-    def _days(self) -> float | None:
+    def days(self) -> float | None:
         if self.period is None:
             return None
         window = self.period.window(0)

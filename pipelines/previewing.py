@@ -9,13 +9,13 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from private_topk.pipelines.expecting import expected_of, zipf_of
+from private_topk.pipelines.expecting import expected_of, sample_rises, zipf_of
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.files import open_content
-from private_topk.pipelines.question import counts_of, declared_period, domain_of
+from private_topk.pipelines.question import RISERS_THAT_SHARE, counts_of, declared_period, domain_of, risers_of
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.select import read_counts
-from private_topk.previews import Expected, InAmounts, PublicCounts, Setting
+from private_topk.previews import Expected, InAmounts, PublicCounts, Rises, Setting
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
@@ -30,10 +30,11 @@ _SHAPE = ("zipf", "items", "users", "items_per_user")
 
 def asked_setting(asked: Asked, k: int, epsilon: Fraction | float) -> Setting:
     """The question of a run with this k and epsilon, but for its mechanism. Reads the ledger. Raises Refusal."""
-    if "against" in asked:
-        raise Refusal("against", "is no part of a preview, which knows counts of one window and not how they change",
-                      "preview the window itself; docs/risers.md says what rises need")  # fmt: skip
-    period, account = declared_period(asked), account_of(asked)
+    period, account, risers = declared_period(asked), account_of(asked), risers_of(asked)
+    overlap = period.overlap if period else 1
+    if risers is not None and period is not None:
+        risers.reads(period)
+        overlap = min(len(period), RISERS_THAT_SHARE)
     unit = asked.get("privacy_unit", "user-window")
     return Setting(
         k=k,
@@ -48,10 +49,11 @@ def asked_setting(asked: Asked, k: int, epsilon: Fraction | float) -> Setting:
         privacy_unit=unit,
         windows=len(period) if period else 1,
         horizon=asked.get("horizon"),
-        overlap=period.overlap if period else 1,
+        overlap=overlap,
         held=account.budget(unit).total if account else None,
         groups_per_user=asked.get("groups_per_user"),
         amounts=_amounts(asked),
+        risers=risers,
     )
 
 
@@ -68,7 +70,7 @@ def expected_counts(asked: Asked, given: Mapping[str, Any]) -> Expected:
     """The counts that a preview is of.
 
     Args:
-        given: those of the fields `zipf`, `items`, `users`, `items_per_user`, `amount`, `counts` and
+        given: those of the fields `zipf`, `items`, `users`, `items_per_user`, `amount`, `counts`, `counts_before` and
             `these_counts_are_public` that were given.
 
     Raises:
@@ -91,11 +93,24 @@ def expected_counts(asked: Asked, given: Mapping[str, Any]) -> Expected:
 def _users_or_sums(asked: Asked, given: Mapping[str, Any], shape: Mapping[str, Any], items: int | None) -> Expected:
     if "these_counts_are_public" in given and "counts" not in given:
         raise Refusal("these_counts_are_public", "is said of {counts}: leave it out")
+    risers, said = risers_of(asked), given.get("these_counts_are_public", False)
+    if ("counts_before" in given) != (risers is not None and "counts" in given):
+        raise Refusal("counts_before", "goes with {counts} and with {against} previous: the counts of the same items "
+                      "in the window before")  # fmt: skip
+    if risers is not None:
+        if "counts" in given:
+            now, before = (_public_counts(asked, given[name], said, name) for name in ("counts", "counts_before"))
+            return Rises(now.counts, before.counts, risers, now.name)
+        if asked.get("like") == "sample":
+            return sample_rises(declared_period(asked), asked.get("max_items_per_user"), risers)
+        raise Refusal("against", "can be previewed from {counts} with {counts_before}, or from {like} sample: "
+                      "neither a shape nor an earlier ranking tells how items rise",
+                      "give public counts of two windows of something alike")  # fmt: skip
     if shape:
         return zipf_of(shape, items)
     if "like" in asked:
         return expected_of(asked["like"], items, declared_period(asked))
-    return _public_counts(asked, given["counts"], given.get("these_counts_are_public", False))
+    return _public_counts(asked, given["counts"], said)
 
 
 def _items(asked: Asked) -> int | None:
@@ -106,7 +121,7 @@ def _items(asked: Asked) -> int | None:
     return None if isinstance(domain, UnknownDomain) else domain.size
 
 
-def _public_counts(asked: Asked, path: str, said: bool) -> PublicCounts:
+def _public_counts(asked: Asked, path: str, said: bool, field: str = "counts") -> PublicCounts:
     """Counts that somebody says are public, and that nothing here tells otherwise."""
     if not said:
         raise Refusal("these_counts_are_public", "must be given with {counts}: what a preview says of private counts "
@@ -114,18 +129,21 @@ def _public_counts(asked: Asked, path: str, said: bool) -> PublicCounts:
                       "word; otherwise give {like} or {zipf}")  # fmt: skip
     user = asked.get("user_column", "user")
     if path.lower().endswith(".csv") and user in _header(path):
-        raise Refusal("counts", f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no "
+        raise Refusal(field, f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no "
                       "public counts", "a preview takes a column count, and perhaps item")  # fmt: skip
     if "ledger" in asked:
         if not path.lower().endswith(".csv"):
             raise Refusal("ledger", "knows files of rows, and a .npy is none", "leave it out: whether these counts are "
                           "public is for you to say")  # fmt: skip
         _refuse_known(asked, path)
-    counts = read_counts(path)
+    try:
+        counts = read_counts(path)
+    except Refusal as error:
+        raise Refusal(field, error.rule, error.remedy) from None
     try:
         return PublicCounts(counts.values, path)
     except (Refusal, TypeError) as error:
-        raise Refusal("counts", verbatim(f"{path}: {error}")) from None
+        raise Refusal(field, verbatim(f"{path}: {error}")) from None
 
 
 def _refuse_known(asked: Asked, path: str) -> None:

@@ -32,7 +32,7 @@ __all__ = [
     "risers_of",
 ]  # fmt: skip
 
-_SHARING = 3
+RISERS_THAT_SHARE = 3
 """A ranking of risers is of two windows: the one before it and the one after share one of them each."""
 
 
@@ -115,7 +115,7 @@ def ask(
         windows=reach_of(whole, period) * each,
         horizon=None if horizon is None else horizon * each,
         held=held,
-        overlap=each * (1 if period is None else period.overlap if risers is None else min(number, _SHARING)),
+        overlap=each * (1 if period is None else period.overlap if risers is None else min(number, RISERS_THAT_SHARE)),
         each=each,
         of=None if most is None else number,
         bounded=risers is None and whole.bounds_a_user(),

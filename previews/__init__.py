@@ -9,7 +9,7 @@ from private_topk.previews.comparing import Preview, preview, preview_of
 from private_topk.previews.estimates import Estimate
 from private_topk.previews.outlook import Outlook, look
 from private_topk.previews.setting import Setting
-from private_topk.previews.shapes import Expected, InAmounts, PublicCounts, Released, Zipf
+from private_topk.previews.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf
 from private_topk.previews.solving import Solved, largest_k, least_epsilon
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Preview",
     "PublicCounts",
     "Released",
+    "Rises",
     "Setting",
     "Solved",
     "Zipf",

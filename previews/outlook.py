@@ -220,7 +220,8 @@ def _drawn(
 ) -> list[NDArray[np.int64]]:
     """The counts of the items of many answers, each in its order; those of sets in decreasing order."""
     weighed = Histogram(histogram.values * weight, histogram.sizes)
-    prepared, bits = mechanism.prepare(weighed), RandomBits.keyed(_key(mechanism, k))
+    users = histogram.counts_at if mechanism.orders_by_users else None
+    prepared, bits = mechanism.prepare(weighed, users), RandomBits.keyed(_key(mechanism, k))
     found: list[NDArray[np.int64]] = []
     start = time.process_time()
     while len(found) < (draws or DRAWS):

@@ -18,6 +18,7 @@ from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
     from private_topk.transforms.amounts import Amounts
+    from private_topk.transforms.risers import Risers
 
 __all__ = ["Setting"]
 
@@ -36,6 +37,7 @@ class Setting:
         groups_per_user: in how many groups of a window a user counts, each with a ranking, or None without groups.
         amounts: what users did is added up, and not how many users there are.
         max_windows_per_user: a user counts in at most so many of the windows, or of the horizon.
+        risers: ranked is by how scores rise against the window before.
 
     Raises:
         Refusal: a number breaks its rule.
@@ -57,6 +59,7 @@ class Setting:
     groups_per_user: int | None = None
     amounts: Amounts | None = None
     max_windows_per_user: int | None = None
+    risers: Risers | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
@@ -70,6 +73,10 @@ class Setting:
             check_windows(self.groups_per_user, "groups_per_user")
         if check_parameter("max_windows_per_user", self.max_windows_per_user) and self.privacy_unit != "user":
             raise Refusal("max_windows_per_user", "needs {privacy_unit} user")
+        others = (self.publish_counts, "publish_counts"), (self.max_windows_per_user, "max_windows_per_user")
+        for value, name in others if self.risers is not None else ():
+            if value is not None:
+                raise Refusal(name, "does not go with {against}, as in a run", "leave it out")
 
     def share_of(self, name: str) -> Shared:
         """The mechanism of that name as one window of the run would draw with it, and what the total is of.
@@ -93,17 +100,21 @@ class Setting:
         )
         if self.amounts is not None and (mechanism.weighs_users or not mechanism.amounts_offered):
             raise Refusal("", "adds up no amounts")
+        if self.risers is not None and not vars(kind).get("differences_alone", False):
+            raise Refusal("", "ranks no risers, as users move their scores up and down")
         if mechanism.weighs_users and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
         if isinstance(mechanism, UnknownDomainMechanism):
             mechanism.kbar_for(self.k)
         shared = self._share(mechanism, "delta" in own)
-        cap = 1 if self.amounts is None else self.amounts.cap
+        cap = (1 if self.amounts is None else self.amounts.cap) * (1 if self.risers is None else self.risers.width)
         return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
 
     def _share(self, mechanism: Mechanism, has_delta: bool) -> Shared:
         """As `ask` shares a run's budget out: every ranking that one user can change counts as a window."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
+        if self.risers is not None and self.groups_per_user is not None:
+            each *= 1 if vars(type(mechanism)).get("moves_as_one", False) else 2
         windows, horizon, of = self.windows, self.horizon, None
         if self.max_windows_per_user is not None:
             of = windows if horizon is None else horizon
@@ -123,5 +134,5 @@ class Setting:
             overlap=overlap,
             each=each,
             of=of,
-            bounded=self.max_items_per_user is not None or self.groups_per_user is not None,
+            bounded=self.risers is None and (self.max_items_per_user is not None or self.groups_per_user is not None),
         )

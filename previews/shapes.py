@@ -21,8 +21,9 @@ from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
     from private_topk.transforms.amounts import Amounts
+    from private_topk.transforms.risers import Risers
 
-__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Zipf"]
+__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf"]
 
 Floats = NDArray[np.float64]
 
@@ -152,6 +153,46 @@ class PublicCounts:
 
     def words(self) -> str:
         return f"{self.name}: {self._checked.items:,} items, the largest count {self._checked.largest:,}"
+
+
+@dataclass(frozen=True)
+class Rises:
+    """How public counts rise from one window to the next: the scores of `risers`, less the least of them.
+
+    Only differences of scores are looked at, by mechanisms and by what is said of them; they are in whole scores, users
+    times the denominator of the weight.
+
+    Args:
+        counts, before: of the same items, in their order, (d,).
+
+    Raises:
+        Refusal, TypeError: they are no counts, or not of as many items.
+    """
+
+    counts: Sequence[int] | NDArray[np.int64]
+    before: Sequence[int] | NDArray[np.int64]
+    risers: Risers
+    name: str = "counts"
+    _scores: Histogram = field(init=False, repr=False, compare=False)
+    _largest: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        now, before = check_counts(self.counts), check_counts(self.before)
+        if len(now) != len(before):
+            raise Refusal("counts_before", f"must be of the same items as {{counts}}, in their order: got "
+                          f"{len(before)} for {len(now)}")  # fmt: skip
+        if max(now.max(), before.max()) > _MOST_USERS:
+            raise Refusal("counts", f"must be at most {_MOST_USERS:,}")
+        scores = self.risers.now * now - self.risers.before * before
+        object.__setattr__(self, "_scores", Histogram.of(scores - scores.min()))
+        object.__setattr__(self, "_largest", int(scores.max()))
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        return self._scores
+
+    def words(self) -> str:
+        return (f"{self.name}: how {self._scores.items:,} items rise, the largest score "
+                f"{self._largest / self.risers.now:,g}")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import os
+import threading
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from typing import Any
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineResult
 
 from private_topk.runners import Launch, refuse_unknown
 
-__all__ = ["prepare"]
+__all__ = ["ListeningRunner", "prepare"]
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
@@ -35,10 +38,31 @@ def prepare(arguments: Sequence[str]) -> Launch:
         )
     if direct.direct_num_workers != 1 and not any(word.startswith("--direct_running_mode") for word in arguments):
         direct.direct_running_mode = "multi_threading"
-    # The only local runner that receives from Pub/Sub listens.
-    listener = BundleBasedDirectRunner()
+    listener = ListeningRunner()
     found = _cores_here() if direct.direct_num_workers == 1 else 1
-    return Launch("direct", FnApiRunner(), options, cores=cores or found, listener=listener)
+    return Launch("direct", FnApiRunner(), options, cores=cores or found, listener=listener,
+                  answered=listener.answered)  # fmt: skip
+
+
+class ListeningRunner(BundleBasedDirectRunner):
+    """The only local runner that receives from Pub/Sub. Its jobs have no end of their own.
+
+    `answered` is set by whoever sees that all that a stream has to publish is published: the job then ends.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered = threading.Event()
+
+    def run_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401 - as Beam has it
+        result = super().run_pipeline(pipeline, options)
+        threading.Thread(target=self._end, args=(result,), name="end of a stream", daemon=True).start()
+        return result
+
+    def _end(self, result: Any) -> None:  # noqa: ANN401 - Beam's own
+        self.answered.wait()
+        executor = result._executor._executor
+        executor.visible_updates.offer(executor._VisibleExecutorUpdate())  # that all is done
 
 
 class CoresOptions(PipelineOptions):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.databases import postgres, url
-from tests.quick import QUICK, left_out
+from tests.quick import QUICK, in_vain, left_out
 from tests.runners.servers import free_port, missing
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
         QUICK.append(True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    vain = in_vain(items)
+    if vain and not any("[" in name for name in config.args):  # of cases that were asked for all may be left out
+        raise pytest.UsageError(f"in_check names no case of {', '.join(sorted(vain))}")
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})

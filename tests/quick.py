@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-__all__ = ["QUICK", "examples", "few", "in_check", "left_out", "smallest"]
+__all__ = ["QUICK", "examples", "few", "in_check", "in_vain", "left_out", "smallest"]
 
 QUICK: list[bool] = []
 """Holds True where pytest was told to leave `long` tests out, as `make check` does."""
@@ -44,3 +44,10 @@ def left_out(item: pytest.Item) -> bool:
     """Whether a test has the mark of `in_check`, and other parameters."""
     mark, case = item.get_closest_marker("in_check"), getattr(item, "callspec", None)
     return bool(mark and case and not any(fnmatchcase(case.id, name) for name in mark.args))
+
+
+def in_vain(items: Iterable[pytest.Item]) -> set[str]:
+    """The tests of which `in_check` leaves out all that there are: it names none, or wrongly."""
+    marked = [item for item in items if item.get_closest_marker("in_check")]
+    kept = {item.nodeid.partition("[")[0] for item in marked if not left_out(item)}
+    return {item.nodeid.partition("[")[0] for item in marked} - kept

@@ -120,7 +120,6 @@ ELSEWHERE = {
     "transforms/draw.py": "transforms/test_release.py",
     "transforms/headings.py": "transforms/test_groups.py",
     "transforms/heartbeats.py": "transforms/test_guard.py",
-    "transforms/naming.py": "transforms/test_guard.py",
     "transforms/parts.py": "transforms/test_guard.py",
     "transforms/user_shard.py": "transforms/test_on_the_fly.py",
     "transforms/windows/asked.py": "pipelines/test_question.py",

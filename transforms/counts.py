@@ -75,25 +75,45 @@ def add_up_codes(place: int, tables: Iterable[pa.RecordBatch], layout: Layout) -
     windows = layout.group(layout.group_of(place))
     codes = layout.codes(place % layout.item_shards)
     first, width = codes.start, len(codes)
-    cells = (_cells(part, windows.start, first, width) for part in tables)
-    if len(windows) * width <= _MOST_CELLS:
-        totals = np.zeros(len(windows) * width, np.int64)
-        for cell, count in cells:
-            totals[cell] += count
-        present = np.flatnonzero(totals)
-        totals = totals[present]
-    else:
-        present, totals = add_amounts(*(np.concatenate(column) for column in zip(*cells, strict=True)))
-        present, totals = present[totals != 0], totals[totals != 0]  # a rise may be none: as if nobody held the item
-    column = {"window": (present // width + windows.start).astype(np.uint32)} if layout.windows > 1 else {}
-    return make_table(**column, item=(present % width + first).astype(layout.item_type), count=totals)
+    cells = ((_cells(part, windows.start, first, width), _numbers(part)) for part in tables)
+    cell, totals = (_in_cells if len(windows) * width <= _MOST_CELLS else _sorted)(cells, len(windows) * width)
+    column = {"window": (cell // width + windows.start).astype(np.uint32)} if layout.windows > 1 else {}
+    return make_table(**column, item=(cell % width + first).astype(layout.item_type), **totals)
 
 
-def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> tuple[Codes, Codes]:
+_Numbers = dict[str, Codes]
+"""Columns that are added up: counts, and users beside them where these are weights."""
+
+
+def _in_cells(parts: Iterable[tuple[Codes, _Numbers]], size: int) -> tuple[Codes, _Numbers]:
+    totals = {"count": np.zeros(size, np.int64)}
+    for cell, numbers in parts:
+        for name, its in numbers.items():
+            if name not in totals:
+                totals[name] = np.zeros(size, np.int64)
+            totals[name][cell] += its
+    present = np.flatnonzero(totals["count"])
+    return present, {name: its[present] for name, its in totals.items()}
+
+
+def _sorted(parts: Iterable[tuple[Codes, _Numbers]], size: int) -> tuple[Codes, _Numbers]:
+    cells, numbers = zip(*parts, strict=True)
+    cell, totals = np.concatenate(cells), {}
+    for name in numbers[0]:
+        found, totals[name] = add_amounts(cell, np.concatenate([its[name] for its in numbers]))
+    some = totals["count"] != 0  # a rise may be none: as if nobody held the item
+    return found[some], {name: its[some] for name, its in totals.items()}
+
+
+def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> Codes:
     codes = part["item"].to_numpy().astype(np.int64) - first
     if "window" in part.schema.names:
         codes += (part["window"].to_numpy().astype(np.int64) - window) * width
-    return codes, part["count"].to_numpy()
+    return codes
+
+
+def _numbers(part: pa.RecordBatch) -> _Numbers:
+    return {name: part[name].to_numpy() for name in part.schema.names if name not in ("window", "item")}
 
 
 def add_up_labels(tables: Iterable[pa.RecordBatch], keep: int | None = None, least: int = 0) -> pa.RecordBatch:

@@ -97,7 +97,7 @@ def _by_window(tables: list[pa.RecordBatch], windows: range) -> Iterator[tuple[i
     """Every window of the range, and the rows of each table that are of it. The tables are sorted by window."""
     edges = np.arange(windows.start, windows.stop + 1)
     cuts = [np.searchsorted(table["window"].to_numpy(), edges).tolist() for table in tables]
-    bare = [table.select(["item", "count"]) for table in tables]
+    bare = [table.drop_columns("window") for table in tables]
     for place, number in enumerate(windows):
         yield (
             number,

@@ -74,8 +74,8 @@ def check_named(outlines: Sequence[pa.RecordBatch], names: Sequence[pa.RecordBat
     a code and an item for each of these, once.
 
     Args:
-        outlines: {window, position, code, item, noisy}, where code and item are null if another stage names them.
-        names: {window, position, code, item}.
+        outlines: {window, position, code, item} and more, where code and item are null if another stage names them.
+        names: {window, position, code, item}; where users are counted beside what was drawn from, their number as well.
 
     Cost: a sort of the positions.
     """
@@ -84,7 +84,7 @@ def check_named(outlines: Sequence[pa.RecordBatch], names: Sequence[pa.RecordBat
     outline = outlines[0]
     open_ones = pc.is_null(outline["code"])
     known = outline.filter(pc.invert(open_ones))
-    columns = ["window", "position", "code", "item"]
+    columns = ["window", "position", "code", "item", *(["users"] if "users" in outline.schema.names else [])]
     found = joined([known.select(columns), *(table.select(columns) for table in names)])
     outline, found = (_in_order(table) for table in (outline, found))
     window, position = (outline[name].to_numpy() for name in ("window", "position"))
@@ -95,7 +95,7 @@ def check_named(outlines: Sequence[pa.RecordBatch], names: Sequence[pa.RecordBat
         raise lost("not every item that was drawn was named once")
     if not np.array_equal(np.unique(window), np.arange(windows.start, windows.stop)):
         raise lost("not every window was drawn")
-    return make_table(**{name: found[name] for name in columns}, noisy=outline["noisy"])
+    return make_table(**{name: (found if name in columns else outline)[name] for name in outline.schema.names})
 
 
 def _in_order(table: pa.RecordBatch) -> pa.RecordBatch:

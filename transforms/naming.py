@@ -5,6 +5,8 @@
 
 No stage holds all counts of a window. The names come back by another hop, which may lose or double elements as any
 other: a ranking comes out only if every place of its outline was named, once.
+
+Where a mechanism orders candidates by their users, their numbers come back beside the names, for the second draw.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import HEARTBEAT, OUTLINE, Part, PlacedPart, by_group
 from private_topk.transforms.release import Ranking, Selection
-from private_topk.transforms.tallies import Tally, find_items, tabulate, tallies
+from private_topk.transforms.tallies import Tally, find_items, tabulate, tallies, users_of
 from private_topk.transforms.windows import Period
 
 __all__ = ["RankByValues", "rank_by_values"]
@@ -59,7 +61,7 @@ class RankByValues(beam.PTransform):
         self._layout = layout
         self._draw = _DrawDoFn(selection, release, shards, layout, period, readers)
         self._name = _NameDoFn(selection, layout)
-        self._assemble = _AssembleDoFn(selection, layout, period)
+        self._assemble = _AssembleDoFn(selection, release, layout, period)
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         totals, others = inputs
@@ -157,7 +159,7 @@ class _DrawDoFn(beam.DoFn):
             for number, tally, label in zip(windows, tallies(tables, layout, windows), labels, strict=True)
         ]
         table = self._outline(drawn)
-        yield OUTLINE, Part(_NOBODY, table.select(["window", "position", "code", "item", "noisy"]))
+        yield OUTLINE, Part(_NOBODY, table.drop_columns(["shard", "value", "number"]))
         digests = _digests(tables)
         open_ones = table.filter(pc.is_null(table["code"]))
         for shard, rows in partition(open_ones["shard"].to_numpy(), layout.item_shards):
@@ -169,7 +171,8 @@ class _DrawDoFn(beam.DoFn):
         ranks, noisy, _ = self._selection.draw(tally.histogram(), tally.digest, label, self._release)
         values, shards, numbers = tally.where(ranks)
         return _Drawn(np.full(len(ranks), window), np.arange(len(ranks)), shards, values, numbers,
-                      tally.seen[shards], np.zeros(len(ranks), np.int64) if noisy is None else noisy)  # fmt: skip
+                      tally.seen[shards], np.zeros(len(ranks), np.int64) if noisy is None else noisy,
+                      np.full(len(ranks), tally.digest, object))  # fmt: skip
 
     def _outline(self, drawn: list[_Drawn]) -> pa.RecordBatch:
         """All places of the rankings. Of items in a shard that nobody holds anything of, the code is known here."""
@@ -180,9 +183,12 @@ class _DrawDoFn(beam.DoFn):
         labels = np.full(len(codes), None, object)
         if not all_of_them.asked.all():
             labels[~all_of_them.asked] = domain.labels(codes[~all_of_them.asked]).to_pylist()
-        columns = {name: column for name, column in all_of_them._asdict().items() if name != "asked"}
-        item = pa.array(labels, pa.large_string())
-        return make_table(**columns, code=pa.array(codes, mask=all_of_them.asked), item=item)
+        columns: dict[str, Any] = {**all_of_them._asdict(), "item": pa.array(labels, pa.large_string())}
+        columns["code"] = pa.array(codes, mask=columns.pop("asked"))
+        digest = columns.pop("digest")
+        if self._selection.mechanism.orders_by_users:  # nobody holds what is known here
+            columns |= {"users": np.zeros(len(codes), np.int64), "digest": pa.array(digest, pa.binary())}
+        return make_table(**columns)
 
 
 class _Drawn(NamedTuple):
@@ -190,6 +196,7 @@ class _Drawn(NamedTuple):
 
     Args:
         asked: whether the shard has to be asked which item that is.
+        digest: of all counts of the window.
     """
 
     window: Codes
@@ -199,6 +206,7 @@ class _Drawn(NamedTuple):
     number: Codes
     asked: np.ndarray
     noisy: Codes
+    digest: np.ndarray
 
 
 def _digests(tables: list[tuple[int, pa.RecordBatch]]) -> dict[tuple[int, int], bytes]:
@@ -214,6 +222,7 @@ def _digests(tables: list[tuple[int, pa.RecordBatch]]) -> dict[tuple[int, int], 
 class _NameDoFn(beam.DoFn):
     def __init__(self, selection: Selection, layout: Layout) -> None:
         self._domain, self._layout = selection.domain, layout
+        self._counted = selection.mechanism.orders_by_users
 
     def process(self, element: tuple[int, Iterable[Part]]) -> Iterator[PlacedPart]:
         place, parts = element
@@ -230,13 +239,15 @@ class _NameDoFn(beam.DoFn):
         if codes is None:
             raise lost("the counts to be named are not those that were drawn from")
         assert not isinstance(self._domain, UnknownDomain)
-        where = {name: asked[0][name] for name in ("window", "position")}
-        yield place, Part(_NOBODY, make_table(**where, code=codes, item=self._domain.labels(codes)))
+        found = {name: asked[0][name] for name in ("window", "position")}
+        if self._counted:
+            found["users"] = users_of(totals[0], found["window"].to_numpy(), codes)
+        yield place, Part(_NOBODY, make_table(**found, code=codes, item=self._domain.labels(codes)))
 
 
 class _AssembleDoFn(beam.DoFn):
-    def __init__(self, selection: Selection, layout: Layout, period: Period | None) -> None:
-        self._selection, self._layout, self._period = selection, layout, period
+    def __init__(self, selection: Selection, release: Release, layout: Layout, period: Period | None) -> None:
+        self._selection, self._release, self._layout, self._period = selection, release, layout, period
 
     def process(
         self,
@@ -255,7 +266,7 @@ class _AssembleDoFn(beam.DoFn):
         starts = np.searchsorted(outline["window"].to_numpy(), np.arange(windows.start, windows.stop + 1)).tolist()
         for number, start, end in zip(windows, starts[:-1], starts[1:], strict=True):
             of = heading(self._selection.groups, self._layout, self._period, number, window)
-            yield _ranking(self._selection, of, outline.slice(start, end - start))
+            yield _ranking(self._selection, self._release, of, outline.slice(start, end - start))
 
 
 def rank_by_values(selection: Selection, release: Release, of: Heading, totals: Iterable[pa.RecordBatch]) -> Ranking:
@@ -272,11 +283,14 @@ def rank_by_values(selection: Selection, release: Release, of: Heading, totals: 
     name = _NameDoFn(selection, layout)
     names = [part.table for shard, its in asked
              for _, part in name.process((shard, [Part(_NOBODY, by_shard[shard]), its]))]  # fmt: skip
-    return _ranking(selection, of, check_named([outline.table], names, range(1)))
+    return _ranking(selection, release, of, check_named([outline.table], names, range(1)))
 
 
-def _ranking(selection: Selection, of: Heading, rows: pa.RecordBatch) -> Ranking:
+def _ranking(selection: Selection, release: Release, of: Heading, rows: pa.RecordBatch) -> Ranking:
     mechanism = selection.mechanism
+    if mechanism.orders_by_users:
+        digest = rows["digest"][0].as_py()
+        rows = rows.take(pa.array(selection.order(rows["users"].to_numpy(), digest, of.label(), release)))
     if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         rows = rows.take(pa.array(np.argsort(rows["code"].to_numpy())))
     items, noisy = tuple(rows["item"].to_pylist()), selection.shown(rows["noisy"].to_pylist())

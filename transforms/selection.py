@@ -30,7 +30,10 @@ _MOST_UNITS = 1 << 29
 
 
 class Draws(NamedTuple):
-    """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights."""
+    """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights.
+
+    Of a mechanism that `orders_by_users` the ranks of its candidates, of which `Selection.order` makes the answer.
+    """
 
     ranks: np.ndarray
     noisy_counts: np.ndarray | None
@@ -121,8 +124,10 @@ class Selection:
         """For how many rankings of a window one user is paid for: 1, or more where groups are ranked."""
         if self.groups is None:
             return 1
-        # Now and in the window before a user may have counted in other groups.
-        return min(self.groups.paid_for(self.mechanism) * (1 if self.risers is None else 2), self.groups.size)
+        # In the window before a user may have counted in other groups: one moves by one part of the cap, the other by
+        # the other. Noise is in proportion to the cap, so that both cost one, where users who leave and enter do.
+        as_one = self.risers is None or vars(type(self.mechanism)).get("moves_as_one", False)
+        return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
 
     def bounds_a_user(self) -> bool:
         """Whether a bound decides which of a user's rows in a window count, so that without some of them others do."""
@@ -171,6 +176,8 @@ class Selection:
         """
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
+        if self.mechanism.orders_by_users:
+            return Draws(self.mechanism.find(histogram, self.k, bits.draw()), None)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
         if self.mechanism.publishes_weights:  # of the same draw once more, whose noise they have
             again = RandomBits.keyed(seed).draw()
@@ -181,6 +188,11 @@ class Selection:
         values, places = histogram.picks(ranks).values, np.arange(len(ranks))
         noisy = publish_counts(values, places, bits, *self._noise_depends_on())
         return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)))
+
+    def order(self, users: np.ndarray, digest: bytes, window: str, release: Release) -> np.ndarray:
+        """Which of the candidates that `draw` found answer, by their places, from how many users each has."""
+        seed = release_seed(release, window, self.parameters(), digest)
+        return self.mechanism.order(users, self.k, RandomBits.keyed(seed).draw())
 
     def noise(self, published: int) -> NoiseSize | None:
         """The noise of so many published counts; None where there are none. Of amounts in their measure."""

@@ -16,7 +16,7 @@ from private_topk.transforms.columnar import Codes, make_table
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
-__all__ = ["Tally", "find_items", "tabulate", "tallies"]
+__all__ = ["Tally", "find_items", "tabulate", "tallies", "users_of"]
 
 
 class Tally(NamedTuple):
@@ -50,9 +50,10 @@ class Tally(NamedTuple):
 def tabulate(totals: pa.RecordBatch) -> pa.RecordBatch:
     """The totals of one place as {window, value, size, digest}, by window and decreasing value.
 
-    A window's digest is SHA-256 over its codes and their counts; it stands in the window's first row.
+    A window's digest is SHA-256 over its codes and their counts, and their users where these are beside them; it stands
+    in the window's first row.
     """
-    windows, items, counts = _columns(totals)
+    (windows, _, counts), hashed = _columns(totals), _hashed(totals)
     order = np.lexsort((-counts, windows))
     starts = _starts(windows[order], counts[order])
     kept = order[starts]
@@ -60,7 +61,7 @@ def tabulate(totals: pa.RecordBatch) -> pa.RecordBatch:
     edges = np.append(_starts(windows), len(windows))
     first_rows = np.searchsorted(windows[kept], windows[edges[:-1]])
     for row, start, end in zip(first_rows, edges[:-1], edges[1:], strict=True):
-        digests[row] = _digest(items[start:end], counts[start:end])
+        digests[row] = _digest(hashed, slice(start, end))
     return make_table(
         window=windows[kept],
         value=counts[kept],
@@ -95,17 +96,26 @@ def find_items(totals: pa.RecordBatch, asked: pa.RecordBatch, codes: Callable[[i
     Returns:
         None if these are not the totals of which the digests speak.
     """
-    windows, items, counts = _columns(totals)
+    (windows, items, counts), hashed = _columns(totals), _hashed(totals)
     wanted, value, number = (asked[name].to_numpy() for name in ("window", "value", "number"))
     found = np.empty(len(asked), np.int64)
     edges = np.append(_starts(wanted), len(wanted))
     for start, end in zip(edges[:-1], edges[1:], strict=True):
         rows = slice(*np.searchsorted(windows, [wanted[start], wanted[start] + 1]))
-        if _digest(items[rows], counts[rows]) != asked["digest"][int(start)].as_py():
+        if _digest(hashed, rows) != asked["digest"][int(start)].as_py():
             return None
         listed = codes(int(wanted[start]))
         found[start:end] = _find(items[rows], counts[rows], value[start:end], number[start:end], listed)
     return found
+
+
+def users_of(totals: pa.RecordBatch, windows: Codes, codes: Codes) -> Codes:
+    """Of each code in its window, how many users hold it; totals by window and code have them beside the counts."""
+    at, items, _ = _columns(totals)
+    width = 1 + max(int(items.max()), int(codes.max()))
+    held, asked = at * width + items, windows * width + codes
+    places = np.minimum(np.searchsorted(held, asked), len(held) - 1)
+    return np.where(held[places] == asked, totals["users"].to_numpy()[places], 0)
 
 
 def _find(items: Codes, counts: Codes, value: Codes, number: Codes, codes: range | Codes) -> Codes:
@@ -158,5 +168,9 @@ def _starts(*columns: Codes) -> Codes:
     return np.flatnonzero(np.append(True, fresh))
 
 
-def _digest(items: Codes, counts: Codes) -> bytes:
-    return hashlib.sha256(items.astype("<i8").tobytes() + counts.astype("<i8").tobytes()).digest()
+def _hashed(totals: pa.RecordBatch) -> list[Codes]:
+    return [totals[name].to_numpy() for name in ("item", "count", "users") if name in totals.schema.names]
+
+
+def _digest(columns: Sequence[Codes], rows: slice) -> bytes:
+    return hashlib.sha256(b"".join(column[rows].astype("<i8").tobytes() for column in columns)).digest()

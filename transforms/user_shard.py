@@ -125,7 +125,7 @@ class UserShard:
 
     def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(place, {item: code or string, count: int64}), the item's users of this shard, or their units or weights, by
-        window where there are several: a column more.
+        window where there are several: a column more. Where users are counted beside weights, one more: `users`.
         """
         table = joined([self.no_pairs(), *pairs])
         for part in self._in_windows(table):
@@ -139,7 +139,10 @@ class UserShard:
                 present, counts = count_pairs(codes, self._layout.windows << found.bits)
             else:
                 present, counts = add_amounts(codes, amounts)
-            yield from self._by_place(found, present, counts)
+            columns = {"count": counts}
+            if self._weighting is not None and self._weighting.counted:
+                columns["users"] = count_pairs(codes, self._layout.windows << found.bits)[1]
+            yield from self._by_place(found, present, columns)
 
     def _terms(self, risers: Risers, found: _Pairs, codes: Codes, amounts: Codes | None) -> tuple[Codes, Codes]:
         """The pairs as terms of scores."""
@@ -227,7 +230,7 @@ class UserShard:
         kept = kept_pairs(ranks, found.item(codes), users, found.words, self._limit)
         return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
 
-    def _by_place(self, found: _Pairs, codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _by_place(self, found: _Pairs, codes: Codes, numbers: dict[str, Codes]) -> Iterator[tuple[int, pa.RecordBatch]]:
         windows, items = found.window(codes), found.item(codes)
         if found.labels is None or found.words is None:
             shards = items >> self._layout.item_bits
@@ -239,7 +242,7 @@ class UserShard:
             some = items[rows]
             labels = some.astype(layout.item_type) if found.labels is None else found.labels.take(pa.array(some))
             column = {"window": windows[rows].astype(np.uint32)} if layout.windows > 1 else {}
-            yield place, make_table(**column, item=labels, count=counts[rows])
+            yield place, make_table(**column, item=labels, **{name: its[rows] for name, its in numbers.items()})
 
 
 def _or_zeros(amounts: Codes | None, size: int) -> Codes:

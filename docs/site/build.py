@@ -84,6 +84,7 @@ def write_source(source: Path, draws: int) -> None:
     (source / "docs").mkdir()
     for page in (ROOT / "docs").glob("*.md"):
         shutil.copy(page, source / "docs" / page.name)
+    shutil.copytree(ROOT / "docs" / "pictures", source / "docs" / "pictures")
     for page in ("README.md", "SECURITY.md", "CHANGELOG.md", "LICENSE"):
         shutil.copy(ROOT / page, source / page)
     for folder in LINKED:

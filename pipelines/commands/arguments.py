@@ -34,9 +34,9 @@ __all__ = [
 
 UNITS = ("user-window", "user")
 NEIGHBOURS = ("add-remove", "swap")
-_OF_COMMANDS = {"amount", "check", "config", "counts", "draws", "exact_counters", "items", "items_per_user", "json",
-                "plot", "quiet", "recall", "runner", "show_left_out", "these_counts_are_public", "users", "windows",
-                "zipf"}  # fmt: skip
+_OF_COMMANDS = {"amount", "check", "config", "counts", "counts_before", "draws", "exact_counters", "items",
+                "items_per_user", "json", "plot", "quiet", "recall", "runner", "show_left_out",
+                "these_counts_are_public", "users", "windows", "zipf"}  # fmt: skip
 _MANY = 5
 _READ: dict[str, Callable[[str], object]] = {
     "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,

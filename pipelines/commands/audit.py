@@ -86,7 +86,7 @@ def told(line: Line) -> str:
         return _row(line.apart.case, 0.0, 0.0, f"{line.apart.bound:.2f}", "-", shown)
     assert line.met is not None
     case, beam = line.met.case, line.through_beam
-    where = f"{verdict}{line.met.scene.name}: {line.met.event.feature}"
+    where = f"{verdict}{line.met.scene.name}: {line.met.guess.feature}"
     found = f"{line.met.bound:.2f}", "-" if beam is None else f"{beam.bound:.2f}"
     return _row(case, case.epsilon, case.delta, *found, where)
 
@@ -103,7 +103,7 @@ def _plain(line: Line) -> dict[str, Any]:
         found |= {"mechanism": case.selection.mechanism.about.name, "neighbours": case.neighbours,
                   "releases": case.releases, "declared": case.epsilon, "delta": case.delta,
                   "bound": line.met.bound, "bound_through_beam": None if beam is None else beam.bound,
-                  "where": f"{line.met.scene.name}: {line.met.event.feature}"}  # fmt: skip
+                  "where": f"{line.met.scene.name}: {line.met.guess.feature}"}  # fmt: skip
     return found
 
 

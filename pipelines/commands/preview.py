@@ -40,7 +40,7 @@ _EXAMPLE = """examples:
 Without --mechanism all of them are tried, which takes some seconds for each setting.
 Nothing is charged, so nothing private may go in: docs/choosing.md says what may."""
 _VALUES = ("items", "k", "epsilon")
-_OWN = ("zipf", "items", "users", "items_per_user", "amount", "counts", "these_counts_are_public")
+_OWN = ("zipf", "items", "users", "items_per_user", "amount", "counts", "counts_before", "these_counts_are_public")
 
 
 def parser(words: Sequence[str] = ()) -> Parser:
@@ -60,6 +60,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(counts, "amount", "A", "with --max-value: what a user adds to an item that they hold, on average and after the "
         "cap; --counts and a ranking have sums already", number)  # fmt: skip
     add(counts, "counts", "FILE", "public or made-up counts of a window: .npy of integers, or .csv with a column count")
+    add(counts, "counts_before", "FILE", "with --counts and --against previous: those of the same items, in their "
+        "order, in the window before")  # fmt: skip
     add_switch(counts, "these_counts_are_public", "with --counts: I know that these counts protect nobody")
     add(counts, "release_key", "REF", "with --counts and --ledger: the key whose releases the file must not be of")
     scores = found.add_argument_group("amounts and groups (optional)")
@@ -227,7 +229,10 @@ def _question(preview: Preview, differing: Sequence[str]) -> str:
     each = setting.groups_per_user is not None
     counted = "rankings that one user can change" if each else "windows that one user can be in"
     windows = f" in all, over {preview.windows} {counted}" if preview.windows > 1 else ""
-    return f"the top {top} of {items} items{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
+    rising = " by how they rise" if setting.risers is not None else ""
+    return (
+        f"the top {top} of {items} items{rising}{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
+    )
 
 
 def _run(preview: Preview) -> str:
@@ -246,4 +251,6 @@ def _run(preview: Preview) -> str:
         words += [flag("groups_per_user"), str(setting.groups_per_user)]
     if setting.amounts is not None:
         words += [flag("max_value"), f"{float(setting.amounts.max_value):g}"]
+    if setting.risers is not None:
+        words += [flag("against"), "previous", flag("against_weight"), str(setting.risers.weight)]
     return " ".join(words)

@@ -202,19 +202,38 @@ class _SendDoFn(beam.DoFn):
 
 
 class _WritePubSub(beam.PTransform):
+    """Raises on the worker, so that the bundle is tried again, unless Pub/Sub has taken every message."""
+
     def __init__(self, topic: str, release_id: str) -> None:
         super().__init__()
-        self._topic, self._release_id = topic, release_id
+        self._fn = _PublishDoFn(topic, release_id)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        from apache_beam.io.gcp.pubsub import PubsubMessage, WriteToPubSub
+        return rankings | "Send" >> beam.ParDo(self._fn).with_output_types(str)
 
-        release_id = self._release_id
-        messages = rankings | "As messages" >> beam.Map(
-            lambda ranking: PubsubMessage(message_of(ranking, release_id), attributes_of(ranking))
-        ).with_output_types(PubsubMessage)
-        _ = messages | "Send" >> WriteToPubSub(self._topic, with_attributes=True)
-        return rankings | "Name" >> beam.Map(lambda ranking: ranking.label()).with_output_types(str)
+
+class _PublishDoFn(beam.DoFn):
+    """By Google's client and not by Beam's own sink, which tells nobody when a message is out."""
+
+    def __init__(self, topic: str, release_id: str) -> None:
+        self._topic, self._release_id = topic, release_id
+        self._publisher: Any = None
+
+    def start_bundle(self) -> None:
+        self._sent: list[Any] = []
+
+    def process(self, ranking: Ranking) -> Iterator[str]:
+        from google.cloud.pubsub_v1 import PublisherClient
+
+        if self._publisher is None:
+            self._publisher = PublisherClient()
+        message = message_of(ranking, self._release_id)
+        self._sent.append(self._publisher.publish(self._topic, message, **attributes_of(ranking)))
+        yield ranking.label()
+
+    def finish_bundle(self) -> None:
+        for sent in self._sent:
+            sent.result(_SENT_WITHIN)
 
 
 def attributes_of(ranking: Ranking) -> dict[str, str]:

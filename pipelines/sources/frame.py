@@ -42,7 +42,8 @@ class Frame:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", _digest(self.table))
-        _TABLES[self.digest] = self.table
+        # One table for all frames that hold the same: it is there as long as any of them is.
+        object.__setattr__(self, "table", _TABLES.setdefault(self.digest, self.table))
 
     def check(self, period: Period | None) -> None:
         """Whoever made the table has looked at its columns."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         UnknownDomain,
     )
     from private_topk.transforms.mechanisms import (
+        CandidatesThenRank,
         Canonical,
         CdpPeeling,
         FastJoint,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Amounts",
+    "CandidatesThenRank",
     "Canonical",
     "CdpPeeling",
     "CountBudget",

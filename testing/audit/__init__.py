@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from private_topk.testing.audit.apart import Dependence, dependence
 from private_topk.testing.audit.audit import Met, audit_case, bound_of
-from private_topk.testing.audit.bounds import Tally, epsilon_at_least
+from private_topk.testing.audit.bounds import Guesses, epsilon_of
 from private_topk.testing.audit.cases import Case, cases_of
 from private_topk.testing.audit.counting import wrong_counts
-from private_topk.testing.audit.events import Answer, Event
+from private_topk.testing.audit.events import Answer, Guess
 from private_topk.testing.audit.hat import OtherAnswer, answer_of
 from private_topk.testing.audit.sampler import Sampler
 from private_topk.testing.audit.scenes import GROUPS, Row, Scene, Sheet, rows_of
@@ -21,20 +21,20 @@ __all__ = [
     "Answer",
     "Case",
     "Dependence",
-    "Event",
+    "Guess",
+    "Guesses",
     "Met",
     "OtherAnswer",
     "Row",
     "Sampler",
     "Scene",
     "Sheet",
-    "Tally",
     "answer_of",
     "audit_case",
     "bound_of",
     "cases_of",
     "dependence",
-    "epsilon_at_least",
+    "epsilon_of",
     "rows_of",
     "wrong_counts",
 ]

@@ -44,7 +44,9 @@ def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> Depende
     case = replace(case, selection=_small(case.selection))
     sheet = Sheet(tuple(_HEIGHT + _STEP * (_SIZE - n) for n in range(_SIZE)))
     name = f"apart {case.selection.parameters()}"
-    chosen, tested = (_noises(sampler.draw(case, (sheet,), draws // 2, f"{name} {half}"), sheet) for half in range(2))
+    chosen, tested = (
+        _noises(sampler.draw(case, (sheet,), range(draws // 2), f"{name} {half}"), sheet) for half in range(2)
+    )
     answer, noises = _choose(chosen, draws // 2)
     with_it, without = _split(tested, answer)
     ups, downs = (Tally(sum(some[noise] for noise in noises), some.total()) for some in (with_it, without))

@@ -1,4 +1,4 @@
-"""From how often an event came on two neighbouring inputs to a lower bound of epsilon, exactly."""
+"""From what was seen of two neighbouring inputs to a lower bound of epsilon, exactly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from flint import arb
 
-__all__ = ["Tally", "epsilon_at_least", "probability_at_least", "probability_at_most"]
+__all__ = ["Guesses", "Tally", "epsilon_at_least", "epsilon_of", "probability_at_least", "probability_at_most"]
 
 _STEPS = 40
 
@@ -17,6 +17,35 @@ class Tally(NamedTuple):
 
     hits: int
     draws: int
+
+
+class Guesses(NamedTuple):
+    """How often it was guessed rightly and wrongly which of two neighbours published, in so many independent draws of
+    one that a fair coin chose; in the rest there was no guess.
+    """
+
+    right: int
+    wrong: int
+    draws: int
+
+
+def epsilon_of(guesses: Guesses, delta: float, risk: float) -> float:
+    """The least epsilon that goes with such guesses, at least 0.
+
+    Let A and B be the answers on which one and the other neighbour is guessed. As each has probability 1/2,
+    P(right) = (P(A) + P'(B)) / 2 and P(wrong) = (P'(A) + P(B)) / 2, so that P(right) <= exp(epsilon) P(wrong) + delta.
+    For a delta of 0, each guess that is made is right with probability at most exp(epsilon) / (1 + exp(epsilon)),
+    whatever the others are: one Clopper-Pearson bound instead of two, and both directions at once (Steinke, Nasr,
+    Jagielski: Privacy Auditing with One Training Run, 2023; here draws are independent, which is the simple case).
+
+    Args:
+        risk: how likely the bound may be above the true one.
+    """
+    right, wrong, draws = guesses
+    if delta:
+        return epsilon_at_least(Tally(right, draws), Tally(wrong, draws), delta, risk)
+    low = probability_at_least(Tally(right, right + wrong), risk)
+    return max(math.log(low / (1 - low)), 0.0) if low > 0 else 0.0
 
 
 def epsilon_at_least(often: Tally, seldom: Tally, delta: float, risk: float) -> float:

@@ -50,15 +50,20 @@ class Hat:
         some = [(int(table["item"][0].as_py()) >> layout.item_bits, table) for table in tables if len(table)]
         (tally,) = tallies([(shard, tabulate(table)) for shard, table in some], layout, range(1))
         self._histogram, self._digest = tally.histogram(), tally.digest
-        counts = np.zeros(layout.size, np.int64)
+        counts, users = np.zeros((2, layout.size), np.int64)
         for _, table in some:
             counts[table["item"].to_numpy()] = table["count"].to_numpy()
-        self._items = np.argsort(-counts, kind="stable")
+            if "users" in table.schema.names:
+                users[table["item"].to_numpy()] = table["users"].to_numpy()
+        self._items, self._users = np.argsort(-counts, kind="stable"), users
 
     def draw(self, release: Release, bounds: WindowBounds) -> Answer:
         """One answer. Raises OtherAnswer."""
-        found = self._selection.draw(self._histogram, self._digest, Heading(bounds, self._group).label(), release)
+        label = Heading(bounds, self._group).label()
+        found = self._selection.draw(self._histogram, self._digest, label, release)
         items = self._items[found.ranks]
+        if self._selection.mechanism.orders_by_users:
+            items = items[self._selection.order(self._users[items], self._digest, label, release)]
         order = np.argsort(items) if self._selection.mechanism.answer == "set" else np.arange(len(items))
         noisy = None if found.noisy_counts is None else tuple(found.noisy_counts[order].tolist())
         answer = Answer(tuple(items[order].tolist()), noisy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from private_topk.testing.audit.cases import Case
@@ -39,12 +40,21 @@ class Sampler:
         """One of the release keys of this audit."""
         return ReleaseKey("fresh", hashlib.sha256(self.seed + b"key %d" % number).digest())
 
+    def coins(self, draws: int, name: str) -> tuple[list[int], list[int]]:
+        """The numbers of so many draws, each on one side or the other by a fair coin."""
+        bits = hashlib.shake_256(self.seed + b"coins " + name.encode()).digest(draws)
+        sides: tuple[list[int], list[int]] = ([], [])
+        for number, byte in enumerate(bits):
+            sides[byte & 1].append(number)
+        return sides
+
     def draw(
-        self, case: Case, world: tuple[Sheet, ...], draws: int, name: str, one_way: bool = False
+        self, case: Case, world: tuple[Sheet, ...], numbers: Sequence[int], name: str, one_way: bool = False
     ) -> list[tuple[Answer, ...]]:
-        """What so many releases of a world publish.
+        """What releases of a world publish.
 
         Args:
+            numbers: of these draws, which the way of their rows, their key and their window hang on.
             name: no two calls may have the same.
             one_way: rows come along on one way only, where what is drawn serves to choose and proves nothing.
         """
@@ -57,7 +67,7 @@ class Sampler:
                 for sheet in world
                 for answer in self._answers(case, sheet, ways[n % len(ways)], n // len(ways), f"{name} {n}")
             )
-            for n in range(draws)
+            for n in numbers
         ]
 
     def _answers(self, case: Case, sheet: Sheet, way: Way, number: int, name: str) -> list[Answer]:

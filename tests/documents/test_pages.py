@@ -337,6 +337,7 @@ RISERS = [
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("rising.avro", 9)),
     Held("import apache_beam as beam", "python", says="^cake\n$"),
     Held("$ python -m benchmarks.risers", "parsed", "measures for a minute"),
+    Held("$ private-topk preview --like sample --window 7d --from 2026-01-12"),
     Held("source:", "not run", "part of a report file: tests/pipelines/test_risers.py publishes a whole one"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from private_topk import (
 )
 from private_topk.pipelines.frames import table_of
 from private_topk.pipelines.sources.columns import Columns, block_of
-from private_topk.pipelines.sources.frame import Frame
+from private_topk.pipelines.sources.frame import Frame, _ReadDoFn
 from private_topk.runners import prepare
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.refusal import Refusal
@@ -179,6 +180,15 @@ def test_many_rows_come_in_parts() -> None:
         frame.check_runner(replace(prepare("direct", []), name="prism"))
     assert frame.identity(KEY, PERIOD) == Frame(frame.table, frame.columns).identity(KEY, PERIOD)
     assert frame.identity(KEY, PERIOD) != Frame(frame.table.slice(1), frame.columns).identity(KEY, PERIOD)
+
+
+def test_a_table_is_there_as_long_as_anybody_reads_it() -> None:
+    """Two calls over the same rows on two threads: the one that ends first takes nothing from the other."""
+    columns = Columns(**NAMES)
+    mine = Frame(table_of(ROWS, columns), columns)
+    assert Frame(table_of(ROWS.clone(), columns), columns).table is mine.table
+    gc.collect()
+    assert sum(map(len, _ReadDoFn(mine.digest, columns).process(b""))) == len(ROWS)
 
 
 def test_a_relation_of_duckdb() -> None:

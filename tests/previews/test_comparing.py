@@ -15,14 +15,22 @@ from private_topk.budget.sharing import share_out
 from private_topk.pipelines.question import ask
 from private_topk.previews import Estimate, InAmounts, Preview, PublicCounts, Setting, Zipf, preview, preview_of
 from private_topk.previews.comparing import _ordered
-from private_topk.previews.outlook import Outlook, look
+from private_topk.previews.outlook import Outlook, _drawn, _key, look
 from private_topk.previews.reasons import ranges, reasons, short, verdict
 from private_topk.previews.tables import comparison, ranks_table, table
 from private_topk.previews.weights import weight_of
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import MECHANISMS, CdpPeeling, Joint, Mechanism, RandomBits, WeightedGaussian
+from private_topk.transforms.mechanisms import (
+    MECHANISMS,
+    CandidatesThenRank,
+    CdpPeeling,
+    Joint,
+    Mechanism,
+    RandomBits,
+    WeightedGaussian,
+)
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.refusal import Refusal
@@ -51,7 +59,9 @@ def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
     assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(MECHANISMS)
     assert {error.shown() for error in found.left_out.values()} == {"needs delta"}
     with_delta = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2)
-    assert set(with_delta.left_out) == {"weighted-gaussian", "weighted-order"}, "numbers do not tell weights"
+    assert set(with_delta.left_out) == {"weighted-gaussian", "weighted-order", "candidates-then-rank"}, (
+        "numbers do not tell weights"
+    )
     unknown = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2, unknown_domain=True)
     assert {outlook.mechanism.about.domain for outlook in unknown.outlooks} == {"unknown"}
     weighed = unknown.left_out.pop("weighted-gaussian")  # type: ignore[attr-defined]
@@ -210,6 +220,17 @@ def test_weights_are_those_of_users_with_as_many_items() -> None:
     found = preview(shape, 10, 0.5, 1e-6, unknown_domain=True, max_items_per_user=30, draws=5,
                     mechanisms=("weighted-gaussian", "restricted-normal"))  # fmt: skip
     assert {o.name for o in found.outlooks} == {"weighted-gaussian", "restricted-normal"}
+
+
+def test_candidates_are_ordered_by_their_users_in_a_preview_too() -> None:
+    """Of 30 items each, who weigh a half: numbers of users are those of the shape, and not what sums say."""
+    shape, mechanism = Zipf(1.0, 500, 3000, 40), CandidatesThenRank(1.0, 1e-6, 30, whole_items=7)
+    histogram, bits = shape.histogram(30, False), RandomBits.keyed(_key(mechanism, 9))
+    counts = np.repeat(histogram.values, histogram.sizes)
+    for values in _drawn(mechanism, histogram, 9, 5, weight_of(mechanism, shape)):
+        assert values.tolist() == counts[mechanism(counts * mechanism.weighting.weight(30), 9, bits, counts)].tolist()
+    found = preview(shape, 9, 1.0, 1e-6, max_items_per_user=30, draws=5, mechanisms=("candidates-then-rank", "joint"))
+    assert not found.left_out
 
 
 def test_it_is_said_where_few_draws_fitted() -> None:

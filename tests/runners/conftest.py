@@ -47,7 +47,8 @@ class Report:
     def arguments(self, *extra: str) -> list[str]:
         return settled([
             "run", "--quiet", "--overwrite",
-            "--input", f"{self.folder}/plays.avro", "--domain", f"{self.folder}/catalogue.txt",
+            "--input", f"{self.folder}/plays.avro",
+            *([] if "--unknown-domain" in extra else ["--domain", f"{self.folder}/catalogue.txt"]),
             "--mechanism", "joint", "--k", "5", "--epsilon", "0.05",
             "--window", "7d", "--from", "2026-01-05", "--to", "2026-02-09",
             "--release-key", f"file:{self.folder}/key", "--release-id", "runners",

@@ -77,7 +77,12 @@ def transform(period: Period, **more: Any) -> PrivateTopK:  # noqa: ANN401
 
 def batch(rows: Sequence[Row], period: Period, **more: Any) -> dict[str, tuple[str, ...]]:  # noqa: ANN401
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        _ = pipeline | beam.Create(stamped(rows)) | transform(period, **more) | beam.ParDo(Collect("batch"))
+        _ = (
+            pipeline
+            | beam.Create(stamped(rows), reshuffle=False)
+            | transform(period, **more)
+            | beam.ParDo(Collect("batch"))
+        )
     return by_label(Collect.found["batch"])
 
 

@@ -3,9 +3,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from private_topk.transforms import counts
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.counts import add_up_codes, add_up_labels, largest
 from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
@@ -39,3 +41,12 @@ def test_labels_add_up_and_the_largest_stay_in_public_order(keep: int | None) ->
 def test_largest_of_nothing() -> None:
     table = pa.table({"item": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
     assert len(largest(table, 3)) == 0
+
+
+@pytest.mark.parametrize("cells", [1 << 20, 0], ids=["in a vector", "by a sort"])
+def test_users_are_added_up_beside_weights(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "_MOST_CELLS", cells)
+    some = [([3, 5], [7, 9], [1, 1]), ([5, 8], [2, 4], [2, 1])]
+    parts = [make_table(item=np.array(i, np.uint32), count=np.array(c), users=np.array(u)) for i, c, u in some]
+    total = add_up_codes(0, parts, Layout(9))
+    assert total.to_pydict() == {"item": [3, 5, 8], "count": [7, 11, 4], "users": [1, 3, 1]}

@@ -288,7 +288,7 @@ def test_what_it_costs() -> None:
     minutes = ask(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(HALF), amounts=Amounts.of(60))
     assert minutes.selection.mechanism.cap == 180
     grouped = ask(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"]))
-    assert grouped.selection.rankings_of_a_user() == 2 and grouped.selection.mechanism.epsilon == 0.5
+    assert grouped.selection.rankings_of_a_user() == 1 and grouped.selection.mechanism.epsilon == 1
 
 
 @pytest.mark.parametrize(

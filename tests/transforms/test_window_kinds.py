@@ -85,6 +85,7 @@ def test_rows_are_in_the_windows_of_their_time_that_were_open_when_they_arrived(
     assert sorted(found, key=str) == sorted(expected, key=str) and expected
 
 
+@in_check("week-Europe*", "month-America/Sao*", "day-Africa*", "day-Australia*", "week-America/Havana*")
 @pytest.mark.parametrize(
     ("zone", "year"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from private_topk.transforms.mechanisms.candidates_then_rank import CandidatesThenRank
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.cost import Cost
@@ -34,6 +35,7 @@ from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 __all__ = [
     "MECHANISMS",
     "About",
+    "CandidatesThenRank",
     "Canonical",
     "CdpPeeling",
     "Cost",

@@ -12,6 +12,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.reach import order_reach
 
 __all__ = ["Gaussian"]
 
@@ -59,12 +60,7 @@ class Gaussian(Mechanism):
         """How far one user can move the order's part of d counts, squared, in units of `cap`; 1 for a single count,
         whose order is one. The distance is convex in the move, so that moves between 0 and cap reach no further.
         """
-        if d == 1:
-            return Fraction(1)
-        if self.neighbours == "swap":
-            return min(Fraction(2 * (self.max_items_per_user or d)), d - Fraction(d % 2, d))
-        moved = min(self.max_items_per_user or d, d // 2)
-        return Fraction(moved * (d - moved), d)
+        return order_reach(d, self.max_items_per_user or d, self.neighbours)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)

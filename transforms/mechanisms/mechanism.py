@@ -26,6 +26,9 @@ Neighbours = Literal["add-remove", "swap"]
 
 Indices = NDArray[np.int64]
 
+Users = Callable[[Indices], Indices]
+"""From ranks to the numbers of users of their items, same shape."""
+
 
 @dataclass(frozen=True)
 class About:
@@ -65,6 +68,9 @@ class Mechanism(abc.ABC):
     """Whether counts are sums of the users' weights, as `weighting` says."""
     publishes_weights: ClassVar[bool] = False
     """Whether the noisy sums that decide come out with the items: what is proved is proved of both."""
+    orders_by_users: ClassVar[bool] = False
+    """Whether sums of weights only `find` candidates, of which `order` draws the answer by their numbers of users.
+    Where sums are all there is, `select` takes a whole weight for a user."""
     moves_as_one: ClassVar[bool] = False
     """Under "swap": whether two draws, one over counts that a user leaves and one over others that a user enters, cost
     no more together than one draw over counts in which a user is replaced. So it is wherever one user who comes or goes
@@ -79,7 +85,7 @@ class Mechanism(abc.ABC):
         metadata={"settled": "by what is counted", "unasked": "the amounts that are asked for say it"},
     )
 
-    def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
+    def __call__(self, counts: ArrayLike, k: int, bits: RandomBits, users: ArrayLike | None = None) -> Indices:
         """Draw a top-k answer.
 
         Args:
@@ -87,6 +93,8 @@ class Mechanism(abc.ABC):
                 the items seen, none at all if none were, ties broken by position.
             k: how many items to answer with, 1 <= k, and k <= d in a public domain.
             bits: where every random bit comes from; its next draw is taken.
+            users: of a mechanism that `orders_by_users`, beside `counts`, which are sums of their weights: the users
+                per item, (d,). Others take none.
 
         Returns:
             Distinct indices into counts, int64: shape (k,), or (at most k,) in the unknown domain. A sequence is in
@@ -97,17 +105,28 @@ class Mechanism(abc.ABC):
         """
         counts = check_counts(counts, self.about.domain)
         named = Named.of(counts if len(counts) else np.zeros(1, np.int64))
-        chosen = named.items(self.prepare(named.histogram).ranks(k, bits))
+        held = None if users is None else self._checked_users(users, counts)
+        prepared = self.prepare(named.histogram, None if held is None else lambda ranks: held[named.items(ranks)])
+        chosen = named.items(prepared.ranks(k, bits))
         return np.sort(chosen) if self.answer == "set" else chosen
 
-    def prepare(self, histogram: Histogram) -> Prepared:
+    def _checked_users(self, users: ArrayLike, counts: Indices) -> Indices:
+        if not self.orders_by_users:
+            raise Refusal("users", f"does not apply to {self.about.name}", "leave it out")
+        held = check_counts(users)
+        if len(held) != len(counts):
+            raise Refusal("users", f"must have one number for each count, got {len(held)} for {len(counts)}")
+        return held
+
+    def prepare(self, histogram: Histogram, users: Users | None = None) -> Prepared:
         """This mechanism over one histogram, for many draws: each then costs O(D + k), whatever d is.
 
         Args:
             histogram: of all items of a public domain; in an unknown one, of those seen, or at least of the kbar + 1
                 largest. Items of equal counts have to be numbered in a public order then.
+            users: of a mechanism that `orders_by_users`: from ranks of the histogram to numbers of users.
         """
-        return Prepared(self, histogram)
+        return Prepared(self, histogram, users)
 
     @property
     def answer(self) -> Literal["sequence", "set"]:
@@ -123,6 +142,19 @@ class Mechanism(abc.ABC):
         """Of a mechanism that `publishes_weights`: the noisy sums of the items that a draw has chosen.
 
         In hundredths, int64. They are what the draw decided by, so that whoever pays for the items has paid for them.
+        """
+        raise NotImplementedError
+
+    def find(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        """Of a mechanism that `orders_by_users`: the ranks of k or more items, by the sums alone."""
+        raise NotImplementedError
+
+    def order(self, users: Indices, k: int, draw: Draw) -> Indices:
+        """Of a mechanism that `orders_by_users`: which k of the candidates answer, by their place among these.
+
+        Args:
+            users: of each candidate, in the order of `find`.
+            draw: the one that they come from.
         """
         raise NotImplementedError
 
@@ -190,6 +222,7 @@ class Prepared:
 
     mechanism: Mechanism
     histogram: Histogram
+    users: Users | None = None
     _samplers: dict[int, Callable[[Draw], Indices]] = field(default_factory=dict, repr=False)
 
     def __call__(self, k: int, bits: RandomBits) -> Picks:
@@ -206,8 +239,16 @@ class Prepared:
         if not isinstance(bits, RandomBits):
             raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
         if k not in self._samplers:
-            self._samplers[k] = self.mechanism.sampler(self.histogram, k)
+            self._samplers[k] = self._by_both(k) if self.users else self.mechanism.sampler(self.histogram, k)
         return self._samplers[k](bits.draw())
+
+    def _by_both(self, k: int) -> Callable[[Draw], Indices]:
+        def ranks(draw: Draw) -> Indices:
+            assert self.users is not None
+            found = self.mechanism.find(self.histogram, k, draw)
+            return found[self.mechanism.order(self.users(found), k, draw)]
+
+        return ranks
 
 
 def sensitivity(neighbours: Neighbours) -> int:

@@ -7,6 +7,7 @@ from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any
 
+from private_topk.transforms.mechanisms.candidates_then_rank import CandidatesThenRank
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
@@ -46,6 +47,7 @@ _ALL: tuple[type[Mechanism], ...] = (
     Laplace,
     Gaussian,
     WeightedOrder,
+    CandidatesThenRank,
     Gamma,
     LimitDomain,
     LaplaceLimitDomain,

@@ -43,9 +43,9 @@ class UnknownDomainMechanism(Mechanism):
     over by size that is the order of ranks, so sort the items by label before anybody sees them.
     """
 
-    def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
+    def __call__(self, counts: ArrayLike, k: int, bits: RandomBits, users: ArrayLike | None = None) -> Indices:
         self.kbar_for(check_k(k, 0, self.about.domain))
-        return super().__call__(counts, k, bits)
+        return super().__call__(counts, k, bits, users)
 
     def kbar_for(self, k: int) -> int:
         """How many of the largest counts compete for k places: `kbar`, or `default_kbar(k)` where it is None.

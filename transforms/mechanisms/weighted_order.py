@@ -12,6 +12,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Indices
+from private_topk.transforms.mechanisms.reach import order_reach
 from private_topk.transforms.mechanisms.weighted import Weighted
 from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 
@@ -47,7 +48,7 @@ class WeightedOrder(Weighted):
         domain="public",
         cost="one pass, then O(k)",
         source="Balle & Wang 2018, Theorem 8; weights of Gopi et al. 2020",
-        when="a delta is acceptable, epsilon is small and k about 50 or more; users may hold many items",
+        when="a delta is acceptable, k is above 100 times epsilon; users may hold many items",
     )
     moves_as_one: ClassVar[bool] = True
 
@@ -62,12 +63,7 @@ class WeightedOrder(Weighted):
 
     def squared_sensitivity(self, d: int) -> Fraction:
         """How far one user can move the order's part of d sums, squared; 1 for a single one, whose order is one."""
-        if d == 1:
-            return Fraction(1)
-        if self.neighbours == "swap":
-            return min(Fraction(2 * self.whole), d - Fraction(d % 2, d))
-        moved = min(self.whole, d // 2)
-        return Fraction(moved * (d - moved), d)
+        return order_reach(d, self.whole, self.neighbours)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)

@@ -180,7 +180,7 @@ def test_foreign_and_truncated_files(tmp_path: Path, content: bytes, message: st
         read(write(tmp_path / "rows.avro", content))
 
 
-@in_check("deflate")
+@in_check("bzip2")
 @pytest.mark.parametrize("codec", ["null", "bzip2"])
 def test_broken_bytes_never_raise_anything_else(tmp_path: Path, codec: str) -> None:
     """Bytes changed at random: found, or not to be told from another file; never a crash, never a hang."""

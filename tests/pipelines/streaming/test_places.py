@@ -54,7 +54,7 @@ def refusal(made_up: Commits, tmp_path: Path) -> Callable[..., str]:
 @pytest.mark.parametrize(
     ("source", "sink", "expected"),
     [
-        (PUBSUB, "pubsub://projects/project-1/topics/rankings", ["ReadFromPubSub", "WriteToPubSub"]),
+        (PUBSUB, "pubsub://projects/project-1/topics/rankings", ["ReadFromPubSub", "_PublishDoFn"]),
         (PUBSUB, "bigquery://project-1:data.rankings", ["ReadFromPubSub", "_LoadDoFn"]),
         (PUBSUB, "out", ["ReadFromPubSub", "_PublishWindowDoFn"]),
     ],

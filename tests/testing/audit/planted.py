@@ -145,7 +145,7 @@ DEFECTS: dict[str, Defect] = {
     "one draw for both": Defect(
         counts_from_the_draw_of_the_selection, "apart", 1, True, "joint", 2000, "EXCEEDED: how much the noise"),
     "no labels in the digest": Defect(
-        a_digest_without_labels, "case", 2, False, "limit-domain", 400, "same counts of other items"),
+        a_digest_without_labels, "case", 2, False, "limit-domain", 1000, "same counts of other items"),
     "no digest in the seed": Defect(
         a_seed_without_digest, "case", 2, True, "laplace", 400, "one key and id, other counts"),
     "repeated rows count": Defect(

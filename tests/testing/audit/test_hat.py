@@ -18,10 +18,10 @@ def test_every_draw_is_that_of_the_whole_path(monkeypatch: pytest.MonkeyPatch) -
     for name in ("joint", "joint-set", "limit-domain", "top-stable"):
         cases = cases_of([name])
         for case in [next(case for case in cases[::-1] if case.of == of) for of in ("users", "amounts", "groups")]:
-            assert len(Sampler(b"whole").draw(case, case.scenes[0].there, 6, "whole")) == 6
+            assert len(Sampler(b"whole").draw(case, case.scenes[0].there, range(6), "whole")) == 6
     for name in ("weighted-gaussian", "weighted-order"):
         for case in cases_of([name])[::3]:
-            assert len(Sampler(b"whole").draw(case, case.scenes[0].there, 6, "whole")) == 6
+            assert len(Sampler(b"whole").draw(case, case.scenes[0].there, range(6), "whole")) == 6
 
 
 def test_an_answer_with_other_names_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,4 +35,4 @@ def test_an_answer_with_other_names_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     assert case.selection.k > 1
     monkeypatch.setattr(draw, "rank", turned)
     with pytest.raises(OtherAnswer, match="another answer than its draw"):
-        Sampler(b"1").draw(case, case.scenes[0].there, 300, "turned")
+        Sampler(b"1").draw(case, case.scenes[0].there, range(300), "turned")

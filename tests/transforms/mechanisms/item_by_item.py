@@ -19,7 +19,7 @@ from private_topk.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from tests.quick import few, smallest
+from tests.quick import QUICK, few, smallest
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 
@@ -99,7 +99,7 @@ class NoisyOrder(ItemByItem):
             for k in (1, 2, 4):
                 noise, scale = self.noise_and_scale(mechanism, len(counts), k)
                 one, two = RandomBits.keyed(b"scale"), RandomBits.keyed(b"scale")
-                for _ in range(25):
+                for _ in range(8 if QUICK else 25):
                     drawn = named.items(noisy_ranks(named.histogram, scale, noise, k, one.draw()))
                     assert mechanism(counts, k, two).tolist() == drawn.tolist(), (counts, k)
 

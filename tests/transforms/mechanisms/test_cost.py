@@ -42,7 +42,7 @@ SLACK = 1e-7
 
 
 def width(mechanism: Mechanism) -> int:
-    return 2 if mechanism.neighbours == "swap" else 1
+    return mechanism.cap * (2 if mechanism.neighbours == "swap" else 1)
 
 
 def joint_loss(skew: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from private_topk.testing import hockey_stick, max_log_ratio, neighbours
 from private_topk.testing.checks import ORDERS
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
+    CandidatesThenRank,
     Canonical,
     CdpPeeling,
     FastJoint,
@@ -55,7 +56,7 @@ TYPED = [
     Gaussian(0.3, 0.05, 2, "swap"),
     Gaussian(0.3, 0.05, None, "swap"),
 ]
-OTHERS = (Gamma, WeightedGaussian, WeightedOrder)
+OTHERS = (Gamma, WeightedGaussian, WeightedOrder, CandidatesThenRank)
 
 
 def test_all_that_are_said_to_move_as_one_are_here() -> None:
@@ -85,10 +86,14 @@ def spent(pair: Pair, epsilon: float) -> float:
     )
 
 
-def hold(mechanism: Mechanism, k: int) -> float:
-    """The two draws, held to the cost of a single one. Returns the part of epsilon or delta that is used."""
+def hold(mechanism: Mechanism, k: int, down: int = 1, up: int = 1) -> float:
+    """The two draws, held to the cost of a single one. Returns the part of epsilon or delta that is used.
+
+    Args:
+        down, up: by how much counts fall that a user leaves, and rise that the user enters.
+    """
     cost, used = mechanism.cost(k), 0.0
-    for leaving, entering in itertools.product(one_way(mechanism, k, -1), one_way(mechanism, k, 1)):
+    for leaving, entering in itertools.product(one_way(mechanism, k, -down), one_way(mechanism, k, up)):
         both = together(leaving, entering)
         if cost.delta:
             divergence = spent(both, float(cost.epsilon))
@@ -111,6 +116,16 @@ def test_leaving_one_and_entering_another_cost_one_draw(mechanism: Mechanism, k:
     hold(mechanism, k)
 
 
+@pytest.mark.parametrize(("before", "now"), [(1, 1), (1, 2)])
+@pytest.mark.parametrize("mechanism", TYPED, ids=lambda mechanism: mechanism.about.name)
+def test_a_riser_whose_user_changed_groups_costs_one_draw(mechanism: Mechanism, before: int, now: int) -> None:
+    """One user added or removed: who counted in one group before takes `before` off its scores, and adds `now` to those
+    of another. Under "swap" two such users, in up to four groups.
+    """
+    for k in (1, 3):
+        hold(replace(mechanism, neighbours="add-remove", cap=before + now), k, before, now)  # type: ignore[call-arg]
+
+
 def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
     """The look's power: draws calibrated to users who come or go, twice, are twice over the budget."""
     assert hold(Peeling(1.0, "swap"), 1) > 0.5
@@ -118,6 +133,9 @@ def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
     for planted in (Peeling(1.0), Laplace(1.0, 2), Joint(1.0), Gaussian(0.3, 0.05, 2)):
         with pytest.raises(AssertionError):
             hold(planted, 2)
+    for planted in (Peeling(1.0, cap=2), Laplace(1.0, 2, cap=2)):
+        with pytest.raises(AssertionError):
+            hold(planted, 2, 1, 2)
 
 
 @pytest.mark.long
@@ -153,6 +171,15 @@ def test_two_draws_of_a_weighted_order_cost_one() -> None:
     for d, whole in itertools.product((2, 3, 5, 8, 100), (1, 2, 5, 60)):
         once, swapped = (WeightedOrder(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
         assert 2 * once.squared_sensitivity(d) <= swapped.squared_sensitivity(d)
+
+
+def test_two_draws_of_candidates_then_rank_cost_one() -> None:
+    """Of both rounds: each of the two draws takes at most half of what each round may."""
+    for d, whole, k in itertools.product((2, 3, 5, 8, 100), (1, 2, 5, 60), (1, 2, 7)):
+        once, swapped = (CandidatesThenRank(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
+        found = once.found(min(k, d), d)
+        assert 2 * (swapped.finding_scale(d) / once.finding_scale(d)) ** -2 <= 1 + Fraction(1, 2**40)
+        assert 2 * (swapped.ordering_scale(found) / once.ordering_scale(found)) ** -2 <= 1 + Fraction(1, 2**40)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,8 @@ from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from private_topk.transforms.mechanisms.restricted import ADDITIVE, Restricted
 from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
+from private_topk.transforms.mechanisms.weighting import UNIT
+from tests.transforms.mechanisms.test_weighted_gaussian import sums
 
 RELATIONS = ["add-remove", "swap"]
 
@@ -62,3 +65,25 @@ def test_refuses_what_adds_no_noise_to_counts() -> None:
 def test_checks_the_tests_budget(epsilon_r: float, delta_r: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Restricted(PnfPeeling(1.0), epsilon_r, delta_r)
+
+
+@pytest.mark.parametrize(("kbar", "whole"), [(1, 1), (2, 1), (3, 1), (3, 2)])
+def test_slots_of_weights_move_one_way_and_no_further_than_their_norm(kbar: int, whole: int) -> None:
+    """Sums of the weights of every user there can be beside every two others, of five items: each slot, however items
+    that come and go are paired, moves by 0 to 1, and all of them by the root of `whole` together.
+    """
+    kinds = [user for n in (1, 2, 4) for user in itertools.combinations(range(5), n)]
+    furthest = 0.0
+    for others in itertools.combinations_with_replacement(kinds, 2):
+        before = np.array(sums(others, 5, whole))
+        old = set(np.argsort(-before, kind="stable")[:kbar].tolist())
+        for user in kinds:
+            after = before + np.array(sums((user,), 5, whole))
+            new = set(np.argsort(-after, kind="stable")[:kbar].tolist())
+            gone, come = sorted(old - new), sorted(new - old)
+            assert set(come) <= set(user)
+            moves = np.array([after[list(p)] - before[gone] for p in itertools.permutations(come)]) / UNIT
+            still = (after - before)[sorted(old & new)] / UNIT
+            assert moves.size == 0 or 0 <= moves.min() <= moves.max() <= 1
+            furthest = max(furthest, float((moves**2).sum(axis=1).max() + (still**2).sum()))
+    assert 0.9 * min(whole, kbar) < furthest <= whole

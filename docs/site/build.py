@@ -140,8 +140,11 @@ def mechanism_page(folder: Path, name: str, kind: type[Mechanism], draws: int) -
 def command_of(name: str, kind: type[Mechanism], draws: int) -> str:
     """The preview that draws its picture, beside another mechanism of the same domain."""
     names = ",".join(dict.fromkeys((name, *RIVALS[kind.about.domain])))
-    unknown = " --unknown-domain" if kind.about.domain == "unknown" else ""
-    return f"preview {SHAPE} {ASKED}{unknown} --mechanism {names} --draws {draws} --plot {name}.svg"
+    more = " --unknown-domain" if kind.about.domain == "unknown" else ""
+    own = parameters_of(kind)
+    if "max_items_per_user" in own and own["max_items_per_user"].required:
+        more += " --max-items-per-user 10"  # as many as each has
+    return f"preview {SHAPE} {ASKED}{more} --mechanism {names} --draws {draws} --plot {name}.svg"
 
 
 def draw(line: str, folder: Path) -> bool:

@@ -36,7 +36,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.flink_hit import Batch, Job, Stream
-from benchmarks.flink_jobs import Report, await_
+from benchmarks.flink_jobs import Report, await_, end
 from benchmarks.flink_servers import KINDS, Servers
 from benchmarks.results import Results
 
@@ -61,9 +61,11 @@ class Kills:
         try:
             while self._left(kinds):
                 self._some(kinds)
-        finally:
             for name in list(self._jobs):
-                self._judge(name)
+                self._end(name)
+        finally:
+            for job in self._jobs.values():  # where the bench itself has failed
+                end(job.process)
 
     def _left(self, kinds: Sequence[str]) -> list[str]:
         return [kind for kind in kinds if any(self._wanted(form, kind) for form in self.reports)]
@@ -142,8 +144,8 @@ class Kills:
         return thread
 
     def _see(self, jobs: Sequence[Job], kind: str) -> None:
-        """Wait until the jobs have gone on, or for half a minute where they may not have noticed; then replace."""
-        looked = time.monotonic() + 30
+        """Wait until the jobs have gone on, or for a while where they may not have noticed; then replace."""
+        looked = time.monotonic() + 20
         await_(lambda: all(job.look_at_hit() or job.over() for job in jobs) or time.monotonic() > looked, 60, "")
         if kind == "task-manager-lost":
             await_(lambda: all(job.ready() or job.over() for job in jobs), PATIENCE,
@@ -175,7 +177,7 @@ def main() -> None:
     parser.add_argument("--kind", default=",".join(KINDS), help=f"of {', '.join(KINDS)}")
     parser.add_argument("--job", default="stream,batch")
     parser.add_argument("--times", type=int, default=20, help="hits of each kind, with those in --results")
-    parser.add_argument("--kills", type=int, default=10, help="how many one stream takes")
+    parser.add_argument("--kills", type=int, default=8, help="how many one stream takes")
     parser.add_argument("--rows", default="12000,400000", help="of a stream, of a batch")
     parser.add_argument("--port", type=int, default=28081)
     parser.add_argument("--results", type=Path, help="where finished jobs are kept, and counted from")

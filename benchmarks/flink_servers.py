@@ -48,7 +48,7 @@ class Servers:
         self.cluster = Cluster(folder / "cluster", port, _SLOTS, high_availability=high_availability,
                                settings=_SETTINGS)  # fmt: skip
         self.rest = self.cluster.rest
-        self.broker = Broker(folder / "kafka", port + 10)
+        self.broker = Broker(folder / "kafka", port + 10, patience=300)
         self._random = np.random.default_rng()
         self._place: list[str] = []
         self._running = ExitStack()
@@ -103,7 +103,7 @@ class Servers:
             self._end(workers)
             time.sleep(1)
             if kind != "task-manager-lost":
-                self.replace(120)
+                self.replace(300)
 
     def replace(self, patience: float) -> None:
         """Start again whatever has ended, and wait until the cluster knows it. Raises TimeoutError."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
+from polars import selectors
 
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.times import to_microseconds
@@ -45,9 +47,23 @@ def _only(rows: Any, names: list[str]) -> Any:  # noqa: ANN401
     maker = type(rows).__module__.partition(".")[0]
     lazy = maker == "polars" and hasattr(rows, "collect_schema") and hasattr(rows, "collect")
     known = rows.collect_schema().names() if lazy else list(getattr(rows, "columns", ()))
-    if maker in ("polars", "pandas") and set(names) <= set(known):
-        rows = rows[names] if maker == "pandas" else rows.select(names)
-    return rows.collect() if lazy else rows
+    twice = [name for name in names if maker in ("polars", "pandas") and known.count(name) > 1]
+    if twice:
+        raise Refusal("rows", verbatim(f"must have one column {twice[0]!r}, and has {known.count(twice[0])}"))
+    if maker == "pandas" and set(names) <= set(known):
+        return rows[names]
+    if maker == "polars" and set(names) <= set(known):
+        # Arrow does not read what categories of polars are handed over as.
+        rows = rows.select(names).with_columns(selectors.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))
+    return _collected(rows) if lazy else rows
+
+
+def _collected(rows: pl.LazyFrame) -> pl.DataFrame:
+    try:
+        return rows.collect()
+    except pl.exceptions.PolarsError as error:  # its text holds values
+        rule = f"must be a lazy frame that can be collected: polars raised {type(error).__name__}"
+        raise Refusal("rows", rule, "collect it first, to see why") from None
 
 
 def _arrow(rows: Any, names: list[str]) -> pa.Table:  # noqa: ANN401
@@ -58,7 +74,13 @@ def _arrow(rows: Any, names: list[str]) -> pa.Table:  # noqa: ANN401
     if isinstance(rows, pa.RecordBatchReader):
         return rows.read_all()
     if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
-        return pa.Table.from_pandas(rows, preserve_index=False)
+        try:
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        except pa.ArrowException:
+            raise
+        except (TypeError, ValueError) as error:  # its text may hold a value
+            rule = f"must have columns that Arrow can hold: pandas raised {type(error).__name__}"
+            raise Refusal("rows", rule, "make them plain columns first, such as by .sparse.to_dense()") from None
     if hasattr(rows, "__arrow_c_stream__") and hasattr(pa.RecordBatchReader, "from_stream"):
         return pa.RecordBatchReader.from_stream(rows).read_all()
     for name in ("to_arrow", "fetch_arrow_table", "to_arrow_table", "arrow"):

@@ -58,17 +58,21 @@ class Rest:
         found = self.get(f"jobs/{job}/metrics?get={name}") or [{}]
         return int(float(found[0].get("value", 0)))
 
-    def watermarks(self, job: str) -> list[int] | None:
-        """Where the clocks of all subtasks behind a source stand, in milliseconds; None while one is unknown."""
-        found: list[int] = []
-        for vertex in (self.get(f"jobs/{job}") or {}).get("vertices", []):
-            # A source takes no watermark in: it has none to show.
-            if not vertex["name"].startswith("Source:"):
-                clocks = self.get(f"jobs/{job}/vertices/{vertex['id']}/watermarks") or []
-                if len(clocks) != vertex["parallelism"]:
-                    return None
-                found.extend(int(clock["value"]) for clock in clocks)
-        return found or None
+    def has_come_to(self, job: str, moment: int) -> bool:
+        """Whether the clocks of all subtasks behind a source stand at a moment, in milliseconds, or behind it.
+
+        Asked from the last task on, and no further than to the first that is before it: it is asked every second.
+        """
+        tasks = [
+            each
+            for each in (self.get(f"jobs/{job}") or {}).get("vertices", [])
+            if not each["name"].startswith("Source:")
+        ]  # fmt: skip - a source takes no watermark in
+        for task in reversed(tasks):
+            clocks = self.get(f"jobs/{job}/vertices/{task['id']}/watermarks") or []
+            if len(clocks) != task["parallelism"] or min(int(clock["value"]) for clock in clocks) < moment:
+                return False
+        return bool(tasks)
 
     def failures(self, job: str) -> list[tuple[int, str]]:
         """The last failures that a job has got over, the newest first: when, in milliseconds since 1970, and what kind.

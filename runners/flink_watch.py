@@ -127,7 +127,7 @@ class Watch(threading.Thread):
                       f"--parallelism {max(free or slots, 1)}")  # fmt: skip
 
     def _end_when_over(self, job: str) -> None:
-        if not (self._answered.is_set() or self._has_come_to_the_end(job)):
+        if not (self._answered.is_set() or self._rest.has_come_to(job, _END_OF_TIME)):
             return
         place = self._rest.setting(*_SAVEPOINTS)
         if place:
@@ -138,10 +138,6 @@ class Watch(threading.Thread):
         else:
             self._say_once("Flink: the horizon is over, and the cluster has no state.savepoints.dir, which ending a "
                            "job needs: cancel it")  # fmt: skip
-
-    def _has_come_to_the_end(self, job: str) -> bool:
-        clocks = self._rest.watermarks(job)
-        return clocks is not None and min(clocks) >= _END_OF_TIME
 
     def _look_at_the_end(self, job: str) -> None:
         """Take away the last checkpoint, of which nobody has any use.

@@ -35,10 +35,14 @@ _PATIENCE = 60.0
 
 
 class Broker:
-    """One broker that is its own controller. Topics and messages are kept in its folder."""
+    """One broker that is its own controller. Topics and messages are kept in its folder.
 
-    def __init__(self, folder: Path, port: int, heap: str = "384m") -> None:
-        self.folder, self.port, self._heap = folder.resolve(), port, heap
+    Args:
+        patience: seconds until it must answer.
+    """
+
+    def __init__(self, folder: Path, port: int, heap: str = "384m", patience: float = _PATIENCE) -> None:
+        self.folder, self.port, self._heap, self._patience = folder.resolve(), port, heap, patience
         self.process: subprocess.Popen | None = None
 
     @property
@@ -55,7 +59,7 @@ class Broker:
             cluster = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
             self._run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)).wait(_PATIENCE)
         self.process = self._run("kafka.Kafka", str(settings))
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + self._patience
         while not reachable(self.address, 1):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()

@@ -41,10 +41,10 @@ SERVERS = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    gc.disable()  # what is loaded and collected stays to the end: to go through it time and again takes seconds
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         from tests.beam_memo import remember  # loads Beam: not in a process that hands tests to others only
 
+        gc.disable()  # what is loaded and collected stays to the end: to go through it time and again takes seconds
         remember()
     if "not long" in config.getoption("markexpr"):
         QUICK.append(True)

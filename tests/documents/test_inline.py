@@ -49,7 +49,17 @@ BY_HAND = {
 OF_JOB_SERVER = {"--checkpointing_interval", "--execution_mode_for_batch", "--min_pause_between_checkpoints",
                  "--number_of_execution_retries", "--shutdown_sources_after_idle_ms", "--state_backend"}  # fmt: skip
 """Options that Beam's job server for Flink knows, and is asked about when it runs."""
-OF_BENCHMARKS = {"--cluster", "--epsilons", "--large", "--results", "--rows", "--seeds", "--shapes", "--sorts"}
+OF_BENCHMARKS = {
+    "--cases",
+    "--cluster",
+    "--epsilons",
+    "--large",
+    "--results",
+    "--rows",
+    "--seeds",
+    "--shapes",
+    "--sorts",
+}
 
 
 def test_no_page_is_left_out() -> None:

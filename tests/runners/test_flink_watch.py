@@ -19,14 +19,15 @@ from private_topk.runners.flink_rest import Rest
 from private_topk.runners.flink_watch import Watch
 
 END = 9_223_372_036_854_775_807
-VERTICES = [{"id": "s", "name": "Source: Impulse", "parallelism": 1}, {"id": "a", "name": "Rank", "parallelism": 2}]
+VERTICES = [{"id": "s", "name": "Source: Impulse", "parallelism": 1}, {"id": "a", "name": "Rank", "parallelism": 2},
+            {"id": "b", "name": "Write", "parallelism": 1}]  # fmt: skip
 
 
 class JobManager:
     """One job of three tasks, whose clocks are set by a test. It stops when it is told to."""
 
     def __init__(self) -> None:
-        self.clocks = [0, 0]
+        self.clocks, self.last = [0, 0], END
         self.orders: list[tuple[str, dict[str, Any]]] = []
         self.state, self.running, self.free, self.scheduled = "RUNNING", 3, 0, 0
         self.forgets, self.stops, self.lost = False, True, False
@@ -44,6 +45,7 @@ class JobManager:
             "jobs/overview": {"jobs": [] if self.lost else [job]},
             "jobs/j": {"vertices": VERTICES},
             "jobs/j/metrics": [{"id": "numRestarts", "value": str(self.restarts)}],
+            "jobs/j/vertices/b/watermarks": [{"id": "0", "value": str(self.last)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
             "jobs/j/exceptions": {"exceptionHistory": {"entries": [
                 {"exceptionName": f"org.{name}", "timestamp": len(self.failures) - number}
@@ -146,6 +148,8 @@ def test_no_job_is_stopped_before(manager: JobManager, watch: Callable) -> None:
     for clocks in ([END, 1_768_251_600_000], [END], [0, 0]):
         manager.clocks = clocks  # one behind; one unknown
         watch(answered=False, looks=2)
+    manager.clocks, manager.last = [END, END], 0
+    watch(answered=False, looks=2)
     manager.running = 2  # a task is not back yet
     watch(answered=True, looks=2)
     manager.running, manager.state = 3, "RESTARTING"

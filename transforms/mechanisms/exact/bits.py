@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Iterable
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -105,22 +106,45 @@ class Draw:
     def below(self, n: int) -> int:
         """An exactly uniform integer in [0, n), by rejection: fewer than two tries on average."""
         size = (n - 1).bit_length()
+        if 0 < size <= 64:  # one word a try: the same numbers, several times as quick
+            while True:
+                if not self._buffer:
+                    self._fill()
+                value = self._buffer.pop() >> (64 - size)
+                if value < n:
+                    return value
         while (value := self.bits(size)) >= n:
             pass
         return value
 
+    def below_all(self, bounds: Iterable[int]) -> list[int]:
+        """`below(n)` for each n of the bounds."""
+        return [self.below(n) for n in bounds]
+
     def below_each(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """An exactly uniform integer in [0, n) for each n of the bounds, same shape: many `below` in one."""
-        words = np.array([self._next_word() for _ in range(len(bounds))], np.uint64)
+        words = self._next_words(len(bounds))
         numbers, rejected = below(words, bounds)
         numbers[rejected] = [self.below(int(n)) for n in bounds[rejected]]
         return numbers
 
+    def _next_words(self, n: int) -> NDArray[np.uint64]:
+        """The next n sequential words, as so many calls of `_next_word` would give them."""
+        start = self._position - len(self._buffer)
+        if n < len(self._buffer):
+            del self._buffer[-n:]
+        else:
+            self._buffer, self._position = [], start + n
+        return self.words(_SEQUENTIAL_LANE, start, n)
+
     def _next_word(self) -> int:
         if not self._buffer:
-            self._buffer = self.words(_SEQUENTIAL_LANE, self._position, _BUFFERED_WORDS).tolist()[::-1]
-            self._position += _BUFFERED_WORDS
+            self._fill()
         return self._buffer.pop()
+
+    def _fill(self) -> None:
+        self._buffer = self.words(_SEQUENTIAL_LANE, self._position, _BUFFERED_WORDS).tolist()[::-1]
+        self._position += _BUFFERED_WORDS
 
 
 def below(words: NDArray[np.uint64], bounds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

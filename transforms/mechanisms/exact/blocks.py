@@ -85,7 +85,8 @@ def even_cuts(unit: Fraction, number: int, least: int) -> list[int]:
 def rising_cuts(first: Fraction, last: Fraction) -> list[int]:
     """Distances from `first` to `last`, each about a sixteenth more than the one before."""
     cuts = [max(1, -(-first.numerator // first.denominator))]
-    while cuts[-1] < last:
+    end = -(-last.numerator // last.denominator)  # whole numbers compare faster, and with it as with `last`
+    while cuts[-1] < end:
         cuts.append(cuts[-1] + max(1, cuts[-1] // 16))
     return cuts
 

@@ -12,7 +12,6 @@ at, and the answer is two. For 3,000, the least count of its key, and for all co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -29,14 +28,20 @@ OWN_KEYS = 1 << 10
 _DROPPED = 42  # binary digits of a double
 _FIRST = (1023 + 10) << 10  # the ones kept of 1024.0
 _KEPT = 1 << 18  # keys of vectors up to this length are kept, those of longer ones made again where they are needed
+_SEPARATELY = 12  # keys whose items are looked for one after the other
 _CHUNK = 1 << 16  # counts whose temporaries stay in the processor's cache
 
 
 def keys_of(counts: Indices) -> Indices:
     """The keys of counts >= 0, same shape. Doubles round large counts, and still rise with them."""
-    doubles = counts.astype(np.float64)
-    doubles += OWN_KEYS
-    keys = doubles.view(np.int64) >> _DROPPED
+    return _keys_into(np.empty(counts.shape), counts)
+
+
+def _keys_into(doubles: NDArray[np.float64], counts: Indices) -> Indices:
+    """The keys of counts, in the memory of as many doubles."""
+    np.add(counts, float(OWN_KEYS), out=doubles)
+    keys = doubles.view(np.int64)
+    keys >>= _DROPPED
     keys -= _FIRST
     return keys
 
@@ -51,29 +56,40 @@ def rounded_down(counts: Indices) -> tuple[Indices, Indices]:
 class Column:
     """Counts >= 0, shape (d,), int64, d >= 1. *Ranks* go by decreasing count, and by index among equal ones.
 
-    Cost: one pass to make, then one for every call that has to look at items; 1 MB beside the counts.
+    Cost: one pass to make, then one for every call that has to look at items; 1 MB beside the counts, and a
+    hundredth of them.
     """
 
     def __init__(self, vector: Indices) -> None:
         self.vector = vector
-        self._keys: list[NDArray[np.uint16]] | None = [] if len(vector) <= _KEPT else None
+        self._keys = np.empty(len(vector), np.uint16) if len(vector) <= _KEPT else None
+        self._tables: list[NDArray[np.uint32]] = []  # of each part, the keys of one count alone
+        self._highest: list[int] = []  # key of each part
+        doubles = np.empty(min(_CHUNK, len(vector)))
         table = np.zeros(1, np.int64)
-        for _, part in self._parts():
-            keys = keys_of(part)
+        for start in range(0, len(vector), _CHUNK):
+            part = vector[start : start + _CHUNK]
+            keys = _keys_into(doubles[: len(part)], part)
             if self._keys is not None:
-                self._keys.append(keys.astype(np.uint16))
-            some = np.bincount(keys, minlength=len(table))
-            some[: len(table)] += table
-            table = some
+                self._keys[start : start + _CHUNK] = keys
+            some = np.bincount(keys)
+            self._highest.append(len(some) - 1)
+            self._tables.append(some[:OWN_KEYS].astype(np.uint32))
+            long, short = (some, table) if len(some) > len(table) else (table, some)
+            long[: len(short)] += short
+            table = long
         self.table = table
         self._head = np.zeros(0, np.int64)  # the largest counts in decreasing order, all of those from _down_to on
-        self._down_to: int | None = None
-        self._opened: dict[int, Indices] = {}
+        self._down_to = len(table)  # a key
+        self._items = np.zeros(0, np.int64)  # of the keys that were opened, each by rank
+        self._starts = np.full(len(table), -1)  # of each key among them
 
     @cached_property
     def _above(self) -> Indices:
         """How many items have each key or a larger one, then 0."""
-        return np.append(np.cumsum(self.table[::-1])[::-1], 0)
+        above = np.zeros(len(self.table) + 1, np.int64)
+        np.cumsum(self.table[::-1], out=above[-2::-1])
+        return above
 
     @cached_property
     def _ends(self) -> Indices:
@@ -91,21 +107,20 @@ class Column:
 
     def head(self, least: int) -> Indices:
         """All counts that are `least` or more, and at least 1,024, in decreasing order."""
-        wanted = least = max(least, OWN_KEYS)
-        if self._down_to is None or least < self._down_to:
+        least = max(least, OWN_KEYS)
+        key = int(keys_of(np.array([least]))[0])
+        if key < self._down_to:
             if len(self._head):  # far enough not to be asked for a little more many times
-                rank = min(2 * len(self._head), len(self.vector) - 1)
-                least = max(OWN_KEYS, min(least, self._least(self._key_at(rank))))
-            found = [part[part >= least] for _, part in self._parts()]
-            self._head = np.sort(np.concatenate(found))[::-1]
-            self._down_to = least
-        return self._head[: len(self._head) - int(np.searchsorted(self._head[::-1], wanted))]
+                key = min(key, self._key_at(min(2 * len(self._head), len(self.vector) - 1)))
+            self._down_to = max(key, OWN_KEYS)
+            self._head = np.sort(self.vector[self._from(self._down_to)])[::-1]
+        return self._head[: len(self._head) - int(np.searchsorted(self._head[::-1], least))]
 
     def top(self, k: int) -> Indices:
         """The k largest counts in decreasing order, shape (k,)."""
-        key = self._key_at(k - 1)
+        key, further = self._keys_at(np.array([k, min(4 * k + 64, len(self.vector))]) - 1).tolist()
         # Those who could replace them are close below.
-        self.head(self._least(self._key_at(min(4 * k + 64, len(self.vector)) - 1)))
+        self.head(self._least(further))
         head = self.head(self._least(key))
         if key >= OWN_KEYS:
             return head[:k]
@@ -129,6 +144,8 @@ class Column:
         """The counts at ranks, shape (n,)."""
         counts = self._keys_at(ranks)
         many = counts >= OWN_KEYS
+        if not many.any():
+            return counts
         near = many & (ranks < len(self._head))
         deep = np.flatnonzero(many & ~near)
         if len(deep):
@@ -139,10 +156,6 @@ class Column:
     def items_at(self, ranks: Indices) -> Indices:
         """The items at distinct ranks, int64, same shape."""
         return self._members(self._keys_at(ranks), ranks)
-
-    def _parts(self) -> Iterator[tuple[int, Indices]]:
-        for start in range(0, len(self.vector), _CHUNK):
-            yield start, self.vector[start : start + _CHUNK]
 
     def _keys_at(self, ranks: Indices) -> Indices:
         return len(self.table) - 1 - np.searchsorted(self._ends, ranks, "right")
@@ -158,42 +171,100 @@ class Column:
 
     def _members(self, keys: Indices, ranks: Indices) -> Indices:
         """The items at ranks, whose keys are given."""
-        self._open(keys)
-        offsets = (ranks - self._above[keys + 1]).tolist()
-        pairs = zip(keys.tolist(), offsets, strict=True)
-        return np.fromiter((self._opened[key][offset] for key, offset in pairs), np.int64, len(ranks))
+        offsets = ranks - self._above[keys + 1]
+        # At most 20 keys have that many items, of which few are wanted: all others are found at once.
+        crowded = (20 * self.table[keys] > len(self.vector)) & (keys < OWN_KEYS)
+        if not crowded.any():
+            return self._opened(keys, offsets)
+        items = np.empty(len(ranks), np.int64)
+        rest = np.flatnonzero(~crowded)
+        if len(rest):
+            items[rest] = self._opened(keys[rest], offsets[rest])
+        for key in set(keys[crowded].tolist()):
+            here = np.flatnonzero(keys == key)
+            items[here] = self._with_count(key, offsets[here])
+        return items
+
+    def _with_count(self, count: int, numbers: Indices) -> Indices:
+        """The items of a count below 1,024 that are numbered so, by index: only the parts that hold them are read."""
+        if self._keys is not None:
+            return np.flatnonzero(self._keys == count)[numbers]
+        held = np.array([table[count] if count < len(table) else 0 for table in self._tables], np.int64)
+        ends = np.cumsum(held)
+        parts = np.searchsorted(ends, numbers, "right")
+        items = np.empty(len(numbers), np.int64)
+        for part in set(parts.tolist()):
+            here, start = parts == part, part * _CHUNK
+            within = np.flatnonzero(self.vector[start : start + _CHUNK] == count)
+            items[here] = start + within[numbers[here] - (ends[part] - held[part])]
+        return items
+
+    def _opened(self, keys: Indices, numbers: Indices) -> Indices:
+        """Those numbered so, by rank, among the items of each key."""
+        starts = self._starts[keys]
+        if (starts < 0).any():
+            self._open(np.unique(keys[starts < 0])[::-1])
+            starts = self._starts[keys]
+        return self._items[starts + numbers]
 
     def _open(self, keys: Indices) -> None:
-        """Find the items of keys, by rank."""
-        wanted = np.array([key for key in np.unique(keys).tolist() if key not in self._opened], np.int64)
-        # At most 16 keys have that many items: each of them is looked for by itself, all others in one sort.
-        crowded = 16 * self.table[wanted] > len(self.vector)
-        for key in wanted[crowded].tolist():
-            found = [start + np.flatnonzero(part == key) for start, part in self._keyed()]
-            self._opened[key] = self._ordered(key, np.concatenate(found))
-        wanted = wanted[~crowded]
-        if not len(wanted):
-            return
+        """Find the items of some keys, which fall."""
+        items = self._found(keys)
+        sizes = self.table[keys]
+        many = int(sizes[keys >= OWN_KEYS].sum())
+        if many:
+            items[:many] = self._by_count(items[:many])
+        self._starts[keys] = len(self._items) + np.cumsum(sizes) - sizes
+        self._items = np.concatenate((self._items, items))
+
+    def _found(self, keys: Indices) -> Indices:
+        """The items of some keys, which fall: one key after the other, and each by index."""
+        if self._keys is not None and len(keys) <= _SEPARATELY:
+            return np.concatenate([np.flatnonzero(self._keys == key) for key in keys.tolist()])
         codes = np.zeros(len(self.table), np.uint16)
-        codes[wanted] = 1 + np.arange(len(wanted))
-        some, kinds = [], []
-        for start, part in self._keyed():
-            code = codes.take(part)
-            here = np.flatnonzero(code)
-            some.append(start + here)
-            kinds.append(code[here])
-        items = np.concatenate(some)
-        items = items[np.argsort(np.concatenate(kinds), kind="stable")]  # a radix sort: by key, and by index within it
-        for key, members in zip(wanted.tolist(), np.split(items, np.cumsum(self.table[wanted])[:-1]), strict=True):
-            self._opened[key] = self._ordered(key, members)
+        codes[keys] = 1 + np.arange(len(keys))
+        items, kinds = self._coded(codes, int(keys[-1]))
+        return items[np.argsort(kinds, kind="stable")]  # a radix sort
 
-    def _keyed(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        for place, (start, part) in enumerate(self._parts()):
-            yield start, keys_of(part) if self._keys is None else self._keys[place]
+    def _coded(self, codes: NDArray[np.uint16], lowest: int) -> tuple[Indices, NDArray[np.uint16]]:
+        """The items whose keys have a code, and these codes; all keys from `lowest` on."""
+        if 8 * self._above[lowest] <= len(self.vector):
+            items = self._from(lowest)
+            kinds = codes[keys_of(self.vector[items]) if self._keys is None else self._keys[items]]
+            return items[kinds > 0], kinds[kinds > 0]
+        found, codes_found = [], []
+        for number, start in enumerate(range(0, len(self.vector), _CHUNK)):
+            if self._highest[number] >= lowest:
+                code = codes.take(self._part_keys(start))
+                here = np.flatnonzero(code > 0)  # of truth values: several times as quick
+                found.append(start + here)
+                codes_found.append(code[here])
+        return np.concatenate(found), np.concatenate(codes_found)
 
-    def _ordered(self, key: int, items: Indices) -> Indices:
-        """The items of a key, in order of index, by rank."""
-        if key < OWN_KEYS:
-            return items
-        counts = self.vector[items]
-        return items if (counts == counts[0]).all() else items[np.argsort(-counts, kind="stable")]
+    def _from(self, key: int) -> Indices:
+        """The items with a key or a larger one, by index."""
+        if self._keys is not None:
+            return np.flatnonzero(self._keys >= key)
+        found = [np.zeros(0, np.int64)]
+        for number, start in enumerate(range(0, len(self.vector), _CHUNK)):
+            if self._highest[number] >= key:
+                found.append(start + np.flatnonzero(self._part_keys(start) >= key))
+        return np.concatenate(found)
+
+    def _part_keys(self, start: int) -> NDArray[Any]:
+        if self._keys is not None:
+            return self._keys[start : start + _CHUNK]
+        return keys_of(self.vector[start : start + _CHUNK])
+
+    def _by_count(self, items: Indices) -> Indices:
+        """Items in decreasing order of their counts, equal ones as they come."""
+        less = self.largest - self.vector[items]
+        if (less[1:] >= less[:-1]).all():
+            return items  # each key has one count
+        digits = len(items).bit_length()
+        if int(less.max()) >> (63 - digits):
+            return items[np.argsort(less, kind="stable")]
+        less <<= digits  # a sort of numbers takes a fraction of what one of places does
+        less |= np.arange(len(items))
+        less.sort()
+        return items[less & ((1 << digits) - 1)]

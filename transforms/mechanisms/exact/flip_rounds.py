@@ -55,6 +55,7 @@ _FEW = 32  # blocks up to which Python's integers are quicker
 _FINENESS = 4  # blocks in the counts that weigh a factor of e
 _ROOTS = np.array([root + 1 for root in below_powers_of_two(_DIGITS)])  # above 2**(61 - i / 256)
 _POWERS: list[int] = _ROOTS.tolist()
+_BEYOND = 1 << 64
 
 
 class FlipRounds:
@@ -215,22 +216,26 @@ class FlipRounds:
         self._weights = weights
         # A Fenwick tree: place i sums the last i & -i weights up to it.
         self._tree = [sums[i] - sums[i & (i - 1)] for i in range(len(sums))]
-        self._total, self._highest = sums[-1], 1 << (len(weights).bit_length() - 1)
+        self._total, self._highest, self._planted = sums[-1], 1 << (len(weights).bit_length() - 1), len(sums)
+        # What no ticket reaches, so that a descent need not look where the tree ends.
+        self._tree += [_BEYOND] * (2 * self._highest - len(sums))
 
     def _add(self, place: int, weight: int) -> None:
         self._total += weight
         place += 1
-        while place < len(self._tree):
-            self._tree[place] += weight
+        tree, end = self._tree, self._planted
+        while place < end:
+            tree[place] += weight
             place += place & -place
 
     def _descend(self, ticket: int) -> int:
         """The place at which the sum of weights passes the ticket."""
-        place, step = 0, self._highest
+        place, step, tree = 0, self._highest, self._tree
         while step:
-            if place + step < len(self._tree) and self._tree[place + step] <= ticket:
+            weight = tree[place + step]
+            if weight <= ticket:
                 place += step
-                ticket -= self._tree[place]
+                ticket -= weight
             step >>= 1
         return place
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from flint import arb, ctx
@@ -64,46 +64,54 @@ def winner(regions: Sequence[Region], rate: Fraction, noise: str, draw: Draw) ->
     Returns:
         A region whose `split()` is None. Cost: some tens of splits, about 25 microseconds each beside `size`.
     """
-    uniforms = _uniforms(draw)
-    entries = [_Entry(r, _delay(next(uniforms), r), rate, noise) for r in regions]
-    heapq.heapify(entries)
-    while (parts := entries[0].region.split()) is not None:
-        leader = entries[0]
-        heir, other = parts
-        if not _holds_the_first(heir, leader.region, next(uniforms)):
-            heir, other = other, heir
-        later = _sum(leader.time, _delay(next(uniforms), other))
-        heapq.heapreplace(entries, _Entry(heir, leader.time, rate, noise))
-        heapq.heappush(entries, _Entry(other, later, rate, noise))
-    return entries[0].region
+    with precision(_PRECISION):  # enough for nearly every decision; `greater` takes more by itself
+        runners = _Runners(NOISES[noise].quantile, rate)
+        uniforms = _uniforms(draw)
+        entries = [runners.started(region, region.size(), next(uniforms)) for region in regions]
+        heapq.heapify(entries)
+        while (parts := entries[0].region.split()) is not None:
+            leader = entries[0]
+            heir, other = parts
+            size, others = heir.size(), other.size()
+            if not _holds_the_first(heir, size, leader, next(uniforms)):
+                heir, other, size, others = other, heir, others, size
+            heapq.heapreplace(entries, runners.entry(heir, size, leader.time, leader.noise))
+            heapq.heappush(entries, runners.started(other, others, next(uniforms), leader.time))
+        return entries[0].region
 
 
-def remembered(value: Real) -> Real:
-    """The same real, computed once at each precision."""
-    known: dict[int, arb] = {}
+def remembered(value: Real, known: arb | None = None) -> Real:
+    """The same real, computed once at each precision; at the working one `known`, where that is given."""
+    balls = {} if known is None else {ctx.prec: known}
 
     def recall() -> arb:
-        if ctx.prec not in known:
-            known[ctx.prec] = value()
-        return known[ctx.prec]
+        if ctx.prec not in balls:
+            balls[ctx.prec] = value()
+        return balls[ctx.prec]
 
     return recall
+
+
+class _Number(NamedTuple):
+    """A real, and its ball at the working precision."""
+
+    real: Real
+    ball: arb
 
 
 class _Entry:
     """A region in the heap, the one that could win by most first."""
 
-    __slots__ = ("_high", "_low", "_score", "region", "time")
+    __slots__ = ("_high", "_low", "_score", "noise", "region", "size", "time")
 
-    def __init__(self, region: Region, time: Real, rate: Fraction, noise: str) -> None:
-        self.region, self.time = region, time
-        quantile, weight = NOISES[noise].quantile, rate * region.least_loss
-        self._score = remembered(lambda: quantile(-(-time()).expm1()) - ball(weight))
-        with precision(_PRECISION):
-            score = self._score()
-            # One step outwards covers the rounding to a float.
-            self._low = math.nextafter(float(score.lower()), -math.inf)
-            self._high = math.nextafter(float(score.upper()), math.inf)
+    def __init__(self, region: Region, size: arb, time: _Number, noise: _Number, rate: _Number) -> None:
+        self.region, self.size, self.time, self.noise = region, size, time, noise
+        loss = region.least_loss
+        self._score = lambda: noise.real() - rate.real() * loss
+        score = noise.ball - rate.ball * loss
+        # One step outwards covers the rounding to a float.
+        self._low = math.nextafter(float(score.lower()), -math.inf)
+        self._high = math.nextafter(float(score.upper()), math.inf)
 
     def __lt__(self, other: _Entry) -> bool:
         if self._low > other._high:
@@ -113,21 +121,43 @@ class _Entry:
         return greater(self._score, other._score)
 
 
-def _delay(number: Real, region: Region) -> Real:
-    return lambda: -number().log() / region.size()
+class _Runners:
+    """Entries of one race."""
+
+    def __init__(self, quantile: Callable[[arb], arb], rate: Fraction) -> None:
+        self._quantile = quantile
+        self._rate = _Number(lambda: ball(rate), ball(rate))
+
+    def entry(self, region: Region, size: arb, time: _Number, noise: _Number) -> _Entry:
+        return _Entry(region, size, time, noise, self._rate)
+
+    def started(self, region: Region, size: arb, number: _Number, after: _Number | None = None) -> _Entry:
+        """A region whose first clock rings Exp / size after that time."""
+        quantile = self._quantile
+        if after is None:
+            rings, known = lambda: -number.real().log() / region.size(), -number.ball.log() / size
+        else:
+            rings = lambda: after.real() - number.real().log() / region.size()  # noqa: E731
+            known = after.ball - number.ball.log() / size
+        time = remembered(rings, known)
+        first = quantile(-(-known).expm1())
+        noise = remembered(lambda: quantile(-(-time()).expm1()), first)
+        return _Entry(region, size, _Number(time, known), _Number(noise, first), self._rate)
 
 
-def _sum(left: Real, right: Real) -> Real:
-    return remembered(lambda: left() + right())
+def _holds_the_first(part: Region, size: arb, leader: _Entry, number: _Number) -> bool:
+    """Whether the answer that rings first in the leader's region is one of the part's, which are `size`."""
+    ticket = number.ball * leader.size
+    if size > ticket or size < ticket:
+        return bool(size > ticket)
+    whole = leader.region
+    return greater(part.size, lambda: number.real() * whole.size())
 
 
-def _holds_the_first(part: Region, whole: Region, number: Real) -> bool:
-    return greater(part.size, lambda: number() * whole.size())
-
-
-def _uniforms(draw: Draw) -> Iterator[Real]:
+def _uniforms(draw: Draw) -> Iterator[_Number]:
     """The uniforms at index 0, 1, 2, ..., their first words fetched many at a time."""
     for start in count(0, _PREFETCH):
         levels = [draw.words(_LANE, start, _PREFETCH, level).tolist() for level in range(_LEVELS)]
         for offset, words in enumerate(zip(*levels, strict=True)):
-            yield uniform(draw, _LANE, start + offset, words)
+            number = uniform(draw, _LANE, start + offset, words)
+            yield _Number(number, number())

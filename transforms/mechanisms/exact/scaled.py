@@ -58,6 +58,13 @@ class Magnitudes:
         """Those at some places."""
         return Magnitudes(self.mantissas[places], self.exponents[places])
 
+    def moved(self, firsts: NDArray[np.int64], others: Magnitudes) -> Magnitudes:
+        """Each one's predecessor, and at the places `firsts`, of which 0 is one, the others."""
+        mantissas, exponents = np.empty_like(self.mantissas), np.empty_like(self.exponents)
+        mantissas[1:], exponents[1:] = self.mantissas[:-1], self.exponents[:-1]
+        mantissas[firsts], exponents[firsts] = others.mantissas, others.exponents
+        return Magnitudes(mantissas, exponents)
+
     def times(self, other: Magnitudes) -> Magnitudes:
         """The products, rounded to the nearest."""
         return Magnitudes.of(self.mantissas * other.mantissas, self.exponents + other.exponents)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -46,13 +46,15 @@ class Sequences(Staircase):
         self._last = self._rest * int(self._top[0]) - self._a * histogram.smallest
         self.most = math.perm(self._d, k)
 
-    def upper(self, thresholds: Sequence[int]) -> Magnitudes:
+    def upper(self, thresholds: NDArray[Any]) -> Magnitudes:
         """N rounded up, by products of doubles in a fixed order: IEEE 754 defines each of them to the last bit."""
         rows = max(1, _AT_ONCE // self._k)
+        if len(thresholds) <= rows:
+            return self._upper(thresholds)
         parts = (thresholds[start : start + rows] for start in range(0, len(thresholds), rows))
         return Magnitudes.joined(*(self._upper(part) for part in parts))
 
-    def _upper(self, thresholds: Sequence[int]) -> Magnitudes:
+    def _upper(self, thresholds: NDArray[Any]) -> Magnitudes:
         factors = (self._reach(thresholds) - self._taken).astype(np.float64)
         exponents = np.zeros(len(factors), np.int64)
         size = self._d.bit_length()  # every product so far is below 2**size, and at least 2**-size
@@ -70,14 +72,14 @@ class Sequences(Staircase):
 
     def exact(self, threshold: int) -> arb:
         """The ball of N(threshold) at the working precision."""
-        factors = (self._reach([threshold])[0] - self._taken).tolist()
+        factors = (self._reach(_one(threshold))[0] - self._taken).tolist()
         # One product of k integers would take time in proportion to k squared.
         balls = (arb(math.prod(factors[start : start + _FACTORS])) for start in range(0, self._k, _FACTORS))
         return math.prod(balls, start=arb(1))
 
     def sample(self, threshold: int, draw: Draw) -> NDArray[np.int64]:
         """Ranks of a uniform sequence of loss at most the threshold: a Fisher-Yates shuffle whose pool grows."""
-        partners = self._taken + draw.below_each(self._reach([threshold])[0] - self._taken)
+        partners = self._taken + draw.below_each(self._reach(_one(threshold))[0] - self._taken)
         if len(np.unique(partners)) == self._k:
             return partners  # nobody trades places twice
         moved: dict[int, int] = {}
@@ -96,15 +98,17 @@ class Sequences(Staircase):
     def _taken(self) -> NDArray[np.int64]:
         return np.arange(self._k)
 
-    def _reach(self, thresholds: Sequence[int]) -> NDArray[np.int64]:
+    def _reach(self, thresholds: NDArray[Any]) -> NDArray[np.int64]:
         """t_i(R) for each threshold R and place i, shape (thresholds, k)."""
-        capped = np.array([min(threshold, self._last) for threshold in thresholds], self._top.dtype)
+        if self._top.dtype == object:
+            thresholds = thresholds.astype(object)
+        capped = np.minimum(thresholds, self._last).astype(self._top.dtype)
         least = self._rest * self._top - capped[:, None]
         if self._a > 1:
             least = -(-least // self._a)
         reach = self._ladder(int(least.min())).at_least(least.astype(np.int64))
         if self.settled is not None:
-            reach[[threshold >= self.settled for threshold in thresholds]] = self._d
+            reach[(thresholds >= self.settled).astype(np.bool_)] = self._d
         return reach
 
     def _ladder(self, least: int) -> Ladder:
@@ -113,3 +117,7 @@ class Sequences(Staircase):
         if self._steps is None or least < self._steps.least:
             self._steps = Ladder(self._histogram, least)
         return self._steps
+
+
+def _one(threshold: int) -> NDArray[Any]:
+    return np.array([threshold], np.int64 if abs(threshold) < 2**63 else object)

@@ -36,9 +36,16 @@ class Shuffles:
         partners = self._below(octave, places, turns)
         self._places.append(places)
         self._partners.append(partners)
+        traded = self._traded(places)
+        ordered = np.sort(traded, axis=1)
+        # Where no item is traded twice, turn t takes its partner itself.
+        again = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+        if not len(again):
+            return partners
         numbers = partners.copy()
-        for row in self._repeated(places):
-            numbers[row] = self._shuffled(int(places[row]))[int(turns[0]) :]
+        first = int(turns[0])
+        for row, all_partners in zip(again.tolist(), traded[again].tolist(), strict=True):
+            numbers[row] = _shuffled(all_partners)[first:]
         return numbers
 
     def _below(self, octave: int, places: Indices, turns: Indices) -> Indices:
@@ -54,21 +61,18 @@ class Shuffles:
                 numbers[row, column], rejected[row, column] = number[0], again[0]
         return numbers + turns
 
-    def _repeated(self, places: Indices) -> list[int]:
-        """The rows of blocks of which some item is traded twice; in all others turn t takes its partner itself."""
-        rows = [
-            past[np.searchsorted(before, places)] for before, past in zip(self._places, self._partners, strict=True)
-        ]
-        ordered = np.sort(np.concatenate(rows, axis=1), axis=1)
-        return np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)).tolist()
-
-    def _shuffled(self, place: int) -> list[int]:
-        """Who comes at each turn so far, by trading."""
+    def _traded(self, places: Indices) -> Indices:
+        """The partners of some blocks so far, shape (places, turns)."""
         pairs = zip(self._places, self._partners, strict=True)
-        partners = np.concatenate([some[np.searchsorted(places, place)] for places, some in pairs])
-        moved: dict[int, int] = {}
-        numbers = []
-        for turn, partner in enumerate(partners.tolist()):
-            numbers.append(moved.get(partner, partner))
-            moved[partner] = moved.pop(turn, turn)
-        return numbers
+        rows = [past if before is places else past[np.searchsorted(before, places)] for before, past in pairs]
+        return np.concatenate(rows, axis=1)
+
+
+def _shuffled(partners: list[int]) -> list[int]:
+    """Who comes at each turn, by trading."""
+    moved: dict[int, int] = {}
+    numbers = []
+    for turn, partner in enumerate(partners):
+        numbers.append(moved.get(partner, partner))
+        moved[partner] = moved.pop(turn, turn)
+    return numbers

@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from flint import arb, arb_poly
+from flint import arb, arb_poly, ctx
 from numpy.typing import NDArray
 
+from private_topk.transforms.mechanisms.exact.bands import number_in_band, row_of_binomials
 from private_topk.transforms.mechanisms.exact.reals import Real, precision
 
 __all__ = ["Segment", "Strip"]
 
 _PRECISION = 96
+_FEW = 150  # members, for which a band is about as wide as all
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,19 @@ class Strip:
         self._k = len(outer)
         self._all = inner is None
         ends = np.unique(outer if inner is None else np.concatenate((inner, outer)))
-        need = np.searchsorted(outer, ends, "right")
+        self._sizes, self._need = sizes, need = np.diff(ends, prepend=0), np.searchsorted(outer, ends, "right")
         spare = need if inner is None else np.searchsorted(inner, ends, "right")
-        sizes = np.diff(ends, prepend=0)
         self.segments = [Segment(*s) for s in zip(sizes.tolist(), need.tolist(), spare.tolist(), strict=True)]
 
     def number(self) -> arb:
-        """How many sets there are, as a ball at the working precision. Cost: a product of degree k a segment."""
+        """How many sets there are, as a ball, whose width is that of the working precision or one part in 2**45.
+
+        Cost: a product of polynomials a segment, of degree k at most.
+        """
+        if self._all and self._k > _FEW and ctx.prec <= _PRECISION:
+            near = number_in_band(self._sizes, self._need)
+            if near is not None:
+                return near
         return self._ways()[-1][0][self._k]
 
     def members(self, numbers: Sequence[Real]) -> list[int]:
@@ -101,7 +109,7 @@ class Strip:
         for segment in self.segments:
             dirty, clean = table[-1]
             most = min(segment.size, self._k - dirty.least)
-            weights = arb_poly([arb.bin_uiui(segment.size, b) for b in range(most + 1)])
+            weights = row_of_binomials(segment.size, most)
             dirty, clean = dirty.times(weights, self._k), clean.times(weights, self._k)
             broken = clean.below(segment.spare).at_least(segment.need)
             table.append(

@@ -13,7 +13,6 @@ def uniform_subset(draw: Draw, n: int, m: int) -> list[int]:
         left_out = set(uniform_subset(draw, n, n - m))
         return [i for i in range(n) if i not in left_out]
     chosen: set[int] = set()
-    for last in range(n - m, n):
-        i = draw.below(last + 1)
+    for last, i in enumerate(draw.below_all(range(n - m + 1, n + 1)), n - m):
         chosen.add(last if i in chosen else i)
     return list(chosen)

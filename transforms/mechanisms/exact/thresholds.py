@@ -17,26 +17,30 @@ from __future__ import annotations
 
 import abc
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.powers import Powers
+from private_topk.transforms.mechanisms.exact.powers import NO_END, Powers
 from private_topk.transforms.mechanisms.exact.reals import ball, floor, greater, uniform
 from private_topk.transforms.mechanisms.exact.scaled import Magnitudes, Scaled
 
 __all__ = ["Envelope", "Staircase", "draw_threshold"]
 
 Indices = NDArray[np.int64]
+Whole = NDArray[Any]
+"""Whole numbers: int64, or Python's own where these are too small."""
 
 _POSITION_LANE, _ACCEPT_LANE = 0, 1
 _DIGITS = 50
 _ONE = Magnitudes(np.ones(1), np.zeros(1, np.int64))
+_FIRST_PLACE = np.zeros(1, np.int64)
+_LARGE = 1 << 56
 
 
 class Staircase(abc.ABC):
@@ -60,8 +64,8 @@ class Staircase(abc.ABC):
     pieces: int = 4
 
     @abc.abstractmethod
-    def upper(self, thresholds: Sequence[int]) -> Magnitudes:
-        """Upper bounds of N at the thresholds, all >= first.
+    def upper(self, thresholds: Whole) -> Magnitudes:
+        """Upper bounds of N at the thresholds, all >= first; shape (n,), of int64 or of Python's integers.
 
         The closer the cheaper the draw, but any bound is right. It must be the same on every machine, since it steers.
         """
@@ -82,9 +86,13 @@ class Envelope:
     def __init__(self, stairs: Staircase) -> None:
         self.stairs = stairs
         self._powers = Powers(stairs.rate)
-        cuts = self._first_cuts()
-        tail = Magnitudes.above(stairs.most)
-        self._blocks = _Blocks.joined(self._between([cuts], _ONE), self._block(cuts[-1:], [None], tail, tail))
+        found = self._first_cuts()
+        # Up to here 64 bits hold sums and small multiples of thresholds.
+        kind = np.int64 if found[-1] + abs(stairs.first) < _LARGE else object
+        cuts = np.array(found, kind)
+        tail, no_end = Magnitudes.above(stairs.most), np.array([NO_END], kind)
+        first = self._between(cuts[:-1], cuts[1:], _FIRST_PLACE, _ONE)
+        self._blocks = _Blocks.joined(first, self._block(cuts[-1:], no_end, tail, tail))
         while True:
             self.weights, self.exponent = self._blocks.whole_weights()
             self.total = int(self.weights.sum())
@@ -97,7 +105,7 @@ class Envelope:
     def propose(self, draw: Draw, number: int) -> int | None:
         """Proposal `number` of this draw: a threshold, or None where it is rejected."""
         index = int(self._ends.searchsorted(draw.below(self.total), "right"))
-        start, stop = self._blocks.starts[index], self._blocks.stops[index]
+        start, stop = int(self._blocks.starts[index]), int(self._blocks.stops[index])
         threshold = self.stairs.first + self._position(draw, number, start, stop)
 
         def probability() -> arb:
@@ -106,7 +114,7 @@ class Envelope:
 
         return threshold if greater(probability, uniform(draw, _ACCEPT_LANE, number)) else None
 
-    def _position(self, draw: Draw, number: int, start: int, stop: int | None) -> int:
+    def _position(self, draw: Draw, number: int, start: int, stop: int) -> int:
         """An exact geometric draw, kept inside the block: the inverse distribution function at a uniform real."""
         if stop == start + 1:
             return start
@@ -114,17 +122,17 @@ class Envelope:
 
         def offset() -> arb:
             rate = ball(self.stairs.rate)
-            inside = -u() if stop is None else u() * (rate * (start - stop)).expm1()
+            inside = -u() if stop == NO_END else u() * (rate * (start - stop)).expm1()
             # Without an end 1 - u is as uniform as u.
             return -inside.log1p() / rate
 
         return start + floor(offset)
 
-    def _mass(self, start: int, stop: int | None) -> arb:
+    def _mass(self, start: int, stop: int) -> arb:
         """(1 - q) * sum of q**x over start <= x < stop."""
         rate = ball(self.stairs.rate)
         after = (-rate * start).exp()
-        return after if stop is None else after * -(rate * (start - stop)).expm1()
+        return after if stop == NO_END else after * -(rate * (start - stop)).expm1()
 
     def _first_cuts(self) -> list[int]:
         """Where growing blocks up to a public bound end, so that their number tells nothing of the counts.
@@ -146,37 +154,34 @@ class Envelope:
 
     def _cut(self, loose: NDArray[np.bool_]) -> None:
         """Cut some blocks: never a block of one threshold, never the tail."""
-        places, rest = np.flatnonzero(loose), np.flatnonzero(~loose)
-        pieces = self._blocks.pieces(places, self.stairs.pieces)
-        cuts = [self._blocks.cuts(place, n) for place, n in zip(places.tolist(), pieces.tolist(), strict=True)]
-        self._blocks = _Blocks.joined(self._blocks.at(rest), self._between(cuts, self._blocks.below.at(places)))
+        whole = self._blocks.at(np.flatnonzero(loose))
+        starts, stops, firsts = whole.cut(self.stairs.pieces)
+        rest = self._blocks.at(np.flatnonzero(~loose))
+        self._blocks = _Blocks.joined(rest, self._between(starts, stops, firsts, whole.below))
 
-    def _between(self, cuts: Sequence[list[int]], below: Magnitudes) -> _Blocks:
-        """The blocks from each cut to the next, for several rows of cuts; `below` bounds N before the first of each."""
-        starts = [start for row in cuts for start in row[:-1]]
-        stops = [stop for row in cuts for stop in row[1:]]
-        bounds = self.stairs.upper([self.stairs.first + stop - 1 for stop in stops])
-        # Each block begins where the one before ended, but for the first of a row.
-        firsts = np.cumsum([0, *(len(row) - 1 for row in cuts)])[:-1]
-        before = np.arange(-1, len(stops) - 1)
-        before[firsts] = len(stops) + np.arange(len(cuts))
-        return self._block(starts, stops, Magnitudes.joined(bounds, below).at(before), bounds)
+    def _between(self, starts: Whole, stops: Whole, firsts: Indices, below: Magnitudes) -> _Blocks:
+        """Blocks in rows, each of which begins where the one before ended, but for the first of a row.
 
-    def _block(self, starts: list[int], stops: Sequence[int | None], below: Magnitudes, bounds: Magnitudes) -> _Blocks:
+        `below` bounds N before those, whose places are `firsts`.
+        """
+        bounds = self.stairs.upper(stops + (self.stairs.first - 1))
+        return self._block(starts, stops, bounds.moved(firsts, below), bounds)
+
+    def _block(self, starts: Whole, stops: Whole, below: Magnitudes, bounds: Magnitudes) -> _Blocks:
         masses = self._powers.falling(starts).times(self._powers.widths(starts, stops))
-        return _Blocks(starts, list(stops), below, bounds, bounds.times(masses))
+        return _Blocks(starts, stops, below, bounds, bounds.times(masses))
 
 
 @dataclass(eq=False)
 class _Blocks:
-    """Block i has the thresholds first + starts[i] .. first + stops[i] - 1; without a stop, all from its start.
+    """Block i has the thresholds first + starts[i] .. first + stops[i] - 1, and all from its start where it has NO_END.
 
     `below` bounds N just before a block and `bounds` at its end. `weights` bound the blocks' masses, but for some
     rounding.
     """
 
-    starts: list[int]
-    stops: list[int | None]
+    starts: Whole
+    stops: Whole
     below: Magnitudes
     bounds: Magnitudes
     weights: Magnitudes
@@ -184,17 +189,16 @@ class _Blocks:
     @classmethod
     def joined(cls, first: _Blocks, second: _Blocks) -> _Blocks:
         return cls(
-            first.starts + second.starts,
-            first.stops + second.stops,
+            np.concatenate((first.starts, second.starts)),
+            np.concatenate((first.stops, second.stops)),
             Magnitudes.joined(first.below, second.below),
             Magnitudes.joined(first.bounds, second.bounds),
             Magnitudes.joined(first.weights, second.weights),
         )
 
     def at(self, places: Indices) -> _Blocks:
-        rows = places.tolist()
-        return _Blocks([self.starts[i] for i in rows], [self.stops[i] for i in rows], self.below.at(places),
-                       self.bounds.at(places), self.weights.at(places))  # fmt: skip
+        return _Blocks(self.starts[places], self.stops[places], self.below.at(places), self.bounds.at(places),
+                       self.weights.at(places))  # fmt: skip
 
     def whole_weights(self) -> tuple[Indices, int]:
         """Integers and an exponent: rounded up by more than all roundings before can have taken away."""
@@ -204,21 +208,22 @@ class _Blocks:
 
     def loose(self) -> NDArray[np.float64]:
         """Which part of the weights may be missing from the masses; this only steers."""
-        wide = [stop is not None and stop > start + 1 for start, stop in zip(self.starts, self.stops, strict=True)]
+        wide = (self.stops > self.starts + 1).astype(np.bool_)
         return np.where(wide, np.maximum(0.0, 1 - self.below.over(self.bounds)), 0.0)
 
-    def pieces(self, places: Indices, least: int) -> Indices:
-        """Into how many pieces to cut blocks: more where N grows by many powers of two."""
-        growth = self.bounds.exponents[places] - self.below.exponents[places]
-        return np.clip(growth, least, 8 * least)
+    def cut(self, least: int) -> tuple[Whole, Whole, Indices]:
+        """Each block cut into equal pieces, `least` or more where N grows by many powers of two.
 
-    def cuts(self, place: int, pieces: int) -> list[int]:
-        """A block's ends, and the places between them that cut it into equal pieces."""
-        start, stop = self.starts[place], self.stops[place]
-        assert stop is not None, "the tail is never cut"
-        width = stop - start
-        pieces = min(pieces, width)
-        return [start + width * i // pieces for i in range(pieces + 1)]
+        Returns:
+            The pieces' starts and stops, shape (n,), and the places of the first piece of each block.
+        """
+        growth = self.bounds.exponents - self.below.exponents
+        widths = self.stops - self.starts
+        pieces = np.minimum(widths, np.minimum(np.maximum(growth, least), 8 * least)).astype(np.int64)
+        firsts = np.cumsum(pieces) - pieces
+        numbers = np.arange(int(pieces.sum())) - np.repeat(firsts, pieces)
+        starts, widths, pieces = (np.repeat(column, pieces) for column in (self.starts, widths, pieces))
+        return starts + widths * numbers // pieces, starts + widths * (numbers + 1) // pieces, firsts
 
 
 def draw_threshold(envelope: Envelope, draw: Draw) -> int:

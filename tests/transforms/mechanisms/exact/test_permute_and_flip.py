@@ -26,7 +26,7 @@ class Listed(Staircase):
     def number(self, threshold: int) -> int:
         return sum(loss <= threshold for loss in self.losses)
 
-    def upper(self, thresholds: list[int]) -> Magnitudes:
+    def upper(self, thresholds: np.ndarray) -> Magnitudes:
         return Magnitudes.of(np.array([float(self.number(threshold)) for threshold in thresholds]))
 
     def exact(self, threshold: int) -> arb:

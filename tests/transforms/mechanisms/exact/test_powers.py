@@ -3,10 +3,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms.exact.powers import Powers, below_powers_of_two
+from private_topk.transforms.mechanisms.exact.powers import NO_END, Powers, below_powers_of_two
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
 from tests.transforms.mechanisms.exact.test_scaled import exact
 
@@ -16,7 +17,10 @@ RATES = [Fraction(1, 10**9), Fraction(1, 300), Fraction(1, 7), Fraction(1, 2), F
 @pytest.mark.parametrize("rate", RATES)
 def test_powers_and_what_they_leave_of_1_are_just_above(rate: Fraction) -> None:
     powers, widths = Powers(rate), [w for w in (1, 2, 3, 7, 40, 333, 10**5, 10**9, 10**10) if rate * w < 10**4]
-    falling, left = exact(powers.falling(widths)), exact(powers.widths([5] * len(widths), [5 + w for w in widths]))
+    falling, left = (
+        exact(powers.falling(np.array(widths))),
+        exact(powers.widths(np.full(len(widths), 5), 5 + np.array(widths))),
+    )
     with precision(20_000):
         for width, power, rest in zip(widths, falling, left, strict=True):
             true = (-ball(rate) * width).exp()
@@ -33,8 +37,25 @@ def test_roots_of_two_are_the_next_whole_numbers_below(bits: int) -> None:
 
 
 def test_no_end_and_absurd_rates() -> None:
-    assert exact(Powers(Fraction(1, 3)).widths([0], [None])) == [1]
+    assert exact(Powers(Fraction(1, 3)).widths(np.array([0]), np.array([NO_END]))) == [1]
     for rate in (Fraction(1, 10**400), Fraction(10**300)):
         powers = Powers(rate)
-        assert exact(powers.falling([0]))[0] >= 1 and powers.falling([10**9]).exponents[0] >= -(2**40)
-        assert 0 < exact(powers.widths([0], [1]))[0] <= 1
+        assert exact(powers.falling(np.array([0])))[0] >= 1 and powers.falling(np.array([10**9])).exponents[0] >= -(
+            2**40
+        )
+        assert 0 < exact(powers.widths(np.array([0]), np.array([1])))[0] <= 1
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [Fraction(0.1), Fraction(1, 20), Fraction(5, 9), Fraction(1e-9), Fraction(1, 10**17), Fraction(3**60, 2**90)],
+)
+def test_whole_columns_are_what_one_number_after_the_other_gives(rate: Fraction) -> None:
+    """Doubles only where they give the same last digit: a draw repeats its answer in later versions too."""
+    powers = Powers(rate)
+    rng = np.random.default_rng(1)
+    widths = np.unique(np.concatenate([rng.integers(0, 10**size, 300) for size in (2, 4, 7, 12, 15)]))
+    steps = [int(w) * powers._steps[0] // powers._steps[1] for w in widths]
+    assert powers._whole_steps(widths).tolist() == [min(step, 256 << 40) for step in steps]
+    assert powers._whole_steps(widths).tolist() == powers._whole_steps(widths.astype(object)).tolist()
+    assert powers._in_rates(widths).tolist() == powers._in_rates(widths.astype(object)).tolist()

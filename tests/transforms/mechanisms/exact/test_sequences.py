@@ -29,6 +29,10 @@ def fractions_of(numbers: Magnitudes) -> list[Fraction]:
     return [Fraction(mantissa) * Fraction(2) ** exponent for mantissa, exponent in pairs]
 
 
+def whole(thresholds: list[int]) -> np.ndarray:
+    return np.array(thresholds, np.int64 if max(thresholds) < 2**62 else object)
+
+
 def exact(sequences: Sequences, threshold: int) -> int:
     return int(sequences.exact(threshold).unique_fmpz())
 
@@ -79,7 +83,7 @@ def test_upper_bounds_are_bounds_close_and_rising(top: int, skew: Fraction) -> N
     for k in (1, 7, 100, 1001, 3000):
         sequences = Sequences(histogram, k, skew, Fraction(1))
         thresholds = [sequences.first + x for x in (0, 1, 17, top // 100, top // 10, top, 3 * top)]
-        bounds = fractions_of(sequences.upper(thresholds))
+        bounds = fractions_of(sequences.upper(whole(thresholds)))
         before, ctx.prec = ctx.prec, 50_000
         values = [exact(sequences, threshold) for threshold in thresholds]
         ctx.prec = before
@@ -90,11 +94,11 @@ def test_upper_bounds_are_bounds_close_and_rising(top: int, skew: Fraction) -> N
 def test_memory_does_not_grow_with_places_times_thresholds() -> None:
     sequences = stairs(range(0, 200_000, 10), 20_000)
     tracemalloc.start()
-    together = sequences.upper(range(0, 2000, 10))
+    together = sequences.upper(np.arange(0, 2000, 10))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 80 << 20, "200 thresholds of 20,000 places are 32 MB an array"
-    alone = [fractions_of(sequences.upper([threshold]))[0] for threshold in range(0, 2000, 500)]
+    alone = [fractions_of(sequences.upper(np.array([threshold])))[0] for threshold in range(0, 2000, 500)]
     assert fractions_of(together)[::50] == alone
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -30,7 +29,7 @@ class Jump(Staircase):
     def __init__(self, rate: Fraction, jump: int, settled: int | None) -> None:
         self.rate, self.jump, self.settled = rate, jump, settled
 
-    def upper(self, thresholds: Sequence[int]) -> Magnitudes:
+    def upper(self, thresholds: np.ndarray) -> Magnitudes:
         return Magnitudes.of(np.array([30.0 if threshold >= self.jump else 1.0 for threshold in thresholds]))
 
     def exact(self, threshold: int) -> arb:
@@ -65,7 +64,7 @@ def test_few_values_of_n_are_looked_at_whatever_the_counts(shape: str, epsilon: 
     looked = []
 
     class Counting(Sequences):
-        def upper(self, thresholds: list[int]) -> Magnitudes:
+        def upper(self, thresholds: np.ndarray) -> Magnitudes:
             looked.extend(thresholds)
             return super().upper(thresholds)
 

@@ -245,11 +245,12 @@ class Column:
         """The items with a key or a larger one, by index."""
         if self._keys is not None:
             return np.flatnonzero(self._keys >= key)
-        found = [np.zeros(0, np.int64)]
+        found, least = [np.zeros(0, np.int64)], self._least(key) if key >= OWN_KEYS else key
         for number, start in enumerate(range(0, len(self.vector), _CHUNK)):
             if self._highest[number] >= key:
-                found.append(start + np.flatnonzero(self._part_keys(start) >= key))
-        return np.concatenate(found)
+                found.append(start + np.flatnonzero(self.vector[start : start + _CHUNK] >= least))
+        items = np.concatenate(found)
+        return items[keys_of(self.vector[items]) >= key]  # `least` may be a little too low
 
     def _part_keys(self, start: int) -> NDArray[Any]:
         if self._keys is not None:

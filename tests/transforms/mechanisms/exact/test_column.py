@@ -31,11 +31,15 @@ def test_keys_rise_and_small_counts_have_their_own() -> None:
     assert (keys_of(low) == keys[: len(low)]).all() and (keys_of(low + widths) == keys[: len(low)] + 1).all()
 
 
-@pytest.mark.parametrize("chunk", [64, 1 << 16])
+@pytest.mark.parametrize(("chunk", "kept"), [(64, 1 << 18), (64, 0), (1 << 16, 1 << 18)])
 @pytest.mark.parametrize("counts", VECTORS, ids=range(len(VECTORS)))
-def test_whatever_is_asked_in_whatever_order(counts: np.ndarray, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was looked at before must not show in an answer."""
+def test_whatever_is_asked_in_whatever_order(
+    counts: np.ndarray, chunk: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was looked at before must not show in an answer, nor whether the vector is a long one."""
     monkeypatch.setattr(module, "_CHUNK", chunk)
+    monkeypatch.setattr(module, "_KEPT", kept)
+    monkeypatch.setattr(module, "_SEPARATELY", 3)
     d, rng = len(counts), np.random.default_rng(len(counts))
     order = np.lexsort((np.arange(d), -counts))
     ranked = counts[order]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from private_topk.transforms.columnar import Codes, joined, make_table
-from private_topk.transforms.parts import MANIFEST, RECEIVED, SENT, PlacedPart
+from private_topk.transforms.parts import MANIFEST, RECEIVED, SENT, Part, PlacedPart
 
 __all__ = ["LostPartError", "check_named", "check_pane", "check_whole", "lost"]
 
@@ -67,21 +67,22 @@ def _check_received(parts: Sequence[PlacedPart], readers: Sequence[int]) -> None
         raise lost("the rows that readers sent are not those that user shards received")
 
 
-def check_named(outlines: Sequence[pa.RecordBatch], names: Sequence[pa.RecordBatch], windows: range) -> pa.RecordBatch:
+def check_named(outlines: Sequence[Part], names: Sequence[pa.RecordBatch], windows: range) -> pa.RecordBatch:
     """The outlines of some windows with all names filled in, by window and position.
 
     Raises LostPartError unless there is one outline for all of them, with the positions 0, 1, ... of every window, and
     a code and an item for each of these, once.
 
     Args:
-        outlines: {window, position, code, item} and more, where code and item are null if another stage names them.
+        outlines: what was drawn of which windows: {window, position, code, item} and more, where code and item are null
+            if another stage names them.
         names: {window, position, code, item}; where users are counted beside what was drawn from, their number as well.
 
     Cost: a sort of the positions.
     """
     if len(outlines) != 1:
         raise lost(f"of what was drawn {len(outlines)} outlines came")
-    outline = outlines[0]
+    outline = outlines[0].table
     open_ones = pc.is_null(outline["code"])
     known = outline.filter(pc.invert(open_ones))
     columns = ["window", "position", "code", "item", *(["users"] if "users" in outline.schema.names else [])]
@@ -93,7 +94,7 @@ def check_named(outlines: Sequence[pa.RecordBatch], names: Sequence[pa.RecordBat
         position != expected
     ):
         raise lost("not every item that was drawn was named once")
-    if not np.array_equal(np.unique(window), np.arange(windows.start, windows.stop)):
+    if not np.array_equal(outlines[0].sources, np.arange(windows.start, windows.stop)):
         raise lost("not every window was drawn")
     return make_table(**{name: (found if name in columns else outline)[name] for name in outline.schema.names})
 

@@ -112,7 +112,7 @@ def _by_window(placed: PlacedPart, layout: Layout) -> Iterator[tuple[int, Placed
     if place >= 0:
         yield layout.group_of(place), placed
     elif place == OUTLINE:
-        yield int(part.table["window"][0].as_py()) // layout.together, placed
+        yield int(part.sources[0]) // layout.together, placed
     elif place == HEARTBEAT:
         yield from ((group, placed) for group in range(layout.groups))
 
@@ -159,7 +159,7 @@ class _DrawDoFn(beam.DoFn):
             for number, tally, label in zip(windows, tallies(tables, layout, windows), labels, strict=True)
         ]
         table = self._outline(drawn)
-        yield OUTLINE, Part(_NOBODY, table.drop_columns(["shard", "value", "number"]))
+        yield OUTLINE, Part(np.array(windows), table.drop_columns(["shard", "value", "number"]))
         digests = _digests(tables)
         open_ones = table.filter(pc.is_null(table["code"]))
         for shard, rows in partition(open_ones["shard"].to_numpy(), layout.item_shards):
@@ -259,7 +259,7 @@ class _AssembleDoFn(beam.DoFn):
         parts = list(element[1])
         windows = self._layout.group(element[0])
         outline = check_named(
-            [part.table for place, part in parts if place == OUTLINE],
+            [part for place, part in parts if place == OUTLINE],
             [part.table for place, part in parts if place >= 0],
             windows,
         )
@@ -283,7 +283,7 @@ def rank_by_values(selection: Selection, release: Release, of: Heading, totals: 
     name = _NameDoFn(selection, layout)
     names = [part.table for shard, its in asked
              for _, part in name.process((shard, [Part(_NOBODY, by_shard[shard]), its]))]  # fmt: skip
-    return _ranking(selection, release, of, check_named([outline.table], names, range(1)))
+    return _ranking(selection, release, of, check_named([outline], names, range(1)))
 
 
 def _ranking(selection: Selection, release: Release, of: Heading, rows: pa.RecordBatch) -> Ranking:

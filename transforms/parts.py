@@ -55,7 +55,8 @@ class Part(NamedTuple):
     """Counts, and where they come from.
 
     Args:
-        sources: the user shards whose counts are in it, (n,) int64: each once, if nothing was handed over twice.
+        sources: the user shards whose counts are in it, (n,) int64: each once, if nothing was handed over twice. Of an
+            outline the windows that were drawn: one whose ranking is empty has no row in the table.
         table: columns item and count; of a manifest, columns source, place and sum, which is 0 of places; of what was
             sent, the column sum.
     """

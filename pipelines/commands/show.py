@@ -107,5 +107,5 @@ def _lines(rows: list[dict[str, Any]], sink: Sink, zone: str) -> Iterator[str]:
         yield from table(listing)
         yield ""
     if not rows:
-        yield "No item was released: in the unknown domain that is a possible answer.\n"
+        yield "No item was released: with such a mechanism that is a possible answer.\n"
     yield f"ranking:  {sink.place}\nmanifest: {manifest_path(sink.place)}"

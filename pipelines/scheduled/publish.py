@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import cast
@@ -21,7 +21,7 @@ from private_topk.pipelines.report import Report, account_of, check_shards, repo
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
-from private_topk.pipelines.standing import standing_at
+from private_topk.pipelines.standing import Standing, standing_at
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.near import did_you_mean
@@ -31,6 +31,7 @@ from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["ScheduledReport", "now"]
 
+_CORRECTION = "/correction-"
 _STREAMS = ("kafka://", "pubsub://")
 
 
@@ -126,21 +127,36 @@ class ScheduledReport:
     def published(self, number: int) -> bool:
         """Whether a period's output is there, complete, and noted in the ledger if there is one.
 
+        Asked for no correction, a period is published where one of its corrections is.
+
         Raises:
-            Refusal: another release is in its place; or nobody can tell.
+            Refusal: another release is in its place, or a part of a correction; or nobody can tell.
         """
-        asked, name, base = self.asked(number), self.release_id(number), self.release_id(number, None)
+        asked, name = self.asked(number), self.release_id(number)
         with self._pointing():
             self._check_known(asked)
             standing = standing_at(sink_for(asked, watch=self._watches(asked)), period_of(asked))
             if standing is None:
-                return self._noted(asked)
-            for place in filter(None, standing):
-                if place.release != name and not (self._correction and place.release.startswith(base)):
-                    raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
-                                  f"{verbatim(name)}", "move it, or change {output}")  # fmt: skip
-            complete = all(place is not None and place.release == name and place.windows for place in standing)
-            return complete and self._noted(asked)
+                return self._noted(asked, name)
+            self._check_own(filter(None, standing), number)
+            corrections = {place.release for place in standing if place is not None} - {self.release_id(number, None)}
+            if self._correction is None and corrections:
+                name = min(corrections)
+            whole = all(place is not None and place.release == name and place.windows for place in standing)
+            if whole and self._noted(asked, name):
+                return True
+            if name != self.release_id(number):
+                raise Refusal("output", f"{verbatim(asked['output'])} has {verbatim(name)}, which is not complete",
+                              "publish that correction again, which costs nothing more")  # fmt: skip
+            return False
+
+    def _check_own(self, standing: Iterable[Standing], number: int) -> None:
+        """Raise Refusal unless what stands at a period's place is its ranking, or a correction of it."""
+        base = self.release_id(number, None)
+        for place in standing:
+            if place.release != base and not place.release.startswith(f"{base}{_CORRECTION}"):
+                raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
+                              f"{verbatim(self.release_id(number))}", "move it, or change {output}")  # fmt: skip
 
     def _check_known(self, asked: Asked) -> None:
         """Raise Refusal unless somebody can tell later what has been published."""
@@ -176,7 +192,7 @@ class ScheduledReport:
         period = self._file.schedule.period(number)
         label = WindowBounds(period.start, period.end).label()
         chosen = self._correction if correction == "" else correction
-        return f"{self._file.name}/{label}" + (f"/correction-{chosen}" if chosen else "")
+        return f"{self._file.name}/{label}" + (f"{_CORRECTION}{chosen}" if chosen else "")
 
     def asked(self, number: int) -> Asked:
         """What a period asks for, field by field: what the file says, and what its schedule sets."""
@@ -221,14 +237,14 @@ class ScheduledReport:
     def _at_home(self, path: str) -> str:
         return path if "://" in path else os.path.join(self._file.folder, path)
 
-    def _noted(self, asked: Asked) -> bool:
-        """Whether the ledger, if there is one, knows this release to be out."""
+    def _noted(self, asked: Asked, name: str) -> bool:
+        """Whether the ledger, if there is one, knows a release of this name to be out."""
         if "ledger" not in asked:
             return True
         from private_topk.budget.ledger import Ledger
 
         key_id = ReleaseKey.parse(asked["release_key"]).key_id()
-        return any(entry.outcome == "released" for entry in Ledger(asked["ledger"]).find(asked["release_id"], key_id))
+        return any(entry.outcome == "released" for entry in Ledger(asked["ledger"]).find(name, key_id))
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:

@@ -66,7 +66,7 @@ def _parts(told: Told) -> list[Markup]:
         parts += _group(group, listings, first)
         first += len(listings)
     if not told.rows:
-        parts.append(element("p", "No item was released: where the items are not public, that is a possible answer."))
+        parts.append(element("p", "No item was released: with such a mechanism that is a possible answer."))
     parts += [element("h2", "How to read this ranking"), _list(how_to_read(told)), element("h2", "Parameters"),
               _definitions(parameters(told))]  # fmt: skip
     return parts

@@ -20,7 +20,7 @@ def in_text(told: Told) -> Iterator[str]:
         yield from table(listing)
         yield ""
     if not told.rows:
-        yield "No item was released: in the unknown domain that is a possible answer."
+        yield "No item was released: with such a mechanism that is a possible answer."
         yield ""
     promise = [*in_words(told), *([in_symbols(told)] if in_symbols(told) else [])]
     for title, sentences in (("What it promises", promise), ("How to read it", how_to_read(told))):

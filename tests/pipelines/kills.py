@@ -19,12 +19,13 @@ import signal
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from private_topk.budget.ledger import Ledger
 from private_topk.pipelines.commands import main as private_topk
-from private_topk.pipelines.commands.status import heed_signals, leave
+from private_topk.pipelines.commands.status import guarded, heed_signals, leave
 from tests.pipelines.support import command, write
 
 __all__ = ["Ended", "kill_one", "prepare"]
@@ -49,6 +50,7 @@ ledger: {url: "sqlite:///b.db", dataset: d}
 COMMANDS = {"run": (RUN, ("out/r.jsonl",)),
             "report": (["report", "report.yaml", "--catch-up", "--quiet"],
                        ("out/2026-01-05.jsonl", "out/2026-01-12.jsonl"))}  # fmt: skip
+ENDS = {signal.SIGINT, signal.SIGTERM}
 CHARGES = {"run": 1, "report": 2}
 
 
@@ -70,18 +72,26 @@ def prepare(place: Path) -> None:
 
 
 def start(words: list[str], log: Path) -> int:
-    """A child that runs a command with what this process has imported."""
+    """A child that runs a command with what this process has imported. A signal waits until it is heeded."""
+    log.write_text("")  # on a busy machine a child is killed before it has written anything
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
         return child
     try:
-        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        out = os.open(log, os.O_WRONLY)
         os.dup2(out, 1)
         os.dup2(out, 2)
         heed_signals()
-        leave(private_topk(words))
+        leave(guarded(partial(_heeded, words)))
     finally:
         os._exit(99)
+
+
+def _heeded(words: list[str]) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+    leave(private_topk(words))
 
 
 def ended(child: int, log: Path) -> Ended:

@@ -46,7 +46,7 @@ def test_a_second_pane_is_refused_at_run_time(first: bool, timing: int, fires: b
     for stage, parts in (
         (_ReleaseDoFn(HIDDEN, Release.fresh(), 1, Layout(0), None), nothing),
         (_DrawDoFn(SELECTION, Release.fresh(), 1, LAYOUT, None), nothing),
-        (_AssembleDoFn(SELECTION, Release.fresh(), LAYOUT, None), [(OUTLINE, Part(np.empty(0, np.int64), outline))]),
+        (_AssembleDoFn(SELECTION, Release.fresh(), LAYOUT, None), [(OUTLINE, Part(np.array([0]), outline))]),
     ):
         found = stage.process((0, [heartbeat(), *parts]), GlobalWindow(), pane)
         if fires:

@@ -34,7 +34,7 @@ from apache_beam.transforms.window import (
 
 from private_topk.transforms import Period, PrivateTopK, PublicDomain, RangeDomain, Release, ReleaseKey, UnknownDomain
 from private_topk.transforms.count_budget import CountBudget
-from private_topk.transforms.mechanisms import Joint, Laplace
+from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.restricted import Restricted
 from private_topk.transforms.refusal import Refusal
@@ -90,6 +90,22 @@ def test_empty_input_still_publishes_what_is_declared(windowed: bool) -> None:
     found = rankings([], period=period)
     assert [label for label, *_ in found] == [w.label() for w in (period.windows() if period else [WindowBounds()])]
     assert all(len(set(items)) == 10 for _, items, *_ in found)
+
+
+@in_check("limit-domain", "weighted-gaussian")
+@pytest.mark.parametrize("name", [name for name, kind in MECHANISMS.items() if kind.about.domain == "unknown"])
+def test_a_window_may_come_out_empty_in_a_public_domain(name: str) -> None:
+    """Thresholds leave out what few hold, whatever is known of the domain: in some windows, and in all there are."""
+    bound = parameters_of(MECHANISMS[name]).get("max_items_per_user")
+    limit = {"max_items_per_user": 2} if bound is not None and bound.required else {}
+    mechanism = make_mechanism(name, epsilon=4.0, delta=1e-6, **limit)
+    settings = {"k": 2, "mechanism": mechanism, "domain": ["a", "b", "c"], **limit}
+    period = Period(START, START + timedelta(days=3), timedelta(days=1))
+    second_day = (START + timedelta(hours=30)).timestamp()
+    pairs = [TimestampedValue((user, item), second_day) for user in range(400) for item in "ab"]
+    assert [sorted(items) for _, items, *_ in rankings(pairs, period=period, **settings)] == [[], ["a", "b"], []]
+    assert [items for _, items, *_ in rankings(pairs[:1], period=period, **settings)] == [[], [], []]
+    assert [items for _, items, *_ in rankings(pairs[:1], **settings)] == [[]]
 
 
 class TestOneDraw:

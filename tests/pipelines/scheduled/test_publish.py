@@ -209,6 +209,24 @@ def test_corrected_input_takes_a_new_id_and_costs(folder: Path, capsys: pytest.C
     assert "does not suffice" in capsys.readouterr().err
 
 
+def test_a_corrected_period_is_published(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Whoever catches up later meets a correction in the place of the first ranking, or a part of one."""
+    until = ["--catch-up", "--until", "2026-01-12"]
+    assert report(folder, *until) == report(folder, "--window-end", "2026-01-12", "--correction", "late rows") == 0
+    corrected, charged = outputs(folder), outcomes(folder)
+    assert charged == ["released", "released"]
+    capsys.readouterr()
+    assert report(folder, *until) == report(folder, "--missed", "--until", "2026-01-12") == 0
+    assert capsys.readouterr().out == "weekly: nothing was missed\n" * 2
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    assert "published before" in capsys.readouterr().out
+    (folder / "out" / "weekly-2026-01-05.csv").unlink()
+    assert report(folder, "--window-end", "2026-01-12") == 2
+    assert "/correction-late rows, which is not complete: publish that correction again" in capsys.readouterr().err
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "late rows") == 0
+    assert (outputs(folder), outcomes(folder)) == (corrected, charged)
+
+
 def test_another_release_in_the_output_s_place_is_kept(folder: Path, capsys: pytest.CaptureFixture) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "weekly-2026-01-05.csv").write_text("mine")

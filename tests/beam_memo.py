@@ -1,9 +1,11 @@
 """Pure functions of Beam, remembered: half of the time that a small pipeline takes in one process goes into them.
 
-What a DoFn's class says of its state is read anew some hundred times for each pipeline, what a function's arguments are
-some thousand times, and so are the source of each function and the words of each kind of option. What is pickled is
-compressed, which takes tables of megabytes for any few bytes, and most of it was before. Nothing else of Beam is
-touched. `PRIVATE_TOPK_PLAIN_BEAM=1` leaves it as it is, as `make newest` does.
+What a DoFn's class says of its state is read anew some hundred times for each pipeline, what a function's arguments and
+types are some thousand times, and so are the source of each function and the words of each kind of option. What is
+pickled is compressed, which takes tables of megabytes for any few bytes, and most of it was before: the level of least
+memory does. Where in the code a type was said is noted each time, for messages that no test reads; and to weigh a value
+of state, for a cache that is never full, all names of all modules are gone through. Nothing else of Beam is touched.
+`PRIVATE_TOPK_PLAIN_BEAM=1` leaves it as it is, as `make newest` does.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ import bz2
 import copy
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.worker import statecache
 from apache_beam.transforms import core, userstate
+from apache_beam.typehints.decorators import IOTypeHints
 
 __all__ = ["remember"]
 
@@ -31,6 +35,10 @@ def remember() -> None:
         core.get_function_args_defaults = _arguments
         core._check_fn_use_yield_and_return = _yields_and_returns
         PipelineOptions.__init__ = _init  # type: ignore[method-assign]
+        PipelineOptions._visible_option_list = _visible  # type: ignore[method-assign]
+        IOTypeHints.from_callable = staticmethod(_hints)  # type: ignore[method-assign, assignment]
+        statecache.get_deep_size = lambda *values: 1000 * len(values)
+        IOTypeHints._make_origin = staticmethod(_origin)  # type: ignore[method-assign, assignment]
         known = Compressed()
         cloudpickle_pickler.bz2 = SimpleNamespace(compress=known.compress, decompress=known.decompress)
 
@@ -39,9 +47,11 @@ Arguments = tuple[list[str], list[Any]]
 """Names, and defaults of the last ones."""
 
 _read_specs, _read_options = userstate.get_dofn_specs, PipelineOptions.__init__
+_read_hints = IOTypeHints.from_callable
 _read_arguments, _read_source = core.get_function_args_defaults, core._check_fn_use_yield_and_return
 _SPECS: dict[tuple[type, frozenset[str]], tuple[set[Any], set[Any]]] = {}
 _ARGUMENTS: WeakKeyDictionary[FunctionType, dict[bool, Arguments]] = WeakKeyDictionary()
+_HINTS: WeakKeyDictionary[FunctionType, dict[bool, IOTypeHints | None]] = WeakKeyDictionary()
 _SOURCES: dict[Any, bool] = {}
 _OPTIONS: dict[tuple[type, tuple[str, ...]], Any] = {}
 
@@ -56,7 +66,7 @@ class Compressed:
 
     def compress(self, plain: bytes, compresslevel: int = 9) -> bytes:
         packed = self._packed.get(plain)
-        return self._note(plain, bz2.compress(plain, compresslevel)) if packed is None else packed
+        return self._note(plain, bz2.compress(plain, 1)) if packed is None else packed
 
     def decompress(self, packed: bytes) -> bytes:
         plain = self._plain.get(packed)
@@ -95,6 +105,26 @@ def _arguments(function: Callable[..., Any]) -> Arguments:
         known[bound] = _read_arguments(function)
     names, defaults = known[bound]
     return list(names), list(defaults)
+
+
+def _hints(function: Callable[..., Any]) -> IOTypeHints | None:
+    """They are never changed in place."""
+    bound = type(function) is MethodType
+    made = function.__func__ if bound else function  # type: ignore[attr-defined]
+    if type(made) is not FunctionType:
+        return _read_hints(function)
+    known = _HINTS.setdefault(made, {})
+    if bound not in known:
+        known[bound] = _read_hints(function)
+    return known[bound]
+
+
+def _origin(bases: Sequence[IOTypeHints], tb: bool = True, msg: Iterable[str] = ()) -> list[str]:
+    return list(msg)
+
+
+def _visible(self: Any) -> list[str]:  # noqa: ANN401 - options
+    return sorted(name for name in vars(self._visible_options) if name[0] != "_")
 
 
 def _yields_and_returns(function: Callable[..., Any]) -> bool:

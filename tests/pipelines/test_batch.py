@@ -33,7 +33,7 @@ from private_topk.transforms import Period, PublicDomain, ReleaseKey
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits
 from tests.pipelines.support import SHARED, Done, avro_schema, command, options, to_avro, write
-from tests.quick import in_check
+from tests.quick import in_check, thinned
 from tests.transforms.pipelines import count_by_window, outcome, set_counts
 
 ITEMS = [f"item {n:03d}" for n in range(150)]
@@ -80,7 +80,7 @@ class TestOneDraw:
         first = published(folder, "whole.avro")
         again = rows[::-1] + rows[:200]
         random.Random(1).shuffle(again)
-        for name in ("rows.csv", "rows.csv.gz", "rows.jsonl", "rows.parquet", "rows.avro.gz"):
+        for name in thinned(("rows.csv.gz", "rows.csv", "rows.jsonl", "rows.parquet", "rows.avro.gz")):
             write(folder / name, again)
             assert published(folder, name) == first, name
         for part, name in enumerate(["c.avro", "b.csv", "a.parquet"]):
@@ -92,7 +92,7 @@ class TestOneDraw:
         bounded = published(folder, "whole.avro", max_items_per_user=40)
         assert bounded != first and bounded == published(folder, "parts/*", max_items_per_user=40, shards=2)
 
-    @in_check("more0", "more3")
+    @in_check("more1", "more3")
     @pytest.mark.parametrize(
         "more",
         [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,6 @@ def test_one_item_a_line_or_a_column(tmp_path: Path, name: str) -> None:
     assert pickle.loads(pickle.dumps(domain)).load().to_pylist() == ITEMS
 
 
-SPACES = "".join(chr(n) for n in range(0x110000) if chr(n).isspace())
 LETTERS = "ab\u00e9\u2713\u3042\U0001f3b5\x00\ufeff" + "\n" * 6 + "\r"
 
 
@@ -42,9 +42,9 @@ def listed(text: str) -> list[str | None]:
 
 def test_lines_are_told_apart_as_by_python(tmp_path: Path) -> None:
     """Random texts of few characters, all that is white space to Python among them."""
-    rng = np.random.default_rng(1)
-    texts = ["".join(rng.choice([*LETTERS, *SPACES], rng.integers(0, 40))) for _ in range(400)]
-    texts += [f"a{space}\n{space}{space}\nb\n{space}" for space in SPACES]
+    rng, spaces = np.random.default_rng(1), "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
+    texts = ["".join(rng.choice([*LETTERS, *spaces], rng.integers(0, 40))) for _ in range(400)]
+    texts += [f"a{space}\n{space}{space}\nb\n{space}" for space in spaces]
     assert sum(None in listed(text) for text in texts) > 50
     for text in texts:
         read = DomainFile(str(write(tmp_path / "d.txt", text.encode())), "item")

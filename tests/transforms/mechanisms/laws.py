@@ -15,20 +15,13 @@ from functools import cache
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
-from scipy import special, stats
+
+from tests.transforms.mechanisms.noise_laws import NOISE_LAWS
 
 Law = dict[tuple[int, ...], arb]
 Floats = NDArray[np.float64]
 
 QUADRATURE_ERROR = 1e-12
-NOISE_LAWS = {
-    "gumbel": stats.gumbel_r,
-    "exponential": stats.expon,
-    "laplace": stats.laplace,
-    "logistic": stats.logistic,
-    "half-logistic": stats.halflogistic,
-    "gaussian": stats.norm,
-}
 
 
 def canonical(law: Callable[..., Law]) -> Callable[..., Law]:
@@ -107,7 +100,7 @@ def gamma_order(counts: Sequence[int], k: int, epsilon: Fraction) -> Law:
     y, v = np.polynomial.laguerre.laggauss(10)
     radii, weights = np.append(radii, ends[-1] + y), np.append(weights, np.exp(-ends[-1]) * v)
     law = dict.fromkeys(itertools.permutations(range(d), k), 0.0)
-    for radius, weight in zip(radii, weights * radii**d / special.factorial(d), strict=True):
+    for radius, weight in zip(radii, weights * radii**d / math.factorial(d), strict=True):
         flat = _Flat(radius)
         cuts = np.unique(np.concatenate([centres - radius, centres + radius]))
         for answer, p in order_chances(centres, k, flat.pdf, flat.cdf, cuts, 8).items():

@@ -4,10 +4,10 @@ import math
 from fractions import Fraction
 
 import pytest
-from scipy.optimize import brentq
 
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from tests.transforms.mechanisms.item_by_item import NoisyOrder
+from tests.transforms.mechanisms.noise_laws import root
 
 
 def lemma_4_2(share: float, k: int, delta: float) -> float:
@@ -30,8 +30,7 @@ class TestCdpPeeling(NoisyOrder):
     @pytest.mark.parametrize(("epsilon", "delta", "k"), [(1.0, 1e-6, 100), (0.1, 1e-9, 1000), (5.0, 1e-3, 30)])
     def test_the_share_is_the_best_of_the_papers_formulas(self, epsilon: float, delta: float, k: int) -> None:
         best = max(
-            brentq(lambda s, f=f: f(s, k, delta) - epsilon, epsilon / k, epsilon, xtol=1e-16)
-            for f in (lemma_4_2, bounded_range)
+            root(lambda s, f=f: f(s, k, delta) - epsilon, epsilon / k, epsilon) for f in (lemma_4_2, bounded_range)
         )
         assert float(CdpPeeling(epsilon, delta).share(k)) == pytest.approx(best, rel=1e-10)
 

@@ -5,11 +5,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 import pytest
-from scipy import optimize
 
 from private_topk.testing import Law
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
+from tests.transforms.mechanisms.noise_laws import root
 from tests.transforms.mechanisms.unknown_contract import UnknownContract
 from tests.transforms.mechanisms.unknown_laws import Counts, bottom_gumbel, named, top
 
@@ -52,6 +52,6 @@ class TestLimitDomain(UnknownContract):
             t = s / -math.expm1(-s)
             return k * (t - 1 - math.log(t)) + s * math.sqrt(k / 2 * math.log(1 / half)) - epsilon
 
-        published = max(epsilon / k, optimize.brentq(cost, 1e-9, 2))
+        published = max(epsilon / k, root(cost, 1e-9, 2))
         assert LimitDomain(epsilon, 2 * half).share(k) >= Fraction(published) * (1 - Fraction(1, 10**9))
         assert LimitDomain(epsilon, 2 * half).share(k) <= Fraction(published) * Fraction(11, 10)

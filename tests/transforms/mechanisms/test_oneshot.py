@@ -12,6 +12,7 @@ from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.peeling import Peeling
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.item_by_item import NoisyOrder
+from tests.transforms.mechanisms.noise_laws import NOISE_LAWS
 
 
 class TestOneshot(NoisyOrder):
@@ -30,7 +31,7 @@ class TestOneshot(NoisyOrder):
     @pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
     def test_densities_fall_no_faster_than_the_proof_of_the_order_needs(self, noise: str) -> None:
         """f(x + s) >= exp(-s) f(x) for s >= 0, and log(1 - F) 1-Lipschitz."""
-        law, x = laws.NOISE_LAWS[noise], np.linspace(-30, 30, 1201)
+        law, x = NOISE_LAWS[noise], np.linspace(-30, 30, 1201)
         for s in (0.01, 0.5, 1.0, 3.0):
             assert (law.pdf(x + s) >= np.exp(-s) * law.pdf(x) * (1 - 1e-9)).all()
             assert (law.sf(x + s) >= np.exp(-s) * law.sf(x) * (1 - 1e-9)).all()

@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import ClassVar
 
 import pytest
-from scipy import optimize
 
 from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
@@ -15,6 +14,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
 )
 from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
 from tests.transforms.mechanisms.framework_contract import RELATIONS, SETTINGS, FrameworkContract
+from tests.transforms.mechanisms.noise_laws import root
 from tests.transforms.mechanisms.unknown_laws import (
     Counts,
     Ranked,
@@ -66,5 +66,5 @@ class TestRestrictedGumbel(FrameworkContract):
             t = s / -math.expm1(-s)
             return k * (t - 1 - math.log(t)) + s * math.sqrt(k / 2 * math.log(1 / half)) - epsilon
 
-        published = 4 * optimize.brentq(cost, 1e-6, 1)
+        published = 4 * root(cost, 1e-6, 1)
         assert float(RestrictedGumbel(epsilon, 2 * half).test_budget(k)[0]) == pytest.approx(published, rel=0.02)

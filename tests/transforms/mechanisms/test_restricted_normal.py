@@ -5,13 +5,14 @@ from fractions import Fraction
 from typing import ClassVar
 
 import pytest
-from scipy import optimize, stats
+from scipy.special import ndtr
 
 from private_topk.transforms.mechanisms.exact.accounting import (
     gaussian_scale,
 )
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
 from tests.transforms.mechanisms.framework_contract import RELATIONS, SETTINGS, FrameworkContract
+from tests.transforms.mechanisms.noise_laws import root
 from tests.transforms.mechanisms.unknown_laws import (
     Counts,
     Ranked,
@@ -53,7 +54,7 @@ class TestRestrictedNormal(FrameworkContract):
 
         def excess(scale: float) -> float:
             a, b = distance / (2 * scale), epsilon * scale / distance
-            return stats.norm.cdf(a - b) - math.exp(epsilon) * stats.norm.cdf(-a - b) - delta
+            return ndtr(a - b) - math.exp(epsilon) * ndtr(-a - b) - delta
 
-        scale = optimize.brentq(excess, distance * 0.1, distance * 1000, rtol=1e-12)
+        scale = root(excess, distance * 0.1, distance * 1000)
         assert float(mechanism.scale(10)) == pytest.approx(scale, rel=1e-7)

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.transforms.mechanisms.laws import NOISE_LAWS, _antiderivative
+from tests.transforms.mechanisms.laws import _antiderivative
+from tests.transforms.mechanisms.noise_laws import NOISE_LAWS
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import flip_rounds
 from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds, _powers
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from tests.quick import few, in_check
+from tests.quick import few, in_check, smallest, tries
 from tests.transforms.mechanisms.typed_laws import flip_round
 
 TABLE = Histogram(np.array([50, 44, 43, 20, 0]), np.array([1, 3, 6, 40, 200]))
@@ -29,14 +29,15 @@ def winners(table: Histogram, rate: Fraction, k: int, draw: object) -> list[int]
 def test_rounds_are_permute_and_flip_s_among_what_is_left(rate: Fraction, before: int) -> None:
     """The values drawn in a round, given those of the rounds before, over 250 items: by their known law."""
     bits, seen, expected = RandomBits.keyed(b"rounds"), Counter(), Counter()
-    for _ in range(2500):
+    times = tries(2500)
+    for _ in range(times):
         *first, last = TABLE.places(np.array(winners(TABLE, rate, before + 1, bits.draw()))).tolist()
         left = TABLE.sizes - np.bincount(first, minlength=5)
         chances = left * np.exp(flip_round(float(rate))(TABLE.values.astype(float), left.astype(float)))
         for place, chance in enumerate(np.nan_to_num(chances).tolist()):
-            expected[(place,)] += chance / 2500
+            expected[(place,)] += chance / times
         seen[(last,)] += 1
-    assert_follows(seen, expected, 0.1)
+    assert_follows(seen, expected, smallest(0.1))
 
 
 @pytest.mark.long

@@ -15,7 +15,8 @@ from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.exact.race import remembered, winner
 from private_topk.transforms.mechanisms.exact.reals import precision
 from tests.quick import in_check
-from tests.transforms.mechanisms.laws import NOISE_LAWS, order_chances
+from tests.transforms.mechanisms.laws import order_chances
+from tests.transforms.mechanisms.noise_laws import NOISE_LAWS
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,8 @@ def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
     [
         {"parameters": {"mechanism": object()}}, {"parameters": {5: "x"}}, {"parameters": ["mechanism"]},
         {"parameters": {"windows of a user": "none"}}, {"reach": 0}, {"reach": 2},
-        {"cost": Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1))}, {"cost": Cost.of_any(Fraction(10**40), Fraction(0))},
-        {"cost": Cost.of_any(Fraction(1), Fraction(2))},
+        {"cost": Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1))},
+        {"cost": Cost.of_any(Fraction(10**40), Fraction(0))}, {"cost": Cost.of_any(Fraction(1), Fraction(2))},
     ],
     ids=[f"{which} {number}" for number, which in enumerate(["parameters"] * 4 + ["reach"] * 2 + ["cost"] * 3)],
 )  # fmt: skip

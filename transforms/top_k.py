@@ -58,7 +58,7 @@ class PrivateTopK(beam.PTransform):
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
         release: key and id that make the draw repeatable; by default a new random one.
         period: the declared windows of event time: every one is published, empty or not. Input that is windowed
-            already needs it.
+            already needs it. Elements that were given no time lie in none of the windows.
         reveal_active_windows: take the windows of the input in place of a period, and accept that a window is
             published where somebody was active in it and not where nobody was. That tells of a user who is alone in
             one, and no epsilon covers it.

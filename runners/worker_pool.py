@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -22,7 +23,7 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.utils import thread_pool_executor
 
-__all__ = ["ThreadWorkers", "Workers", "main", "serve", "work"]
+__all__ = ["ThreadWorkers", "Workers", "end_with_thread", "main", "serve", "work"]
 
 # Loaded before copying: no polars and no gRPC server, whose threads would not be copied.
 _LOADED = ["apache_beam.runners.worker.sdk_worker"]
@@ -33,7 +34,19 @@ def work(control: str, worker: str) -> None:
     """Serve one runner until it closes the channel."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
+    threading.excepthook = end_with_thread
     SdkHarness(control, worker_id=worker).run()
+
+
+def end_with_thread(failed: threading.ExceptHookArgs) -> None:
+    """End this process, since a thread of it has: the others would go on as if what it did were done.
+
+    That of a channel that has broken, for one: what is sent there afterwards arrives nowhere, and whoever waits for it
+    waits for good. That a process is gone, its runner sees.
+    """
+    threading.__excepthook__(failed)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):

@@ -62,7 +62,9 @@ def charge(
         The receipt: whether this is a new charge or the repeat of an earlier one.
 
     Raises:
-        Refusal: before the block runs: the budget does not suffice, or the id was used for other input.
+        Refusal: before the block runs: the budget does not suffice, or the id was used for other input. A ledger that
+            cannot be written to when the block has ended changes nothing of how it ended: the operator is told, and
+            the charge stays as one that was started.
 
     Cost: two transactions of some milliseconds each.
     """
@@ -74,10 +76,20 @@ def charge(
     try:
         yield receipt
     except BaseException:  # an interrupt too: an answer may be out
-        books.finish(receipt.entry, "failed")
+        _note(books, receipt, "failed", tell)
         tell(resume)
         raise
-    books.finish(receipt.entry, "released")
+    _note(books, receipt, "released", tell)
+
+
+def _note(books: Ledger, receipt: Receipt, outcome: str, tell: Callable[[str], None]) -> None:
+    from private_topk.transforms.refusal import Refusal
+
+    try:
+        books.finish(receipt.entry, outcome)
+    except Refusal as error:  # what is out is out, and what went wrong is not this
+        again = "the same again costs nothing, and notes it"
+        tell(f"that it was {outcome} could not be noted, and it stays as started: {error}; {again}")
 
 
 def _let_through(request: Request, receipt: Receipt) -> str:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from private_topk.budget.account import Budget, Charge, Spent, heaviest
-from private_topk.budget.records import Entry, Request, budget_in, columns_of, entry_in
+from private_topk.budget.records import Entry, Request, budget_in, check_legible, columns_of, entry_in
 from private_topk.budget.refusal import explain
 from private_topk.budget.tables import BUDGETS, CHARGES, Database
 from private_topk.transforms.refusal import Refusal, literal, verbatim
@@ -99,6 +99,7 @@ class Ledger:
             return found if isinstance(found, Receipt) else found[1]
 
     def _settled(self, connection: Any, request: Request) -> Receipt | tuple[Request, Fraction | None]:  # noqa: ANN401
+        check_legible(request)
         same_name = (CHARGES.c.report == request.report) & (CHARGES.c.key_id == request.key_id)
         for entry in self._entries(connection, same_name):
             earlier = entry.request
@@ -126,7 +127,7 @@ class Ledger:
     def _own(self, connection: Any, budgets: list[Budget], dataset: str, unit: str) -> Budget:  # noqa: ANN401
         found = {budget.unit: budget for budget in budgets}
         if not found:
-            known = sorted(set(connection.scalars(BUDGETS.select().with_only_columns(BUDGETS.c.dataset))))
+            known = sorted(set(map(str, connection.scalars(BUDGETS.select().with_only_columns(BUDGETS.c.dataset)))))
             there = verbatim(", ".join(known) or "none")
             raise Refusal("dataset", f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
                           "open one with `private-topk budget create`")  # fmt: skip

@@ -7,15 +7,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 from private_topk.budget.account import Budget, Charge, Windows
 from private_topk.budget.composition import Cost, Total
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Entry", "Request", "budget_in", "columns_of", "entry_in"]
+__all__ = ["Entry", "Request", "budget_in", "check_legible", "columns_of", "entry_in"]
 
 _ROWS, _REACH = "rows of the dataset", "windows of a user"  # as no parameter is called, since a field has no spaces
+_MOST = 10**30  # a sum of such epsilons can still be told as a float
 _NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
 _COSTS = ("epsilon", "delta", "rho", "rest")
 
@@ -123,7 +125,9 @@ def budget_in(row: Any, ledger: str) -> Budget:  # noqa: ANN401 - a database row
 def entry_in(row: Any, ledger: str) -> Entry:  # noqa: ANN401 - a database row
     """The charge of a row. Raises Refusal, naming the row, where it holds none."""
     try:
-        parameters = dict(json.loads(row.parameters))
+        parameters = json.loads(row.parameters)
+        if not isinstance(parameters, dict):
+            raise ValueError
         parameters.pop("windows", None)
         rows = {str(name): str(value) for name, value in parameters.pop(_ROWS, {}).items()}
         cost = Cost(*(_fraction(getattr(row, name)) for name in _COSTS))
@@ -139,13 +143,29 @@ def entry_in(row: Any, ledger: str) -> Entry:  # noqa: ANN401 - a database row
         raise _damaged(ledger, f"charge {row.id} of dataset {row.dataset}") from None
 
 
+def check_legible(request: Request) -> None:
+    """Raise Refusal unless a row that holds the request says the same when it is read: else no later charge can be."""
+    try:
+        columns = request.columns()
+        row = SimpleNamespace(**columns, id=0, charged="", finished=None, outcome="started")
+        same = entry_in(row, "").request.columns() == columns
+    except (*_BROKEN, Refusal):
+        same = False
+    if not same:
+        raise Refusal(
+            "request",
+            "must be one that a ledger can hold: parameters that are JSON, with texts as names; costs from 0 to 10^30 "
+            "and deltas up to 1, of up to 4,000 digits; a reach of 1 up to the number of windows",
+        )
+
+
 _BROKEN = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
 
 
 def _fraction(text: object) -> Fraction:
-    if not isinstance(text, str) or not _NUMBER.fullmatch(text):
+    if not isinstance(text, str) or not _NUMBER.fullmatch(text) or (found := Fraction(text)) > _MOST:
         raise ValueError
-    return Fraction(text)
+    return found
 
 
 def _damaged(ledger: str, what: str) -> Refusal:

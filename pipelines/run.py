@@ -56,7 +56,7 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
     waits = launch.waits_for_timers and not report.source.bounded
     shards = report.user_shards()
     rank = RankBlocks(question.selection, question.release, question.period, shards, waits, cores=launch.cores,
-                      readers=reading.readers)  # fmt: skip
+                      readers=reading.readers, by_reference=launch.by_reference)  # fmt: skip
     rankings = blocks | "Rank" >> rank
     facts = describe_release(question.selection, question.release, launch.name)
     facts["privacy"] = question.privacy.describe(facts["privacy"])

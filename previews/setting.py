@@ -98,7 +98,7 @@ class Setting:
             neighbours=self.neighbours,
             max_items_per_user=self.max_items_per_user if "max_items_per_user" in own else None,
         )
-        if self.amounts is not None and (mechanism.weighs_users or not mechanism.amounts_offered):
+        if self.amounts is not None and (mechanism.weighs_users or not vars(kind).get("amounts_offered", False)):
             raise Refusal("", "adds up no amounts")
         if self.risers is not None and not vars(kind).get("differences_alone", False):
             raise Refusal("", "ranks no risers, as users move their scores up and down")

@@ -53,6 +53,7 @@ class Launch:
         waits_for_timers: the watermark waits for timers that a transform has set.
         follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
         cores: how many of its machine's cores a worker may fill by itself.
+        by_reference: all workers are threads of this process, and none does twice what it did.
         listener: the runner for a source that has to be listened to, where that is another one.
         answered: set by whoever sees that every declared window is published: a runner whose jobs do not end by
             themselves then ends this one.
@@ -66,6 +67,7 @@ class Launch:
     waits_for_timers: bool = True
     follows_slowest_reader: bool = True
     cores: int = 1
+    by_reference: bool = False
     listener: PipelineRunner | None = None
     answered: threading.Event = field(default_factory=threading.Event, compare=False)
 
@@ -74,7 +76,7 @@ class Launch:
         if self.listener is None:
             return self
         # The one such runner there is, Beam's in-process one, lets the watermark pass timers.
-        return replace(self, runner=self.listener, waits_for_timers=False, listener=None)
+        return replace(self, runner=self.listener, waits_for_timers=False, by_reference=False, listener=None)
 
 
 class UnknownArgument(ValueError):

@@ -39,8 +39,11 @@ def prepare(arguments: Sequence[str]) -> Launch:
     if direct.direct_num_workers != 1 and not any(word.startswith("--direct_running_mode") for word in arguments):
         direct.direct_running_mode = "multi_threading"
     listener = ListeningRunner()
-    found = _cores_here() if direct.direct_num_workers == 1 else 1
-    return Launch("direct", FnApiRunner(), options, cores=cores or found, listener=listener,
+    alone = direct.direct_num_workers == 1
+    found = _cores_here() if alone else 1
+    in_memory = direct.direct_running_mode == "in_memory"
+    by_reference = alone and in_memory and not direct.direct_runner_bundle_repeat
+    return Launch("direct", FnApiRunner(), options, cores=cores or found, by_reference=by_reference, listener=listener,
                   answered=listener.answered)  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -22,6 +22,7 @@ from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
 from private_topk.transforms.risers import Risers
 from private_topk.transforms.sent import add_shares, mark_in, share_in, shares, statement_in, with_share
+from private_topk.transforms.shelf import PutAside, Shelf, taken
 from private_topk.transforms.side_by_side import SideBySideDoFn
 from private_topk.transforms.user_shard import UserShard
 
@@ -177,6 +178,8 @@ class CountContributions(beam.PTransform):
         weighting: what a user adds to a count, where that is not 1.
         windows_per_user: in how many windows of a bounded input a user counts; None for all.
         risers: terms of scores in place of counts, of the windows after the layout's first.
+        by_reference: all workers are threads of this process, and none repeats what it did: rows of a bounded input
+            then stay where they are, and only say where.
     """
 
     def __init__(
@@ -191,15 +194,21 @@ class CountContributions(beam.PTransform):
         weighting: Weighting | None = None,
         windows_per_user: int | None = None,
         risers: Risers | None = None,
+        by_reference: bool = False,
     ) -> None:
         super().__init__()
         self._counter = UserShard(layout, key, limit, cap, groups_per_user, weighting, windows_per_user, risers)
         self._waits_for_timers = waits_for_timers
         self._cores = cores
+        self._shelf = Shelf() if by_reference else None
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window
-        if pairs.is_bounded or not self._waits_for_timers:
+        if self._shelf is not None and pairs.is_bounded:
+            aside = beam.ParDo(PutAside(self._shelf.name)).with_output_types(tuple[int, int])
+            shards = pairs | "Put aside" >> aside | "Gather each user's pairs" >> beam.GroupByKey()
+            count = beam.ParDo(_CountDoFn(self._counter, self._cores, self._shelf.name))
+        elif pairs.is_bounded or not self._waits_for_timers:
             shards = pairs | "Gather each user's pairs" >> beam.GroupByKey()
             count = beam.ParDo(_CountDoFn(self._counter, self._cores))
         else:
@@ -208,16 +217,17 @@ class CountContributions(beam.PTransform):
 
 
 class _CountDoFn(SideBySideDoFn):
-    def __init__(self, counter: UserShard, cores: int = 1) -> None:
+    def __init__(self, counter: UserShard, cores: int = 1, shelf: str | None = None) -> None:
         super().__init__(cores)
-        self._counter = counter
+        self._counter, self._shelf = counter, shelf
 
-    def work(self, shard: tuple[int, Iterable[pa.RecordBatch]]) -> Iterable[PlacedPart]:
+    def work(self, shard: tuple[int, Iterable[Any]]) -> Iterable[PlacedPart]:
         received = 0
+        pieces: Iterable[pa.RecordBatch] = shard[1] if self._shelf is None else taken(self._shelf, shard[1])
 
         def noting() -> Iterator[pa.RecordBatch]:
             nonlocal received
-            for piece in shard[1]:
+            for piece in pieces:
                 received = add_shares(received, share_in(piece))
                 yield piece
 

@@ -24,6 +24,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, make_table, of_rows, partition
 from private_topk.transforms.counters import LeftOutRows
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.sent import Statement, closed_in, mark_in, mark_of_piece, statement_in, with_mark
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
@@ -204,7 +205,11 @@ def window_named(period: Period | None, number: int, window: Any, several: bool)
     if isinstance(window, IntervalWindow):
         if period is not None:
             return bounds_of_cell(period, window)
-        return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
+        try:
+            return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
+        except OverflowError:  # Beam's time of elements that were given none is long before the year 1
+            raise Refusal("", "windows of the input must lie within the years 1 to 9999", "give elements their event "
+                          "times, as beam.window.TimestampedValue does") from None  # fmt: skip
     return WindowBounds() if period is None else period.window(0)
 
 

@@ -58,7 +58,7 @@ class PrivateTopK(beam.PTransform):
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
         release: key and id that make the draw repeatable; by default a new random one.
         period: the declared windows of event time: every one is published, empty or not. Input that is windowed
-            already needs it.
+            already needs it. Elements that were given no time lie in none of the windows.
         reveal_active_windows: take the windows of the input in place of a period, and accept that a window is
             published where somebody was active in it and not where nobody was. That tells of a user who is alone in
             one, and no epsilon covers it.
@@ -149,6 +149,7 @@ class RankBlocks(beam.PTransform):
         period, shards, waits_for_timers, reveal_active_windows: as for `PrivateTopK`.
         cores: how many blocks, and user shards of a bounded input, each worker handles at a time.
         readers: those that state what they have sent, if they do: nothing is drawn unless exactly that was counted.
+        by_reference: as for `CountContributions`.
     """
 
     def __init__(
@@ -161,12 +162,14 @@ class RankBlocks(beam.PTransform):
         reveal_active_windows: bool = False,
         cores: int = 1,
         readers: Sequence[int] | None = None,
+        by_reference: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
         self._selection, self._release, self._period, self._shards = selection, release, period, shards
         self._waits_for_timers, self._cores, self._readers = waits_for_timers, cores, readers
+        self._by_reference = by_reference
         self._windows_are_public = period is not None or reveal_active_windows
         self.reads = selection.reads(period)
 
@@ -194,7 +197,8 @@ class RankBlocks(beam.PTransform):
             pairs, answers = (pairs, empties) | "Add empty user shards" >> beam.Flatten(), []
         else:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
-        counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers)
+        counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers,
+                                      self._by_reference)  # fmt: skip
         added = AddUp(layout, selection.head(), selection.least())
         totals = pairs | "Bound contributions" >> counting | "Count items" >> added
         if self._readers is not None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.commands.answering import print_json
-from private_topk.pipelines.commands.loading import loading
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.texts import number, whole
 from private_topk.pipelines.unfinished import Unfinished
@@ -47,8 +46,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Print a line for every check as it is done. Raises Unfinished where one fails."""
-    with loading():
-        from private_topk.pipelines.auditing import Audit, audit
+    from private_topk.pipelines.auditing import Audit, audit
 
     parser().refuse(others)
     given: dict[str, Any] = {name: value for name, value in vars(arguments).items() if value is not None}

@@ -6,7 +6,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from private_topk.pipelines.commands.answering import print_json, print_lines
-from private_topk.pipelines.commands.loading import loading
 from private_topk.pipelines.commands.parser import Parser, add, add_json, flag
 from private_topk.pipelines.printable import printable
 from private_topk.pipelines.unfinished import Unfinished
@@ -36,9 +35,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Print what was found. Raises Unfinished where something is wrong."""
-    with loading():
-        from private_topk.pipelines.doctor import examine
-        from private_topk.runners import RUNNERS
+    from private_topk.pipelines.doctor import examine
+    from private_topk.runners import RUNNERS
 
     parser().refuse(others)
     runner = arguments.runner or "direct"

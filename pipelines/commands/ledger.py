@@ -82,8 +82,9 @@ def _row(entry: Entry) -> tuple[str, ...]:
     request = entry.request
     asked = request.parameters
     return (
-        entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report, str(asked["mechanism"]),
-        str(asked.get("k", "")), request.windows.words(), number(request.cost.epsilon), number(request.cost.delta),
+        entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report,
+        str(asked.get("mechanism", "")), str(asked.get("k", "")), request.windows.words(),
+        number(request.cost.epsilon), number(request.cost.delta),
         request.key_id, entry.outcome,
     )  # fmt: skip
 
@@ -108,7 +109,7 @@ def _charge(entry: Entry) -> dict[str, Any]:
     asked, cost = request.parameters, request.cost
     return {
         "charged": entry.charged, "dataset": request.dataset, "privacy_unit": request.unit, "report": request.report,
-        "mechanism": asked["mechanism"], "k": asked.get("k"), "windows": request.windows.words(),
+        "mechanism": asked.get("mechanism"), "k": asked.get("k"), "windows": request.windows.words(),
         "epsilon": cost.epsilon, "delta": cost.delta, "key_id": request.key_id, "outcome": entry.outcome,
     }  # fmt: skip
 

@@ -71,6 +71,8 @@ class Document:
         names = set(known)
         sections = {name.rpartition(".")[0] for name in names}
         for name in self.fields:
+            if name.rpartition(".")[0] in names - sections:
+                raise self.error(name, f"{name.rpartition('.')[0]} must be a single value")
             if name not in names | sections:
                 raise self.error(name, f"{name} is not known: {_hint(name, names | sections)}")
             if name in sections and name not in names and self.fields[name].value != []:
@@ -79,7 +81,7 @@ class Document:
     def _add(self, node: yaml.MappingNode, prefix: str) -> None:
         for key, value in node.value:
             line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode):
+            if not isinstance(key, yaml.ScalarNode) or not key.value:
                 raise self._refusal(line, "a name must be a single word")
             name = f"{prefix}{key.value}"
             if name in self.fields:

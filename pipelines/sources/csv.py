@@ -21,6 +21,8 @@ __all__ = ["check", "check_rows", "pieces", "read"]
 
 _BYTES = 4 << 20
 _LOOKED_AT = 1000
+_OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What other programs write between values, as European spreadsheets do."""
 
 pieces = whole_file
 
@@ -89,8 +91,10 @@ def _checked(found: tuple[list[str], Header] | None, path: str, columns: Columns
     names, header = found
     for name in columns.names():
         if names.count(name) != 1:  # what stands in the first line may be data, so it is not shown
+            other = next((by for sign, by in _OTHERS.items() if len(names) == 1 and sign in names[0]), None)
+            remedy = f"name the columns there, or {SAY_WHICH}" if other is None else f"write commas in place of {other}"
             raise refused(f"{path}: the first line must name one column {name!r}, got {names.count(name)} of "
-                             f"{len(names)}: name the columns there, or {SAY_WHICH}")  # fmt: skip
+                             f"{len(names)}: {remedy}")  # fmt: skip
     return header
 
 

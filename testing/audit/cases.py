@@ -95,7 +95,7 @@ def _cases(kind: type[Mechanism]) -> Iterator[Case]:
             if neighbours == "add-remove":
                 yield Case(selection, 2)
     for neighbours in kind.neighbours_offered:
-        if kind.amounts_offered:
+        if vars(kind).get("amounts_offered", False):  # said by the class that draws
             yield Case(_selection(kind, neighbours, False, amounts=_AMOUNTS), 1)
             yield Case(_selection(kind, neighbours, True, amounts=_AMOUNTS), 1)
         yield Case(_selection(kind, neighbours, False, groups=Groups.of(GROUPS)), 1)

@@ -79,6 +79,26 @@ def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path
     assert [entry.outcome for entry in ledger.read()[1]] == ["released"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_ledger_that_is_gone_at_the_end_changes_nothing_of_how_it_ended(place: Path, fails: bool) -> None:
+    """The answer is out, or the job has failed for a reason of its own, whatever can be noted of it."""
+    Ledger(URL).create(Budget.of("orders", 2))
+    told: list[str] = []
+    with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext(), charge(request(), URL, told.append):
+        (place / "budget.db").rename(place / "away")
+        if fails:
+            raise ZeroDivisionError
+    ended = "failed" if fails else "released"
+    start = (
+        f"that it was {ended} could not be noted, and it stays as started: ledger sqlite:///budget.db does not exist"
+    )
+    assert told[1].startswith(start) and len(told) == 2 + fails
+    (place / "away").rename(place / "budget.db")
+    with charge(request(), URL, told.append) as receipt:
+        assert receipt.outcome == "started"
+    assert [entry.outcome for entry in Ledger(URL).read()[1]] == ["released"]
+
+
 def test_a_block_that_cannot_be_paid_for_does_not_run(place: Path) -> None:
     Ledger(URL).create(Budget("orders", "user-window", Total(1)))
     ran = []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,8 +105,9 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
     [
         ("epsilon", "x"), ("epsilon", "-1"), ("epsilon", ""), ("epsilon", "1/0"), ("epsilon", "1e999999999"),
         ("epsilon", b"\xff"), ("delta", "nan"), ("rho", "0.1"), ("rest", "1"), ("parameters", "{"),
-        ("parameters", "[1]"), ("parameters", "[" * 100_000), ("windows", "[1,2]"), ("windows", "null"),
-        ("windows", "[0,10,0,0,1]"),
+        ("epsilon", "9" * 500), ("rho", "9" * 500),
+        ("parameters", "[1]"), ("parameters", "[]"), ("parameters", "[" * 100_000),
+        ("windows", "[1,2]"), ("windows", "null"), ("windows", "[0,10,0,0,1]"),
     ],
 )  # fmt: skip
 def test_damaged_charges_are_named(ledger: Ledger, capsys: pytest.CaptureFixture, column: str, value: object) -> None:
@@ -120,12 +123,52 @@ def test_damaged_charges_are_named(ledger: Ledger, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [("epsilon", "x"), ("epsilon", "0"), ("delta", "1"), ("release_delta", "1/2"), ("delta", b"")]
+    ("column", "value"),
+    [
+        ("epsilon", "x"),
+        ("epsilon", "0"),
+        ("epsilon", "9" * 500),
+        ("delta", "1"),
+        ("release_delta", "1/2"),
+        ("delta", b""),
+    ],  # fmt: skip
 )
 def test_damaged_budgets_are_named(ledger: Ledger, column: str, value: object) -> None:
     change(column, value, "budgets")
     with pytest.raises(Refusal, match="is damaged: the user-window budget of dataset plays cannot be read"):
         ledger.charge(request("a"))
+
+
+def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
+    ledger.create(Budget.of("x", 1))
+    change("dataset", b"\xff", "budgets", where="dataset = 'x'")
+    with pytest.raises(Refusal, match="dataset nope has no budget in this ledger, which knows b'.xff', plays"):
+        ledger.charge(replace(request("a"), dataset="nope"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parameters": {"mechanism": object()}}, {"parameters": {5: "x"}}, {"parameters": ["mechanism"]},
+        {"parameters": {"windows of a user": "none"}}, {"reach": 0}, {"reach": 2},
+        {"cost": Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1))},
+        {"cost": Cost.of_any(Fraction(10**40), Fraction(0))}, {"cost": Cost.of_any(Fraction(1), Fraction(2))},
+    ],
+    ids=[f"{which} {number}" for number, which in enumerate(["parameters"] * 4 + ["reach"] * 2 + ["cost"] * 3)],
+)  # fmt: skip
+def test_nothing_is_charged_that_could_not_be_read_again(ledger: Ledger, change: dict[str, Any]) -> None:
+    """One such row would refuse every later charge of its dataset, as a damaged one does."""
+    for ask in (ledger.charge, ledger.quote):
+        with pytest.raises(Refusal, match="request must be one that a ledger can hold: parameters that are JSON"):
+            ask(replace(request("a"), **change))
+    assert ledger.read("plays")[1] == []
+
+
+def test_a_charge_that_names_no_mechanism_is_listed(ledger: Ledger, capsys: pytest.CaptureFixture) -> None:
+    ledger.charge(replace(request("a"), parameters={}))
+    for more in ([], ["--json"]):
+        assert main(["budget", "history", "--ledger", "sqlite:///budget.db", *more]) == 0
+        assert "user-window" in capsys.readouterr().out
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

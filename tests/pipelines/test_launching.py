@@ -52,6 +52,22 @@ def test_the_direct_runner_fills_the_cores_that_it_may_use() -> None:
     assert launch_of("direct", ["--direct_num_workers=2"]).cores == 1
 
 
+@pytest.mark.parametrize(
+    ("runner", "words", "told"),
+    [
+        ("direct", [], True),
+        ("direct", ["--direct_num_workers=2"], False),
+        ("direct", ["--direct_running_mode=multi_processing"], False),
+        ("direct", ["--direct_runner_bundle_repeat=1"], False),
+    ],
+)
+def test_rows_stay_where_they_are_only_with_one_worker_in_this_process_that_repeats_nothing(
+    runner: str, words: list[str], told: bool
+) -> None:
+    launch = launch_of(runner, words)
+    assert launch.by_reference is told and not launch.listening().by_reference
+
+
 @pytest.fixture
 def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # noqa: ANN001
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST"):

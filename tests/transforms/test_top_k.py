@@ -26,14 +26,17 @@ from apache_beam.transforms.trigger import (
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindows,
+    IntervalWindow,
     Sessions,
     SlidingWindows,
     TimestampedValue,
     WindowFn,
 )
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 from private_topk.transforms import Period, PrivateTopK, PublicDomain, RangeDomain, Release, ReleaseKey, UnknownDomain
 from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.cut import window_named
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.restricted import Restricted
@@ -227,6 +230,14 @@ class TestStreams:
             beam.WindowInto(FixedWindows(10)),
         )  # fmt: skip
         assert found == {0: [["a", "b"]], 30: [["c", "d"]]}
+
+
+def test_windows_that_no_calendar_has_are_refused_in_a_sentence() -> None:
+    """Such as those of elements that were given no time: Beam's is then long before the year 1."""
+    assert window_named(None, 0, IntervalWindow(0, 10), False).label() == "19700101T000000Z--19700101T000010Z"
+    for start in (MIN_TIMESTAMP, Timestamp.of(MAX_TIMESTAMP) - 20):
+        with pytest.raises(Refusal, match="within the years 1 to 9999: give elements their event times"):
+            window_named(None, 0, IntervalWindow(start, start + 10), False)
 
 
 FIRES_TWICE = {

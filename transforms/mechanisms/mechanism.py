@@ -16,6 +16,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
+from private_topk.transforms.mechanisms.ranks import check_ranks
 from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.refusal import Refusal, verbatim
 
@@ -240,7 +241,10 @@ class Prepared:
             raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
         if k not in self._samplers:
             self._samplers[k] = self._by_both(k) if self.users else self.mechanism.sampler(self.histogram, k)
-        return self._samplers[k](bits.draw())
+        about = self.mechanism.about
+        return check_ranks(
+            self._samplers[k](bits.draw()), k, self.histogram.items, about.name, about.domain == "unknown"
+        )
 
     def _by_both(self, k: int) -> Callable[[Draw], Indices]:
         def ranks(draw: Draw) -> Indices:

@@ -1,4 +1,4 @@
-"""What a command loads, and how."""
+"""What a run needs is loaded with the collector at rest, and it is at work again afterwards."""
 
 from __future__ import annotations
 
@@ -9,54 +9,53 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.commands.loading import loading
+from private_topk.pipelines.commands.loading import load
+from tests.quick import in_check
 
-ALONE = """
-import gc
-from private_topk.pipelines.commands.loading import loading
-
-kept = []
-try:
-    with loading():
-        assert not gc.isenabled()
-        kept = [[] for _ in range(1000)]
-        raise KeyError
-except KeyError:
-    pass
-assert gc.isenabled() and gc.get_freeze_count() > 1000
-"""
-RUN = """
+FRESH = """
 import gc, sys
+from private_topk.pipelines.commands.loading import load
+before = sum(generation["collections"] for generation in gc.get_stats())
+load({runner!r})
+assert sum(generation["collections"] for generation in gc.get_stats()) == before
+assert gc.isenabled() and gc.get_freeze_count() > 100_000
+assert {module!r} in sys.modules and "private_topk.pipelines.run" in sys.modules
+"""
+
+
+RUN = """
+import sys
 from private_topk.pipelines.commands import main
 
-assert main(sys.argv[1:]) == 0 and gc.isenabled()
+assert main(sys.argv[1:]) == 0
 print([name for name in ("polars", "sqlalchemy", "scipy", "matplotlib", "dp_accounting", "confluent_kafka", "psycopg",
-                         "private_topk.testing") if name in sys.modules], gc.get_freeze_count() > 100_000)
+                         "private_topk.testing") if name in sys.modules])
 """
 
 
-def python(code: str, *words: str, folder: Path | None = None) -> str:
-    done = subprocess.run([sys.executable, "-c", code, *words], cwd=folder, capture_output=True, text=True, timeout=600)
+@in_check("Prism*")
+@pytest.mark.parametrize(
+    ("runner", "module"), [("PrismRunner", "private_topk.runners.prism"), ("dierct", "private_topk.runners.direct")]
+)
+def test_a_fresh_process_loads_without_collecting(runner: str, module: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FRESH.format(runner=runner, module=module)], capture_output=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_nothing_is_collected_meanwhile_and_all_of_it_stays() -> None:
-    python(ALONE)
-
-
-def test_where_beam_is_there_nothing_is_kept() -> None:
-    before = gc.get_freeze_count()
-    with loading():
-        assert gc.isenabled()
-    assert gc.isenabled() and gc.get_freeze_count() <= before
 
 
 @pytest.mark.long
 def test_a_plain_run_loads_no_more_than_it_needs(tmp_path: Path) -> None:
-    """Of what takes a tenth of a second or more: polars reads texts, the others are for charged runs and for tests."""
+    """Of what takes a tenth of a second or more: polars reads texts and sorts many words, the others are for more."""
     (tmp_path / "rows.csv").write_text("user,item\na,apple\nb,pear\n")
     (tmp_path / "items.txt").write_text("apple\npear\nplum\n")
     words = ("run", "--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "2", "--epsilon",
              "1", "--output", "out.csv", "--quiet")  # fmt: skip
-    assert python(RUN, *words, folder=tmp_path).splitlines()[-1] == "[] True"
+    done = subprocess.run([sys.executable, "-c", RUN, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_a_process_that_has_loaded_beam_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "freeze", lambda: pytest.fail("froze what others made"))
+    load(None)
+    monkeypatch.delitem(sys.modules, "apache_beam")
+    monkeypatch.setattr(gc, "isenabled", lambda: False)  # who has it off, wants it off
+    load(None)

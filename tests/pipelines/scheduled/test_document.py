@@ -17,7 +17,7 @@ LAUGHS = "a0: &a0 {x: y}\n" + "".join(
 )
 
 
-@in_check("[0-8]", "10")
+@in_check("[0-9]", "11")
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -29,11 +29,12 @@ LAUGHS = "a0: &a0 {x: y}\n" + "".join(
         (b"a: [1\n", "not YAML"),
         (b"a: 1\nb: *a\n", ":2: not YAML: found undefined alias"),
         (b"? [a, b]\n: 1\n", ":1: a name must be a single word"),
+        (b"a: 1\n? \n: 1\n", ":2: a name must be a single word"),
         (b"a: 1\na: 2\n", ":2: a is given twice, first in line 1"),
         (b"[" * 20_000, "nested too deeply"),
         (b"{a: " * 20_000, "nested too deeply"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_is_no_report_is_told_in_a_sentence(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "r.yaml"

@@ -60,6 +60,7 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ("  k: 3\n", "", 9, "mechanism.k must be given"),
         ("k: 3", "k: 0", 11, "mechanism.k must be a whole number of at least 1, got 0"),
         ("name: joint", "name: jiont", 10, "did you mean joint?"),
+        ("report: weekly", "report: {weekly: plays}", 1, "report must be a single value"),
         ("name: joint", "nmae: joint", 10, "mechanism.nmae is not known: did you mean mechanism.name?"),
         ("epsilon: 1", "epsilon: lots", 13, "budget.epsilon must be a number, got 'lots'"),
         ("epsilon: 1", "epsilon: 1\n  epsilon: 2", 14, "budget.epsilon is given twice, first in line 13"),

@@ -87,6 +87,8 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
         (b"", "must start with a line of column names"),
         (b"\n\n", "must start with a line of column names"),
         (b"alice,secret\nb,y\n", "the first line must name one column 'user', got 0 of 2"),
+        (b"user;item\nsecret;y\n", "got 0 of 1: write commas in place of semicolons"),
+        (b"user\titem\nsecret\ty\n", "got 0 of 1: write commas in place of tabs"),
         (b"user,item,user\na,b,c\n", "got 2 of 3"),
         (b"user;item\na;b\n", "got 0 of 1"),
         (b"user,item\nsecret\n", "as many values in every line"),

@@ -27,6 +27,8 @@ availability: the job is lost, which must be told.
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import tempfile
 import threading
 import time
@@ -183,6 +185,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="where finished jobs are kept, and counted from")
     parser.add_argument("--folder", type=Path, help="keep logs here")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are ended by whoever started them
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="flink-kills-"))
     results = Results(arguments.results)
     rows = dict(zip(("stream", "batch"), map(int, arguments.rows.split(",")), strict=True))

@@ -21,7 +21,7 @@ from apache_beam.runners.portability.job_server import ExternalJobServer
 from private_topk.runners import Launch, unknown_words
 from private_topk.runners.console import say
 from private_topk.runners.flink_jar import FLINK_VERSION, job_server
-from private_topk.runners.flink_options import DEFAULTS, ON_A_CLUSTER, job_options, take_options
+from private_topk.runners.flink_options import DEFAULTS, KEEPS_WORKERS, ON_A_CLUSTER, job_options, take_options
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.flink_runner import FlinkJobRunner, write_settings
 from private_topk.runners.network import reachable
@@ -76,6 +76,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
     else:
         _match_cluster(flink, chosen)
         rest, settings = flink.flink_master, {**RESTARTS, **PATIENCE}
+        _keep_workers(options)
         here = _is_here(flink.flink_master)
         check_environment(options, default=None, here=here)
         if portable.environment_type == "LOOPBACK" and not here:
@@ -109,6 +110,7 @@ def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions
     if not reachable(portable.job_endpoint):
         raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start Flink's job server")
     check_environment(options, default=None, here=_is_here(f"//{portable.job_endpoint}"))
+    _keep_workers(options)
     chosen = {**DEFAULTS, **ON_A_CLUSTER}
     if more:
         chosen |= take_options(more, job_options(ExternalJobServer(portable.job_endpoint, 60).start()))
@@ -154,6 +156,12 @@ def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
     flink.flink_master, flink.flink_version = master, version
     if flink.parallelism < 1:
         flink.parallelism = overview["slots-total"]
+
+
+def _keep_workers(options: PipelineOptions) -> None:
+    portable = options.view_as(PortableOptions)
+    if not options.view_as(StandardOptions).streaming and not portable.environment_cache_millis:
+        portable.environment_cache_millis = KEEPS_WORKERS
 
 
 def _check_java(launcher: str) -> None:

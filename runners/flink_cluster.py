@@ -22,6 +22,7 @@ from typing import Any
 
 from private_topk.runners.flink import RESTARTS
 from private_topk.runners.flink_distribution import distribution
+from private_topk.runners.flink_jar import FLINK_VERSION, job_server
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.network import reachable
 
@@ -59,6 +60,7 @@ class Cluster:
         self.worker_pool = ""
         self.rest = Rest(f"localhost:{port}")
         self._home = distribution()
+        self._job_server = job_server(FLINK_VERSION).jar
         self._settings: dict[str, object] = {
             "rest.address": "localhost",
             "rest.bind-address": "127.0.0.1",
@@ -79,6 +81,9 @@ class Cluster:
             "web.timeout": 60000,
             "heartbeat.interval": 1000,
             "heartbeat.timeout": 10000,
+            # Beam's classes are in the class path of these processes. Each job would bring its own besides, and Flink
+            # never gets rid of them: after some jobs, or restarts, a task manager would have no room for more.
+            "classloader.resolve-order": "parent-first",
         }
         self._zookeeper = port + 3 if high_availability else None
         if high_availability:
@@ -157,7 +162,9 @@ class Cluster:
         if name in self.processes:
             self.processes[name].wait(_PATIENCE)
         self.folder.mkdir(parents=True, exist_ok=True)
-        places = {"FLINK_LOG_DIR": str(self.folder), "FLINK_PID_DIR": str(self.folder)}
+        # Flink's name for whatever comes behind its own in the class path.
+        behind = {"HADOOP_CLASSPATH": self._job_server}
+        places = {"FLINK_LOG_DIR": str(self.folder), "FLINK_PID_DIR": str(self.folder), **behind}
         with open(self.folder / f"{name}.out", "wb") as output:
             self.processes[name] = subprocess.Popen(
                 command, stdout=output, stderr=output, env={**os.environ, **places}, start_new_session=True

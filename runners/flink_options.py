@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-__all__ = ["DEFAULTS", "ON_A_CLUSTER", "job_options", "take_options"]
+__all__ = ["DEFAULTS", "KEEPS_WORKERS", "ON_A_CLUSTER", "job_options", "take_options"]
 
 DEFAULTS: Mapping[str, Any] = {
     "checkpointing_interval": 10_000,
@@ -25,6 +25,12 @@ ON_A_CLUSTER: Mapping[str, Any] = {
     "execution_mode_for_batch": "BATCH_FORCED",
 }
 """What a job asks for besides where task managers may be lost."""
+
+KEEPS_WORKERS = 700
+"""Milliseconds that a batch on a cluster keeps its Python workers from one stage to the next, which else starts its
+own. Less than the pause before a job is tried again, because a worker that was killed is kept too, and fails every try
+that comes before its time is over. A stream has all of its stages at once. Without effect where each job brings Beam's
+classes with it."""
 
 _TYPES = beam_job_api_pb2.PipelineOptionType
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from setuptools import find_packages
 
 from private_topk.pipelines.commands.flex_template import as_command_line, metadata
 from private_topk.pipelines.commands.run import parser
@@ -74,6 +76,18 @@ def test_dockerfiles_are_well_formed(path: str) -> None:
             assert all((ROOT / source).exists() for source in parts[:-1]), rest
         elif word == "ENTRYPOINT":
             assert json.loads(rest)
+
+
+@pytest.mark.parametrize("path", ["deploy/dataflow/Dockerfile", "deploy/flink/Dockerfile"])
+def test_the_images_hold_every_room(path: str, tmp_path: Path) -> None:
+    """What is copied is the whole package: a room that is left out is an import that fails on the worker."""
+    for line in (ROOT / path).read_text().splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            *sources, target = line.split()[1:]
+            for source in sources:
+                if (ROOT / source).is_dir():
+                    shutil.copytree(ROOT / source, tmp_path / target, symlinks=True)
+    assert set(find_packages(str(tmp_path / "src"))) == set(find_packages(str(ROOT / "src")))
 
 
 def test_the_images_hold_the_installed_beam() -> None:

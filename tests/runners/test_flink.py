@@ -33,7 +33,7 @@ def test_the_cluster_says_what_fits_it(cluster: Cluster, refusal_of: Callable[..
 
 
 def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    from apache_beam.options.pipeline_options import FlinkRunnerOptions, JobServerOptions
+    from apache_beam.options.pipeline_options import FlinkRunnerOptions, JobServerOptions, PortableOptions
 
     from private_topk.runners import prepare
 
@@ -47,6 +47,7 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
     flink = launch.options.view_as(FlinkRunnerOptions)
     assert (flink.flink_version, flink.parallelism) == ("1.19", 4)
     assert flink.flink_master == f"http://{cluster.address}"
+    assert launch.options.view_as(PortableOptions).environment_cache_millis == 700
     assert launch.runner.job_options["checkpointing_interval"] == 10_000
     assert launch.options.view_as(JobServerOptions).job_server_jvm_properties[0] == "-XX:TieredStopAtLevel=1"
     assert launch.runner.job_options["finish_bundle_before_checkpointing"] is True
@@ -108,6 +109,25 @@ def test_the_cluster_publishes_the_same(here: bool, report: Report, direct: Publ
     """On all slots of both task managers."""
     place = [*workers[:2], "--environment_type", "LOOPBACK"] if here else workers
     assert report.publish("flink", *place, timeout=300) == direct
+
+
+def test_job_after_job_brings_no_classes(
+    report: Report, direct: Published, cluster: Cluster, workers: list[str]
+) -> None:
+    """A task manager has 256 MiB for classes; 5,900 of Beam's are 35 MiB, and Flink does not get rid of a job's own."""
+    counts = []
+    for _ in range(2):
+        assert report.publish("flink", *workers, timeout=300) == direct
+        counts.append(_classes_loaded(cluster.rest))
+    assert len(counts[0]) == 2 and all(counts[1][each] - counts[0][each] < 1_000 for each in counts[0]), counts
+
+
+def _classes_loaded(rest: Rest) -> dict[str, float]:
+    """By task manager: a metric that each tells the job manager every ten seconds."""
+    time.sleep(12)
+    name = "Status.JVM.ClassLoader.ClassesLoaded"
+    known = rest.get("taskmanagers")["taskmanagers"]
+    return {each["id"]: float(rest.get(f"taskmanagers/{each['id']}/metrics?get={name}")[0]["value"]) for each in known}
 
 
 @pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "not replaced"])

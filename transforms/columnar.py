@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -31,12 +30,14 @@ __all__ = [
     "sorted_pairs",
     "sorted_sums",
     "sorted_words",
+    "sorting_order",
 ]
 
 Words = NDArray[np.uint64]
 Codes = NDArray[np.int64]
 Keys = TypeVar("Keys", Words, Codes)
 
+_FEW = 1 << 13  # words
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -116,9 +117,27 @@ def sorted_words(words: Keys) -> Keys:
     """64-bit words, increasing; not to be written to. Cost: 10 to 16 ns a word, on every processor.
 
     By polars, on this thread and without Python's lock: numpy's own sort takes four times that where a processor has
-    AVX-512 and its compressed stores are slow, as on AMD Zen 4.
+    AVX-512 and its compressed stores are slow, as on AMD Zen 4. A few words are not worth the tenth of a second that
+    polars takes to load.
     """
+    if len(words) < _FEW:
+        return np.sort(words)
+    import polars as pl
+
     return pl.Series(words).sort(multithreaded=False).to_numpy()
+
+
+def sorting_order(words: Words) -> Codes:
+    """The positions of the words, increasing, in one of the orders that sort them.
+
+    Cost: a sort of 64-bit integers. It sorts the top bits of the word with the position below them, so no index array
+    is sorted along; words equal in those bits and no further fall back to a full sort.
+    """
+    low = np.uint64(max(len(words) - 1, 1).bit_length())
+    packed = sorted_words((words >> low << low) | np.arange(len(words), dtype=np.uint64))
+    order = (packed & ((np.uint64(1) << low) - np.uint64(1))).view(np.int64)
+    in_order = words[order]
+    return np.argsort(words, kind="stable") if np.any(in_order[1:] < in_order[:-1]) else order
 
 
 def sorted_pairs(users: Words, codes: Codes) -> tuple[Codes, Codes, Words]:
@@ -127,20 +146,13 @@ def sorted_pairs(users: Words, codes: Codes) -> tuple[Codes, Codes, Words]:
     Returns:
         ranks (n,): a number 0, 1, ... for the user of every pair; codes (n,); and the user words by rank (users,).
 
-    Cost: two sorts of 64-bit integers. The first sorts the top bits of the user word with the row number below them,
-    so no index array is sorted along; users equal in those bits and no further fall back to a full sort.
+    Cost: two sorts of 64-bit integers.
     """
     n = len(users)
     if n == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64), users
-    row_bits = np.uint64(max(n - 1, 1).bit_length())
-    packed = (users >> row_bits << row_bits) | np.arange(n, dtype=np.uint64)
-    packed = sorted_words(packed)
-    order = (packed & ((np.uint64(1) << row_bits) - np.uint64(1))).astype(np.int64)
+    order = sorting_order(users)
     by_user = users[order]
-    if np.any(by_user[1:] < by_user[:-1]):
-        order = np.argsort(users, kind="stable")
-        by_user = users[order]
     fresh = np.empty(n, bool)
     fresh[0] = True
     np.not_equal(by_user[1:], by_user[:-1], out=fresh[1:])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import add_exact_counters
+from private_topk.pipelines.commands.loading import load
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.commands.status import told
 from private_topk.pipelines.texts import moment
@@ -53,6 +54,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Check, list or publish periods."""
+    load(None)
     from private_topk.pipelines.scheduled.publish import ScheduledReport
     from private_topk.pipelines.scheduled.schema import read_report
 

@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from private_topk.pipelines.commands.arguments import add_columns, add_config, add_looks, add_question, add_running
+from private_topk.pipelines.commands.loading import load
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.texts import whole
 
@@ -50,6 +51,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Publish, and show what was published."""
+    load(arguments.runner)
     from private_topk.pipelines.commands.launching import publish
     from private_topk.pipelines.commands.show import print_published, show_left_out, show_rows
 

@@ -81,17 +81,18 @@ def runs_of_blocks(source: IO[bytes], header: Header, path: str, start: int, sto
         return
     source.seek(position)
     window = source.read(min(max(stop - position, 0) + _BYTES, _READ_AT_ONCE))
-    at = rows = 0
+    begin = at = rows = 0  # of the run, and of the next block, in the window
     while position + at - 16 < stop:
         frame = _frame(window, at)
         while frame is None or frame[1] > len(window):
             if frame and frame[1] - at > LARGEST + _BYTES:
                 raise refused(f"{path} has a block of more than {LARGEST >> 20} MiB, or is damaged: write smaller "
                                  "blocks, or copy it again")  # fmt: skip
-            more = _read(source, frame[1] - len(window) if frame else _BYTES)
+            more = _read(source, max(frame[1] - len(window) if frame else 0, _BYTES))
             if not more:
                 break
-            window += more
+            window, position = window[begin:] + more, position + begin
+            begin, at = 0, at - begin
             frame = _frame(window, at)
         if frame is None and at == len(window):
             break
@@ -99,12 +100,11 @@ def runs_of_blocks(source: IO[bytes], header: Header, path: str, start: int, sto
             raise _damaged(path)
         rows += frame[0]
         at = frame[1]
-        if rows >= _ROWS or at >= _BYTES:
-            yield window[:at]
-            position, window = position + at, window[at:]
-            at = rows = 0
-    if at:
-        yield window[:at]
+        if rows >= _ROWS or at - begin >= _BYTES:
+            yield window[begin:at]
+            begin, rows = at, 0
+    if at > begin:
+        yield window[begin:at]
 
 
 def blocks_of(run: bytes) -> Iterator[tuple[int, bytes]]:

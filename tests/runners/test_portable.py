@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.transforms.environments import PythonLoopbackEnvironment
 
 from private_topk.runners import prepare, prism
 from private_topk.runners.flink_runner import FlinkJobRunner
@@ -63,6 +65,14 @@ def test_workers_in_this_process_are_heard_on_this_machine_only() -> None:
         assert _listening(int(pool.partition(":")[2])) == {"127.0.0.1"}
         assert len(stops) == 1
         stops[0]()
+
+
+def test_nothing_is_put_together_for_workers_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for runner in (LoopbackRunner(), prism.PrismJobRunner(), FlinkJobRunner({})):
+        made = runner.default_environment(PipelineOptions(["--environment_type=LOOPBACK"]))
+        assert isinstance(made, PythonLoopbackEnvironment) and not made.artifacts() and made.capabilities()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_pool_does_not_share_its_port() -> None:

@@ -2,14 +2,19 @@
 
     python -m benchmarks.pipeline --rows 10000000            # ours and the floor
     python -m benchmarks.pipeline --rows 1000000 --all       # also plain Beam and PipelineDP (pip install pipeline-dp)
+    python -m benchmarks.pipeline --rows 10000000 --format parquet,csv
+    python -m benchmarks.pipeline --rows 10000000 --cores 1,2 --only-ours    # as if there were so many, by affinity
 
-floor: polars reads, deduplicates and counts the same files, in one process, with no privacy.
+floor: polars reads, deduplicates and counts the same files, in one process, with no privacy; Parquet and CSV by its
+streaming engine.
 beam: ReadFromAvro, Distinct, Count.PerElement, one element a row. pipelinedp: PRIVACY_ID_COUNT on Beam.
 """
 
 from __future__ import annotations
 
 import argparse
+import glob
+import os
 import resource
 import statistics
 import subprocess
@@ -19,7 +24,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.plays import items, write_plays
+from benchmarks.plays import FORMATS, items, write_plays
 
 
 class Run(NamedTuple):
@@ -28,90 +33,109 @@ class Run(NamedTuple):
     peak: float
 
 
+class Case(NamedTuple):
+    """What is run, and on how many cores; on all that there are where these are no number."""
+
+    name: str
+    cores: str
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.cores}" if self.cores else self.name
+
+    def confine(self) -> None:
+        """Keep this process to so many of its cores."""
+        if self.cores:
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(self.cores)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--files", type=int, default=4)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--format", default="avro", help=f"some of {', '.join(FORMATS)}")
+    parser.add_argument("--cores", default="", help="numbers of cores to run on, such as 1,2; default: all")
     parser.add_argument("--all", action="store_true", help="also plain Beam and PipelineDP")
     parser.add_argument("--only-ours", action="store_true", help="for sizes that the floor does not fit")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "private-topk-bench")
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:
-        CASES[arguments.case](arguments.folder, arguments.rows)
+        CASES[arguments.case](_pattern(arguments.folder, arguments.rows, arguments.format))
         return
-    write_plays(arguments.folder, arguments.rows, arguments.files)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "domain.txt").write_text("\n".join(items()) + "\n")
     names = ["ours"] if arguments.only_ours else ["floor", "ours"] + (["beam", "pipelinedp"] if arguments.all else [])
-    compare(names, arguments)
+    for form in arguments.format.split(","):
+        write_plays(arguments.folder, arguments.rows, arguments.files, form)
+        compare(form, [Case(name, cores) for cores in arguments.cores.split(",") for name in names], arguments)
 
 
-def compare(names: list[str], arguments: argparse.Namespace) -> None:
+def compare(form: str, cases: list[Case], arguments: argparse.Namespace) -> None:
     """Every case in turn, several times over, so that a drift of the machine meets all of them; medians and ratios."""
-    runs: dict[str, list[Run]] = {name: [] for name in names}
+    runs: dict[Case, list[Run]] = {case: [] for case in cases}
     for _ in range(arguments.runs):
-        for name in names:
-            runs[name].append(measure(name, arguments))
-    first = names[0]
-    print(f"{arguments.rows:,} rows in {arguments.files} Avro files, median of {arguments.runs} runs")
-    print(f"{'case':<12}{'wall s':>9}{'cpu s':>9}{'peak MiB':>10}{'wall / ' + first:>14}{'cpu / ' + first:>14}")
-    for name in names:
+        for case in cases:
+            runs[case].append(measure(case, form, arguments))
+    first = cases[0]
+    print(f"{arguments.rows:,} rows in {arguments.files} {form} files, median of {arguments.runs} runs")
+    print(f"{'case':<16}{'wall s':>9}{'cpu s':>9}{'peak MiB':>10}{f'wall / {first}':>18}{f'cpu / {first}':>18}")
+    for name in cases:
         median = Run(*(statistics.median(values) for values in zip(*runs[name], strict=True)))
         pairs = list(zip(runs[name], runs[first], strict=True))
         wall = statistics.median(run.wall / base.wall for run, base in pairs)
         cpu = statistics.median(run.cpu / base.cpu for run, base in pairs)
-        print(f"{name:<12}{median.wall:9.2f}{median.cpu:9.2f}{median.peak:10.0f}{wall:14.2f}{cpu:14.2f}")
+        print(f"{name!s:<16}{median.wall:9.2f}{median.cpu:9.2f}{median.peak:10.0f}{wall:18.2f}{cpu:18.2f}")
 
 
-def measure(name: str, arguments: argparse.Namespace) -> Run:
-    command = [sys.executable, "-m", "benchmarks.pipeline", "--case", name, "--rows", str(arguments.rows),
-               "--folder", str(arguments.folder)]  # fmt: skip
+def measure(case: Case, form: str, arguments: argparse.Namespace) -> Run:
+    command = [sys.executable, "-m", "benchmarks.pipeline", "--case", case.name, "--rows", str(arguments.rows),
+               "--folder", str(arguments.folder), "--format", form]  # fmt: skip
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=case.confine)
     _, status, usage = _wait(process)
     if status:
-        raise SystemExit(f"{name} failed")
+        raise SystemExit(f"{case} failed")
     return Run(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def _wait(process: subprocess.Popen) -> tuple[int, int, resource.struct_rusage]:
-    import os
-
     return os.wait4(process.pid, 0)
 
 
-def _pattern(folder: Path, rows: int) -> str:
-    return str(folder / f"plays-{rows}-*.avro")
+def _pattern(folder: Path, rows: int, form: str) -> Path:
+    return folder / f"plays-{rows}-*.{form}"
 
 
-def _floor(folder: Path, rows: int) -> None:
-    import glob
-
+def _floor(pattern: Path) -> None:
     import polars as pl
 
-    frame = pl.concat([pl.read_avro(path) for path in sorted(glob.glob(_pattern(folder, rows)))])
-    print(frame.unique().group_by("item").len().sort("len", descending=True).head(10))
+    if pattern.suffix == ".avro":
+        rows = pl.concat([pl.read_avro(path) for path in sorted(glob.glob(str(pattern)))])
+        counts = rows.unique().group_by("item").len()
+    else:
+        scanned = pl.scan_parquet(pattern) if pattern.suffix == ".parquet" else pl.scan_csv(pattern)
+        counts = scanned.unique().group_by("item").len().collect(engine="streaming")
+    print(counts.sort("len", descending=True).head(10))
 
 
-def _ours(folder: Path, rows: int) -> None:
+def _ours(pattern: Path) -> None:
     from private_topk.pipelines import cli
 
-    output = folder / "ranking.avro"
     sys.exit(cli.main([
-        "run", "--input", _pattern(folder, rows), "--domain", str(folder / "domain.txt"), "--mechanism", "joint",
-        "--k", "10", "--epsilon", "1", "--output", str(output), "--overwrite",
+        "run", "--input", str(pattern), "--domain", str(pattern.parent / "domain.txt"), "--mechanism", "joint",
+        "--k", "10", "--epsilon", "1", "--output", str(pattern.parent / "ranking.avro"), "--overwrite",
     ]))  # fmt: skip
 
 
-def _beam(folder: Path, rows: int) -> None:
+def _beam(pattern: Path) -> None:
     import apache_beam as beam
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         (
             pipeline
-            | beam.io.ReadFromAvro(_pattern(folder, rows))
+            | beam.io.ReadFromAvro(str(pattern))
             | beam.Map(lambda row: (row["user"], row["item"]))
             | beam.Distinct()
             | beam.Values()
@@ -121,7 +145,7 @@ def _beam(folder: Path, rows: int) -> None:
         )
 
 
-def _pipelinedp(folder: Path, rows: int) -> None:
+def _pipelinedp(pattern: Path) -> None:
     import apache_beam as beam
     import pipeline_dp
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -140,7 +164,7 @@ def _pipelinedp(folder: Path, rows: int) -> None:
         value_extractor=lambda row: 1,
     )
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        read = pipeline | beam.io.ReadFromAvro(_pattern(folder, rows))
+        read = pipeline | beam.io.ReadFromAvro(str(pattern))
         counts = engine.aggregate(read, parameters, extractors, public_partitions=items())
         accountant.compute_budgets()
         counts | beam.combiners.Top.Of(10, key=lambda pair: pair[1].privacy_id_count) | beam.Map(print)

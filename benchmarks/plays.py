@@ -1,8 +1,12 @@
-"""Large Avro files of made-up plays, fast: rows of fixed width, laid out by numpy in ordinary 64 KB blocks."""
+"""Large files of made-up plays, fast: Avro rows of fixed width, laid out by numpy in ordinary 64 KB blocks; from these
+Parquet and CSV by polars, as it writes them by itself.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -10,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["ITEMS", "items", "write_plays"]
+__all__ = ["FORMATS", "ITEMS", "items", "write_plays"]
+
+FORMATS = ("avro", "parquet", "csv")
 
 ITEMS = 20_000
 _BLOCK = 2_600
@@ -27,14 +33,26 @@ def items() -> list[str]:
     return [f"track-{n:06d}" for n in range(ITEMS)]
 
 
-def write_plays(folder: Path, rows: int, files: int = 4) -> list[Path]:
-    """`files` Avro files with `rows` rows in all, one user for every 20 rows, deflate; kept if they are there."""
+def write_plays(folder: Path, rows: int, files: int = 4, form: str = "avro") -> list[Path]:
+    """`files` files with `rows` rows in all, one user for every 20 rows, Avro deflated; kept if they are there."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"plays-{rows}-{n}.avro" for n in range(files)]
+    paths = [folder / f"plays-{rows}-{n}.{form}" for n in range(files)]
     missing = [(path, n, rows // files, rows // 20) for n, path in enumerate(paths) if not path.exists()]
+    if missing and form != "avro":
+        write_plays(folder, rows, files)
     with ProcessPoolExecutor(2) as pool:
-        list(pool.map(_write, missing))
+        list(pool.map(_write if form == "avro" else _convert, missing))
     return paths
+
+
+def _convert(job: tuple[Path, int, int, int]) -> None:
+    path = job[0]
+    unfinished = path.with_suffix(".incomplete")
+    code = ("import sys, polars as pl; rows = pl.read_avro(sys.argv[1]); "
+            "getattr(rows, 'write_' + sys.argv[2])(sys.argv[3])")  # fmt: skip
+    # polars has threads, which a forked process must not use.
+    subprocess.run([sys.executable, "-c", code, path.with_suffix(".avro"), path.suffix[1:], unfinished], check=True)
+    unfinished.rename(path)
 
 
 def _write(job: tuple[Path, int, int, int]) -> None:

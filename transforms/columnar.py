@@ -30,6 +30,7 @@ __all__ = [
     "sorted_pairs",
     "sorted_sums",
     "sorted_words",
+    "sorting_order",
 ]
 
 Words = NDArray[np.uint64]
@@ -126,26 +127,32 @@ def sorted_words(words: Keys) -> Keys:
     return pl.Series(words).sort(multithreaded=False).to_numpy()
 
 
+def sorting_order(words: Words) -> Codes:
+    """The positions of the words, increasing, in one of the orders that sort them.
+
+    Cost: a sort of 64-bit integers. It sorts the top bits of the word with the position below them, so no index array
+    is sorted along; words equal in those bits and no further fall back to a full sort.
+    """
+    low = np.uint64(max(len(words) - 1, 1).bit_length())
+    packed = sorted_words((words >> low << low) | np.arange(len(words), dtype=np.uint64))
+    order = (packed & ((np.uint64(1) << low) - np.uint64(1))).view(np.int64)
+    in_order = words[order]
+    return np.argsort(words, kind="stable") if np.any(in_order[1:] < in_order[:-1]) else order
+
+
 def sorted_pairs(users: Words, codes: Codes) -> tuple[Codes, Codes, Words]:
     """The distinct (user, code) pairs, sorted by user and then code.
 
     Returns:
         ranks (n,): a number 0, 1, ... for the user of every pair; codes (n,); and the user words by rank (users,).
 
-    Cost: two sorts of 64-bit integers. The first sorts the top bits of the user word with the row number below them,
-    so no index array is sorted along; users equal in those bits and no further fall back to a full sort.
+    Cost: two sorts of 64-bit integers.
     """
     n = len(users)
     if n == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64), users
-    row_bits = np.uint64(max(n - 1, 1).bit_length())
-    packed = (users >> row_bits << row_bits) | np.arange(n, dtype=np.uint64)
-    packed = sorted_words(packed)
-    order = (packed & ((np.uint64(1) << row_bits) - np.uint64(1))).astype(np.int64)
+    order = sorting_order(users)
     by_user = users[order]
-    if np.any(by_user[1:] < by_user[:-1]):
-        order = np.argsort(users, kind="stable")
-        by_user = users[order]
     fresh = np.empty(n, bool)
     fresh[0] = True
     np.not_equal(by_user[1:], by_user[:-1], out=fresh[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,16 +49,20 @@ def hash_labels(labels: pa.Array, key: bytes) -> Words:
         return np.empty(0, np.uint64)
     _, offset_buffer, data = labels.buffers()
     offsets = np.frombuffer(offset_buffer, np.int64)[labels.offset : labels.offset + len(labels) + 1]
+    multipliers, hashed = _multipliers(key), np.empty(len(labels), np.uint64)
+    for row in range(0, len(labels), _ROWS):
+        hashed[row : row + _ROWS] = _of_some(data, offsets[row : row + _ROWS + 1], multipliers, key)
+    return hashed
+
+
+def _of_some(data: Any, offsets: NDArray[np.int64], multipliers: Words, key: bytes) -> Words:  # noqa: ANN401 - Arrow's buffer
     first, size = int(offsets[0]), int(offsets[-1] - offsets[0])
     padded = np.zeros(size + 16, np.uint8)
     if size:
         padded[:size] = np.frombuffer(data, np.uint8, size, first)
     words = np.ndarray((size + 8,), "<u8", padded, 0, (1,))  # the eight bytes from every position on
     starts, lengths = offsets[:-1] - first, np.diff(offsets)
-    multipliers, hashed = _multipliers(key), np.empty(len(labels), np.uint64)
-    for row in range(0, len(labels), _ROWS):
-        rows = slice(row, row + _ROWS)
-        hashed[rows] = _hashed(words, starts[rows], np.minimum(lengths[rows], _LONGEST), multipliers)
+    hashed = _hashed(words, starts, np.minimum(lengths, _LONGEST), multipliers)
     for row in np.flatnonzero(lengths > _LONGEST).tolist():
         hashed[row] = _digested(padded[starts[row] : starts[row] + lengths[row]].data, key)
     return hashed

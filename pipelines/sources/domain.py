@@ -130,7 +130,10 @@ def _lines(path: str) -> pa.Array:
 def _split(content: bytes) -> pa.Array:
     """The texts between line feeds. No Python object for each: a list may have 100 million."""
     feeds = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
-    offsets = np.concatenate(([0], feeds - np.arange(len(feeds)), [len(content) - len(feeds)])).astype(np.int64)
+    offsets = np.zeros(len(feeds) + 2, np.int64)
+    offsets[1:-1], offsets[-1] = feeds, len(content) - len(feeds)
+    offsets[1:-1] -= np.arange(len(feeds))
+    del feeds
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content.replace(b"\n", b""))]
     return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
 
@@ -139,8 +142,9 @@ def _blank(lines: pa.Array) -> np.ndarray:
     """Which lines are nothing but white space; only those that begin with what may be white space are looked at."""
     _, offsets, data = lines.buffers()
     starts = np.frombuffer(offsets, np.int64)
-    content = np.append(np.frombuffer(data, np.uint8), np.uint8(0))
+    content = np.frombuffer(data or b"\0", np.uint8)
     empty = starts[1:] == starts[:-1]
-    unclear = np.flatnonzero(~empty & _MAY_BE_SPACE[content[starts[:-1]]])
+    firsts = content[np.minimum(starts[:-1], len(content) - 1)]  # of empty lines at the end: the last one's
+    unclear = np.flatnonzero(~empty & _MAY_BE_SPACE[firsts])
     empty[unclear] = [not line.strip() for line in lines.take(pa.array(unclear)).to_pylist()]
     return empty

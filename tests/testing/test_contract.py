@@ -39,8 +39,8 @@ class Turned(Peeling):
 @pytest.mark.parametrize(
     ("mechanism", "said"),
     [
-        (broken("Repeats", select=lambda self, histogram, k, draw: np.zeros(k, np.int64)), "ordinary"),
-        (broken("Short", select=lambda self, histogram, k, draw: np.arange(k - 1)), "ordinary"),
+        (broken("Repeats", select=lambda self, histogram, k, draw: np.zeros(k, np.int64)), "different ranks"),
+        (broken("Short", select=lambda self, histogram, k, draw: np.arange(k - 1)), "different ranks"),
         (broken("Ambient", select=lambda self, histogram, k, draw: np.arange(k)), "two draws gave one answer"),
         (broken("Narrow", __call__=narrow), "a negative count was given"),
         (broken("Writes", __call__=writes), "read-only"),

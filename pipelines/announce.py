@@ -138,15 +138,28 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
     launch.answered.clear()  # a launch may be used again
     announcer.start_after(seen())
     announcer.say_what_is_next()
-    done = threading.Event()
 
     def look() -> None:
         announcer.look(seen())
         if announcer.has_told_all:
             launch.answered.set()
 
+    with _looking(look, 10.0 if "://" in sink.place and sink.files(period) else 1.0):
+        yield
+    if sink.files(period) is None and (following or announcer.told):
+        _look_on(look, announcer)
+        if not announcer.has_told_all:
+            raise LostPartError(f"the job ended as if it were whole, and of {len(period):,} windows {announcer.told:,} "
+                                f"were seen to be published to {sink.place}")  # fmt: skip
+
+
+@contextmanager
+def _looking(look: Callable[[], None], every: float) -> Iterator[None]:
+    """Look every so many seconds, on a thread of its own, and once more at the end."""
+    done = threading.Event()
+
     def follow() -> None:
-        while not done.wait(10.0 if "://" in sink.place and sink.files(period) else 1.0):
+        while not done.wait(every):
             look()
 
     follower = threading.Thread(target=follow, name="announcer", daemon=True)
@@ -157,11 +170,6 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
         done.set()
         follower.join()
         look()
-    if sink.files(period) is None and (following or announcer.told):
-        _look_on(look, announcer)
-        if not announcer.has_told_all:
-            raise LostPartError(f"the job ended as if it were whole, and of {len(period):,} windows {announcer.told:,} "
-                                f"were seen to be published to {sink.place}")  # fmt: skip
 
 
 def _look_on(look: Callable[[], None], announcer: Announcer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
@@ -104,8 +105,35 @@ def run(
     """
     check(report, launch)
     launch = launch.listening() if report.source.live else launch
-    with exact_counters(show_exact_counters):
-        pipeline = _built(report, launch)
+    with _pipeline_of(launch) as pipeline:
+        with exact_counters(show_exact_counters):
+            _build(pipeline, report, launch)
+        return Done(report, _finished(pipeline, report, launch, again, say), launch.deferred)
+
+
+@contextmanager
+def _pipeline_of(launch: Launch) -> Iterator[beam.Pipeline]:
+    """Beam makes a folder for each, and leaves it where the pipeline does not come to run."""
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    try:
+        yield pipeline
+    finally:
+        shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
+
+
+def _build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
+    try:
+        build(pipeline, report, launch)
+    except Refusal:
+        raise
+    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
+        raise refused(error) from None
+
+
+def _finished(
+    pipeline: beam.Pipeline, report: Report, launch: Launch, again: str, say: Callable[[str], None] | None
+) -> PipelineResult:
+    """Charge for it and run it to its end."""
     job = None
     GATE.open()
     try:
@@ -130,18 +158,7 @@ def run(
         if found is not None:
             raise found from None
         raise Unfinished(what_is_out(report, launch, job, again)) from (loss_in(error) or error)
-    return Done(report, job, launch.deferred)
-
-
-def _built(report: Report, launch: Launch) -> beam.Pipeline:
-    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
-    try:
-        build(pipeline, report, launch)
-    except Refusal:
-        raise
-    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
-        raise refused(error) from None
-    return pipeline
+    return job
 
 
 @contextmanager

@@ -99,6 +99,9 @@ def _from_csv(path: str) -> Counts:
     except OverflowError:
         raise Refusal("counts", f"{verbatim(path)}: counts must be below 2**63") from None
     items = [row[header.index("item")] for row in body] if header and "item" in header else None
+    if items is not None and len(set(items)) < len(items):
+        raise Refusal("counts", f"{verbatim(path)} must name every item once", "add up the counts of each, over "
+                      "different users")  # fmt: skip
     return Counts(values, items, path)
 
 

@@ -61,39 +61,8 @@ class Cluster:
         self.rest = Rest(f"localhost:{port}")
         self._home = distribution()
         self._job_server = job_server(FLINK_VERSION).jar
-        self._settings: dict[str, object] = {
-            "rest.address": "localhost",
-            "rest.bind-address": "127.0.0.1",
-            "rest.port": port,
-            "jobmanager.rpc.address": "localhost",
-            "jobmanager.rpc.port": port + 1,
-            "taskmanager.numberOfTaskSlots": slots,
-            "taskmanager.memory.process.size": task_memory,
-            "execution.checkpointing.interval": "10s",
-            "state.checkpoints.dir": f"{self.folder.as_uri()}/checkpoints",
-            # A stream that has lost a task manager goes on with the slots that are left, and takes new ones into use.
-            "jobmanager.scheduler": "adaptive",
-            "jobmanager.adaptive-scheduler.resource-wait-timeout": "10min",
-            "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
-            **RESTARTS,
-            "metrics.fetcher.update-interval": 1000,
-            # How long the metrics stand still when a task manager is lost that was just being asked for its own.
-            "web.timeout": 60000,
-            "heartbeat.interval": 1000,
-            "heartbeat.timeout": 10000,
-            # Beam's classes are in the class path of these processes. Each job would bring its own besides, and Flink
-            # never gets rid of them: after some jobs, or restarts, a task manager would have no room for more.
-            "classloader.resolve-order": "parent-first",
-        }
         self._zookeeper = port + 3 if high_availability else None
-        if high_availability:
-            self._settings |= {
-                "high-availability.type": "zookeeper",
-                "high-availability.zookeeper.quorum": f"localhost:{self._zookeeper}",
-                "high-availability.storageDir": f"{self.folder.as_uri()}/jobs",
-                "high-availability.jobmanager.port": port + 1,
-            }
-        self._settings |= settings
+        self._settings = {**_settings(self.folder, port, slots, task_memory, self._zookeeper), **settings}
 
     @property
     def address(self) -> str:
@@ -242,3 +211,43 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def _settings(folder: Path, port: int, slots: int, task_memory: str, zookeeper: int | None) -> dict[str, object]:
+    """Flink's own, by their names."""
+    found: dict[str, object] = {
+        "rest.address": "localhost",
+        "rest.bind-address": "127.0.0.1",
+        "rest.port": port,
+        "jobmanager.rpc.address": "localhost",
+        "jobmanager.rpc.port": port + 1,
+        "taskmanager.numberOfTaskSlots": slots,
+        "taskmanager.memory.process.size": task_memory,
+        # What is on its way to and from Python is outside the heap, some elements of each slot at a time.
+        "taskmanager.memory.task.off-heap.size": "256m",
+        "taskmanager.memory.managed.fraction": 0.2,
+        "execution.checkpointing.interval": "10s",
+        "state.checkpoints.dir": f"{folder.as_uri()}/checkpoints",
+        # A stream that has lost a task manager goes on with the slots that are left, and takes new ones into use.
+        "jobmanager.scheduler": "adaptive",
+        "jobmanager.adaptive-scheduler.resource-wait-timeout": "10min",
+        "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
+        **RESTARTS,
+        "metrics.fetcher.update-interval": 1000,
+        # How long the metrics stand still when a task manager is lost that was just being asked for its own.
+        "web.timeout": 60000,
+        "heartbeat.interval": 1000,
+        "heartbeat.timeout": 10000,
+        # Beam's classes are in the class path of these processes. Each job would bring its own besides, and Flink
+        # never gets rid of them: after some jobs, or restarts, a task manager would have no room for more.
+        "classloader.resolve-order": "parent-first",
+    }
+    if zookeeper is None:
+        return found
+    return {
+        **found,
+        "high-availability.type": "zookeeper",
+        "high-availability.zookeeper.quorum": f"localhost:{zookeeper}",
+        "high-availability.storageDir": f"{folder.as_uri()}/jobs",
+        "high-availability.jobmanager.port": port + 1,
+    }

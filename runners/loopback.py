@@ -10,11 +10,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability import python_urns
 from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.portable_runner import PortableRunner
-from apache_beam.transforms.environments import ExternalEnvironment
+from apache_beam.transforms.environments import (
+    Environment,
+    ExternalEnvironment,
+    PythonLoopbackEnvironment,
+    python_sdk_capabilities,
+)
+from apache_beam.transforms.resources import resource_hints_from_options
 
 from private_topk.runners.worker_pool import ThreadWorkers, serve
 
@@ -23,6 +29,12 @@ __all__ = ["LoopbackRunner"]
 
 class LoopbackRunner(PortableRunner):
     """A portable runner whose LOOPBACK is on loopback. Stands before Beam's own runner among the bases of a class."""
+
+    def default_environment(self, options: PipelineOptions) -> Environment:
+        """Workers in this process have what it has: Beam would put it together for them, in a folder that it leaves."""
+        if options.view_as(PortableOptions).environment_type != "LOOPBACK":
+            return super().default_environment(options)
+        return PythonLoopbackEnvironment(python_sdk_capabilities(), (), resource_hints_from_options(options))
 
     @staticmethod
     def start_and_replace_loopback_environments(pipeline: Any, options: PipelineOptions) -> list[Callable[[], object]]:  # noqa: ANN401

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -120,6 +119,8 @@ def as_numbers(values: pa.Array) -> pa.Array:
         values = values.dictionary_decode()
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        import polars as pl  # loads as long as the rest of this package
+
         column = pl.Series("amount", values.cast(pa.large_string()))
         known = column.str.contains(_NUMBER).fill_null(False)
         values = column.set(~known, None).cast(pl.Float64, strict=False).to_arrow()

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -38,6 +37,7 @@ Words = NDArray[np.uint64]
 Codes = NDArray[np.int64]
 Keys = TypeVar("Keys", Words, Codes)
 
+_FEW = 1 << 13  # words
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -117,8 +117,13 @@ def sorted_words(words: Keys) -> Keys:
     """64-bit words, increasing; not to be written to. Cost: 10 to 16 ns a word, on every processor.
 
     By polars, on this thread and without Python's lock: numpy's own sort takes four times that where a processor has
-    AVX-512 and its compressed stores are slow, as on AMD Zen 4.
+    AVX-512 and its compressed stores are slow, as on AMD Zen 4. A few words are not worth the tenth of a second that
+    polars takes to load.
     """
+    if len(words) < _FEW:
+        return np.sort(words)
+    import polars as pl
+
     return pl.Series(words).sort(multithreaded=False).to_numpy()
 
 

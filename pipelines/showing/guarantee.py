@@ -143,7 +143,7 @@ def parameters(told: Told) -> list[tuple[str, str]]:
     facts, found = told.facts, []
     domain, privacy = facts.get("domain") or {}, facts.get("privacy") or {}
     found.append(("release", told.name))
-    if "mechanism" in facts:
+    if facts.get("mechanism"):
         own = {name: value for name, value in (facts.get("parameters") or {}).items() if value is not None}
         found.append(
             ("mechanism", ", ".join([facts["mechanism"], *(f"{name} {value}" for name, value in own.items())]))

@@ -9,6 +9,7 @@ from typing import Any
 
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
 from private_topk.pipelines.publishing import manifest_path
+from private_topk.pipelines.showing.manifests import is_manifest
 from private_topk.pipelines.showing.told import Told
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -84,10 +85,12 @@ def _manifest(path: str, content: bytes) -> dict[str, Any]:
     with open_file(place) as source:
         try:
             found = json.loads(source.read())
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
-    if not isinstance(found, dict):
-        raise Refusal("", f"{verbatim(path)}: {verbatim(place)} is no manifest")
+    if not is_manifest(found):
+        raise Refusal(
+            "", f"{verbatim(path)}: {verbatim(place)} is no manifest", "copy the one beside the ranking again"
+        )
     if found.get("ranking_sha256", "") != hashlib.sha256(content).hexdigest():
         raise Refusal("", f"{verbatim(path)} is not the file that its manifest is of",
                       "one of the two was changed or replaced: the SHA-256 is another")  # fmt: skip

@@ -8,10 +8,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastavro
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro.read import LOGICAL_READERS
@@ -22,6 +21,9 @@ from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type,
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
 from private_topk.pipelines.sources.panics import unprinted
 from private_topk.transforms.refusal import Refusal, refused
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["BlockDecoder", "check_columns", "rows_of", "schema_for"]
 
@@ -95,6 +97,8 @@ class BlockDecoder:
             raise self._damaged() from None
 
     def _at_once(self, rows: int, contents: list[bytes]) -> list[Rows] | None:
+        import polars as pl  # loads as long as the rest of this package
+
         assert self._plain is not None
         is_large = sum(map(len, contents)) > 2 * _BYTES
         try:
@@ -108,6 +112,8 @@ class BlockDecoder:
             return None
 
     def _from_frame(self, frame: pl.DataFrame) -> Iterator[Rows]:
+        import polars as pl
+
         oldest = pl.CompatLevel.oldest()
         # A run is a little over 100,000 rows: cut off, its rest would be a block of next to nothing.
         for part in frame.iter_slices(_ROWS if len(frame) > 2 * _ROWS else max(len(frame), 1)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -197,23 +197,16 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         for file in arrived(pattern):
             digest = _digest(file)
             known = read.get(digest[:_NAME])
+            if known not in (None, digest):
+                raise _changed()
             if known is not None:
-                if known != digest:
-                    raise _changed()
                 continue
             if time.monotonic() > deadline:  # before the clock may move: there are more files
                 tracker.defer_remainder(Duration(0))
                 return
             if not tracker.try_claim(file):
                 return
-            at = file.written if self._clock.by_rows else arrival_of(file, self._clock, now_of(estimator).micros)
-            latest = None
-            for number, block in enumerate(self._blocks(file, at)):
-                marked, sent = self._sender.mark(block, b"%s %d" % (digest, number), sent)
-                yield TimestampedValue(marked, now_of(estimator))
-                latest = max(latest or 0, pc.max(block["time"]).as_py())
-            if as_it_is(file) not in (None, file):  # what was read may be neither the one nor the other
-                raise _changed()
+            sent, latest = yield from self._send(file, digest, sent, estimator)
             said, sent = self._close(sent, latest if self._clock.by_rows else None)
             tracker.try_claim(sent)
             yield from (TimestampedValue(block, now_of(estimator)) for block in said)
@@ -229,6 +222,24 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
             tracker.try_claim(None)
         else:
             tracker.defer_remainder(Duration(self._poll))
+
+    def _send(
+        self,
+        file: FileInfo,
+        digest: bytes,
+        sent: Sent,
+        estimator: Any,  # noqa: ANN401 - Beam's
+    ) -> Generator[TimestampedValue, None, tuple[Sent, int | None]]:
+        """The rows of a file; what is sent with them, and their latest time."""
+        at = file.written if self._clock.by_rows else arrival_of(file, self._clock, now_of(estimator).micros)
+        latest = None
+        for number, block in enumerate(self._blocks(file, at)):
+            marked, sent = self._sender.mark(block, b"%s %d" % (digest, number), sent)
+            yield TimestampedValue(marked, now_of(estimator))
+            latest = max(latest or 0, pc.max(block["time"]).as_py())
+        if as_it_is(file) not in (None, file):  # what was read may be neither the one nor the other
+            raise _changed()
+        return sent, latest
 
     def _close(self, sent: Sent, clock: int | None) -> tuple[list[pa.RecordBatch], Sent]:
         return self._sender.close(sent, self._clock.closed_by(clock or 0), _READER)

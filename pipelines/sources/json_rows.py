@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.sources.columns import Columns, Rows
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["DEEPEST", "decode", "row_of"]
 
@@ -119,6 +121,8 @@ def _at_once(texts: pa.Array, columns: Columns) -> tuple[dict[str, pa.Array], np
     All texts start with a brace and none holds another line feed. So none can be the inside of an object that begins
     in an earlier one: behind it there would have to be a comma or a bracket, not a line feed and a brace.
     """
+    import polars as pl  # loads as long as the rest of this package
+
     _, offset_buffer, data = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     text = data.slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes() if len(texts) else b""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -89,6 +88,8 @@ def _from_text(texts: pa.Array, unit: str) -> pa.Array:
             return texts.cast(kind).cast(pa.int64())
         except pa.ArrowInvalid:
             continue
+    import polars as pl  # loads as long as the rest of this package
+
     found = pl.Series("time", _from_numbers(texts, unit))
     if found.null_count() > texts.null_count:
         found = found.fill_null(pl.Series("time", _from_calendar(texts)))
@@ -97,6 +98,8 @@ def _from_text(texts: pa.Array, unit: str) -> pa.Array:
 
 def _from_numbers(texts: pa.Array, unit: str) -> pa.Array:
     """Numbers as JSON writes them, with a sign, leading zeros and a bare point besides; null for others."""
+    import polars as pl
+
     column = pl.Series("time", texts)
     whole = column.set(~column.str.contains(_WHOLE).fill_null(False), None).cast(pl.Int64, strict=False)
     found = _scaled(whole.to_arrow(), _UNITS[unit])
@@ -108,6 +111,8 @@ def _from_numbers(texts: pa.Array, unit: str) -> pa.Array:
 
 def _from_calendar(texts: pa.Array) -> pa.Array:
     """Dates and times of ISO 8601 in digits; null for others, and for what no calendar or clock shows."""
+    import polars as pl
+
     parts = pl.Series("time", texts).str.extract_groups(_TEXT).struct.unnest()
     columns = parts.get_columns()
     fraction = columns[6].fill_null("").str.slice(0, 6).str.pad_end(6, "0")

@@ -84,7 +84,8 @@ def test_a_full_disk_and_a_clock_that_is_off(monkeypatch: pytest.MonkeyPatch) ->
     assert states()["clock"] == "wrong"
 
 
-def test_a_key_that_others_can_read(tmp_path: Path) -> None:
+def test_a_key_that_others_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no program is asked for its version
     place = tmp_path / "key"
     place.write_text("a secret of more than sixteen bytes")
     for mode, state in ((0o600, "well"), (0o400, "well"), (0o640, "wrong"), (0o602, "wrong")):

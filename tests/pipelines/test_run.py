@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import NoReturn
 
 import apache_beam as beam
 import pytest
@@ -64,6 +67,33 @@ def test_a_run_is_charged_and_says_what_was_left_out(charged: Report, tmp_path: 
     done = run(charged, prepare("direct", []))
     assert charges(charged) == ["released"] and not done.deferred
     assert done.rows_left_out().get("null", 0) == 0 and (tmp_path / "ranking.csv").exists()
+
+
+def test_no_folder_stays_of_a_pipeline_that_does_not_run(
+    charged: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused while it is built, interrupted meanwhile, and refused by its ledger."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    for error in (ValueError("no such place"), KeyboardInterrupt()):
+        with monkeypatch.context() as patch, pytest.raises((Refusal, KeyboardInterrupt)):
+            patch.setattr(RankBlocks, "expand", raising(error))
+            run(charged, prepare("direct", []))
+    dear = replace(
+        charged, question=replace(charged.question, selection=ask(2, Joint(epsilon=10.0), ["a", "b"]).selection)
+    )
+    with pytest.raises(Refusal, match="budget"):
+        run(dear, prepare("direct", []))
+    assert list(folder.iterdir()) == [] and charges(charged) == []
+
+
+def raising(error: BaseException) -> Callable[..., NoReturn]:
+    def raises(*_: object) -> NoReturn:
+        assert any(Path(tempfile.gettempdir()).iterdir())
+        raise error
+
+    return raises
 
 
 def dropping(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:

@@ -120,6 +120,7 @@ def test_edges(tmp_path: Path) -> None:
         ("c.csv", "count\n917.0\n", "a whole number as its count"),
         ("c.csv", "count\n--917\n", "a whole number as its count"),
         ("c.csv", "count,item\n917\n", "every line must have 2 values"),
+        ("c.csv", "item,count\na,917\nb,2\na,1\n", "must name every item once"),
         ("c.csv", "count\n-917\n2\n3\n4", "a negative count was given"),
         ("c.csv", "count\n" + "9" * 25 + "\n", r"below 2\*\*63"),
         ("c.csv", "count\n", "at least one item"),

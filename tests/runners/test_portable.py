@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.transforms.environments import PythonLoopbackEnvironment
 
 from private_topk.runners import prepare, prism
 from private_topk.runners.flink_runner import FlinkJobRunner
@@ -63,6 +67,14 @@ def test_workers_in_this_process_are_heard_on_this_machine_only() -> None:
         assert _listening(int(pool.partition(":")[2])) == {"127.0.0.1"}
         assert len(stops) == 1
         stops[0]()
+
+
+def test_nothing_is_put_together_for_workers_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for runner in (LoopbackRunner(), prism.PrismJobRunner(), FlinkJobRunner({})):
+        made = runner.default_environment(PipelineOptions(["--environment_type=LOOPBACK"]))
+        assert isinstance(made, PythonLoopbackEnvironment) and not made.artifacts() and made.capabilities()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_pool_does_not_share_its_port() -> None:
@@ -156,3 +168,16 @@ def test_a_job_may_take_longer_than_beam_listens(prism_binary: Path) -> None:
         return launch.options.view_as(PortableOptions).job_server_timeout
 
     assert patience() > 86_400 * 365 and patience("--job_server_timeout=7") == 7
+
+
+def test_a_worker_ends_with_any_of_its_threads() -> None:
+    """As `work` sets it: a broken channel ends its thread, and whatever is sent there afterwards would be lost."""
+    program = (
+        "import threading, time\n"
+        "from private_topk.runners.worker_pool import end_with_thread\n"
+        "threading.excepthook = end_with_thread\n"
+        "threading.Thread(target=lambda: 1 / 0).start()\n"
+        "time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr

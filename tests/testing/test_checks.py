@@ -27,6 +27,14 @@ def test_a_right_law_passes_and_a_wrong_one_fails() -> None:
         check_law(Peeling(1.0), lambda counts, k: {(i,): 0.3 for i in range(4)}, ks=(1,))
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("times", "smallest_error"), [(1.3, 0.08), (1.1, 0.03)])
+def test_what_check_law_is_documented_to_see(times: float, smallest_error: float) -> None:
+    """Of docs/own-mechanism.md: a mechanism that spends a little more than its epsilon."""
+    with pytest.raises(AssertionError, match="chi-square"):
+        check_law(Peeling(times), peeling(1.0), ks=(1,), smallest_error=smallest_error)
+
+
 def test_a_lost_factor_of_two_is_found() -> None:
     assert 1.2 < check_neighbours(Peeling(2.0), peeling(2.0), ks=(1, 2)) <= 2
     with pytest.raises(AssertionError, match=r"Peeling.*k = 1, .* log-ratio .* exceeds epsilon 1.0"):

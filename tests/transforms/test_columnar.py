@@ -19,6 +19,7 @@ from private_topk.transforms.columnar import (
     mix,
     partition,
     sorted_pairs,
+    sorted_words,
 )
 
 MASK = (1 << 64) - 1
@@ -85,6 +86,16 @@ class TestPartition:
             for row, key in enumerate(keys.tolist()):
                 plain.setdefault(key, []).append(row)
             assert {key: rows.tolist() for key, rows in partition(keys, size)} == plain
+
+
+@pytest.mark.parametrize("kind", [np.uint64, np.int64])
+@pytest.mark.parametrize("size", [0, 1, 100, 20_000])
+def test_few_words_and_many_are_sorted(size: int, kind: type) -> None:
+    bounds = np.iinfo(kind)
+    words = np.random.default_rng(size).integers(bounds.min, bounds.max, size, kind, endpoint=True)
+    before = words.copy()
+    found = sorted_words(words)
+    assert found.dtype == kind and found.tolist() == sorted(before.tolist()) and (words == before).all()
 
 
 class TestSortedPairs:

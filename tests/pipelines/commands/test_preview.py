@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from private_topk.budget import planning
 from private_topk.previews import outlook
 from tests.pipelines.support import command, options
 
@@ -96,6 +97,7 @@ def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pyte
 
 def test_plan_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlook, "DRAWS", 8)
+    monkeypatch.setattr(planning, "installed", lambda: False)  # dp-accounting, which takes a second
     plan = options(
         mechanism="joint", epsilon=1, delta=1e-6, windows=52, like="zipf=1,items=200,users=3000,items_per_user=4"
     )

@@ -19,7 +19,7 @@ from private_topk.transforms.mechanisms import RandomBits, WeightedGaussian
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.refusal import Refusal
-from tests.quick import few
+from tests.quick import few, smallest, tries
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.noise_laws import NOISE_LAWS, kolmogorov
 
@@ -90,8 +90,8 @@ class TestWeightedGaussian(Contract):
         stated = law_of(mechanism, weights, k)
         assert sum(stated.values()) == pytest.approx(1, abs=1e-5)
         bits = RandomBits.keyed(b"law")
-        seen = Counter(tuple(mechanism(np.array(weights), k, bits).tolist()) for _ in range(DRAWS))
-        assert_follows(seen, stated, 0.11)
+        seen = Counter(tuple(mechanism(np.array(weights), k, bits).tolist()) for _ in range(tries(DRAWS)))
+        assert_follows(seen, stated, smallest(0.11))
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
     @pytest.mark.parametrize(("whole", "limit"), [(1, 1), (1, 3), (2, 3)])

@@ -29,6 +29,7 @@ __all__ = [
     "names_in",
     "open_content",
     "open_file",
+    "refuse_folder",
     "why",
 ]
 
@@ -47,12 +48,17 @@ def match(pattern: str) -> list[FileInfo]:
         files = match_any(pattern)
     except Exception as error:  # every file system raises its own kind
         raise refused(f"{pattern} cannot be read: {why(error)}") from None
-    if not files and is_local(pattern) and os.path.isdir(pattern):
-        raise refused(f"{pattern} is a folder: name its files, as in '{pattern.rstrip('/')}/*.avro'")
     if not files:
+        refuse_folder(pattern)
         raise refused(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
                          "leaves it alone")  # fmt: skip
     return files
+
+
+def refuse_folder(pattern: str) -> None:
+    """Raise Refusal for the path of a folder, where those of its files are wanted."""
+    if is_local(pattern) and os.path.isdir(pattern):
+        raise refused(f"{pattern} is a folder: name its files, as in '{pattern.rstrip('/')}/*.avro'")
 
 
 def match_any(pattern: str) -> list[FileInfo]:

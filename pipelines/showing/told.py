@@ -102,7 +102,8 @@ def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str
     except (ValueError, KeyError, OSError):  # a zone that this machine's list does not have: it is of another year
         own, zone = ZoneInfo("UTC"), "UTC"
     first, last = start.astimezone(own), end.astimezone(own)
-    shown = [f"{moment:%Y-%m-%d %H:%M}" for moment in (first, last)]
+    whole = not any(moment.second or moment.microsecond for moment in (first, last))
+    shown = [moment.replace(tzinfo=None).isoformat(" ", "minutes" if whole else "auto") for moment in (first, last)]
     if first.utcoffset() != last.utcoffset():
         shown = [f"{text}{moment.isoformat()[-6:]}" for text, moment in zip(shown, (first, last), strict=True)]
     return f"{shown[0]} to {shown[1]} {zone}"

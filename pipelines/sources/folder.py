@@ -20,7 +20,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.files import FileInfo, as_it_is, is_local, match_any
+from private_topk.pipelines.files import FileInfo, as_it_is, is_local, match_any, refuse_folder
 from private_topk.pipelines.identity import named, unasked
 from private_topk.pipelines.sources.arrivals import arrival_of
 from private_topk.pipelines.sources.clock import Clock, now_of
@@ -69,6 +69,7 @@ class Folder:
     def check(self, period: Period | None) -> None:
         horizon(period)
         with about_the_input():
+            refuse_folder(self.place)
             reader_of(self.place)
             check_files(arrived(self.place), self.columns)
 

@@ -80,6 +80,14 @@ def test_microseconds_are_exact_both_ways() -> None:
         ((datetime(2026, 1, 1), day(1)), "start must have a time zone"),
         ((START, datetime(2026, 2, 1)), "end must have a time zone"),
         ((datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=10))), day(1)), "start must lie in the years 1 to 9999"),
+        (
+            (datetime(9999, 12, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), CalendarWindows("month")),
+            "period must be made of whole months within the years 1 to 9999",
+        ),
+        (
+            (datetime(9999, 12, 27, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), CalendarWindows("week")),
+            "period must be made of whole weeks within the years 1 to 9999",
+        ),
         ((START, START), "must end after it starts"),
         ((day(1), START), "must end after it starts"),
         ((START, day(1), timedelta(0)), "longer than nothing"),

@@ -73,13 +73,19 @@ class CalendarWindows(Cut):
         time_zone(self.zone)
 
     def edges(self, start: datetime, end: datetime) -> list[datetime]:
-        """The starts of all windows from the one that `start` lies in to the first at or after `end`, in UTC."""
+        """The starts of all windows from the one that `start` lies in to the first at or after `end`, in UTC.
+
+        Raises Refusal where one lies outside of the years 1 to 9999.
+        """
         found: list[datetime] = []
-        for moment in self._from(start.astimezone(time_zone(self.zone)).replace(tzinfo=None)):
-            found.append(moment)
-            if moment >= end:
-                return found
-        raise AssertionError("calendars do not end")
+        try:
+            for moment in self._from(start.astimezone(time_zone(self.zone)).replace(tzinfo=None)):
+                found.append(moment)
+                if moment >= end:
+                    break
+        except (OverflowError, ValueError):
+            raise Refusal("", f"period must be made of whole {self.unit}s within the years 1 to 9999") from None
+        return found
 
     def check(self, start: datetime, end: datetime) -> None:
         edges = self.edges(start, end)

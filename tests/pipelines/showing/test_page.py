@@ -15,7 +15,7 @@ import pytest
 from private_topk.pipelines.showing.charts import COLOURS
 from private_topk.pipelines.showing.page import page, snippet
 from private_topk.pipelines.showing.style import DARK, LIGHT
-from private_topk.pipelines.showing.told import Told
+from private_topk.pipelines.showing.told import Told, when
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 HOSTILE = [
@@ -245,3 +245,12 @@ def test_bars_and_whiskers_are_where_the_numbers_are() -> None:
 def test_a_snippet_is_whole(tmp_path: Path) -> None:
     for told in PAGES.values():
         Reader(snippet(told, "here"))
+
+
+def test_windows_are_told_apart_whatever_their_length() -> None:
+    first = datetime(1, 1, 1, tzinfo=timezone.utc)
+    assert when(first, first + timedelta(days=7)) == "0001-01-01 00:00 to 0001-01-08 00:00 UTC"
+    assert when(first, first + timedelta(seconds=1)) == "0001-01-01 00:00:00 to 0001-01-01 00:00:01 UTC"
+    assert when(first + timedelta(milliseconds=5), first + timedelta(minutes=1)).startswith(
+        "0001-01-01 00:00:00.005000"
+    )

@@ -116,6 +116,7 @@ def test_single_messages_are_gathered_and_late_by_their_own_arrival(
 
 def test_bad_places_are_one_sentence(refusal: Callable[..., str], tmp_path: Path) -> None:
     assert "no known ending" in refusal("--input", f"{tmp_path}/in/*")
+    assert "is a folder: name its files, as in '" in refusal("--input", f"{tmp_path}/")
     assert "must be like pubsub://projects/P/subscriptions/S" in refusal("--input", "pubsub://p/s")
     assert "Invalid PubSub project" in refusal("--input", "pubsub://projects/p/subscriptions/s")
     assert "its clock is that of publication" in refusal("--input", PUBSUB, "--clock", "event")

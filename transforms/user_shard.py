@@ -21,6 +21,7 @@ from private_topk.transforms.columnar import (
     partition,
     sorted_pairs,
     sorted_sums,
+    sorted_words,
 )
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.hashing import hash_labels
@@ -205,7 +206,7 @@ class UserShard:
             dictionary = table["item"].dictionary_encode()
             codes, labels = dictionary.indices.to_numpy().astype(np.int64), dictionary.dictionary
             words, size = hash_labels(labels, self._key.derive("item hash")), len(labels)
-            if self._limit is not None and len(np.unique(words)) < size:
+            if self._limit is not None and _any_twice(words):
                 codes, labels, words = _in_order(codes, labels, words)
         bits = max(size - 1, 0).bit_length()
         windows = self._dates(table)
@@ -243,6 +244,11 @@ class UserShard:
             labels = some.astype(layout.item_type) if found.labels is None else found.labels.take(pa.array(some))
             column = {"window": windows[rows].astype(np.uint32)} if layout.windows > 1 else {}
             yield place, make_table(**column, item=labels, **{name: its[rows] for name, its in numbers.items()})
+
+
+def _any_twice(words: Words) -> bool:
+    ordered = sorted_words(words)
+    return bool(np.any(ordered[1:] == ordered[:-1]))
 
 
 def _or_zeros(amounts: Codes | None, size: int) -> Codes:

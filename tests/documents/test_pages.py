@@ -396,7 +396,10 @@ def test_testing(world: World) -> None:
 
 
 def test_scale(world: World) -> None:
-    hold(world, "docs/scale.md", [Held("$ python -m benchmarks.scale", "parsed", MINUTES)])
+    hold(world, "docs/scale.md", [
+        Held("$ python -m benchmarks.scale", "parsed", MINUTES),
+        Held("$ python -m benchmarks.pipeline --rows 10000000 --cores 1,2", "parsed", MINUTES),
+    ])  # fmt: skip
 
 
 CONTRIBUTING = [picture("a door ")]

@@ -223,6 +223,9 @@ def _settings(folder: Path, port: int, slots: int, task_memory: str, zookeeper: 
         "jobmanager.rpc.port": port + 1,
         "taskmanager.numberOfTaskSlots": slots,
         "taskmanager.memory.process.size": task_memory,
+        # What is on its way to and from Python is outside the heap, some elements of each slot at a time.
+        "taskmanager.memory.task.off-heap.size": "256m",
+        "taskmanager.memory.managed.fraction": 0.2,
         "execution.checkpointing.interval": "10s",
         "state.checkpoints.dir": f"{folder.as_uri()}/checkpoints",
         # A stream that has lost a task manager goes on with the slots that are left, and takes new ones into use.

@@ -23,6 +23,7 @@ from private_topk.runners.flink_mend import mend
 __all__ = ["FLINK_VERSION", "JobServer", "job_server"]
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+_MENDED = "mended-2"  # a new word for every new form: jars of the old one may be in caches
 _PROJECT = Path(__file__).with_name("flink_job_server") / "pom.xml"
 
 
@@ -78,7 +79,7 @@ def job_server(flink_version: str, given: str | None = None) -> JobServer:
 
 
 def _jar(beam: str, flink: str) -> Path:
-    return cache_folder() / "jars" / f"{_artifact(flink)}-{beam}-mended.jar"
+    return cache_folder() / "jars" / f"{_artifact(flink)}-{beam}-{_MENDED}.jar"
 
 
 def _artifact(flink_version: str) -> str:
@@ -109,7 +110,7 @@ def _package(folder: Path) -> Path:
 def _mended(jar: Path) -> Path:
     if not mend(jar):
         say("this job server has another form than the one that is known to let checkpoints of streams grow without "
-            "end: watch their size (docs/flink.md)")  # fmt: skip
+            "end, and to run out of memory where workers are slow: watch both (docs/flink.md)")  # fmt: skip
     return jar
 
 

@@ -1,13 +1,18 @@
-"""Mends a fault of Beam's job server for Flink that makes the checkpoints of every long stream grow without end.
+"""Mends two faults of Beam's job server for Flink: checkpoints that grow without end, and data sent without a look at
+whether anybody takes it.
 
-When a reader such as ours of Kafka pauses, Flink's runner keeps what is left to read in a state of its own, under a
-name with a number that it counts up, and never clears it (Beam's issue 27648, open; seen in 2.62). Every pause, about
-one a second, adds some five kilobytes to each checkpoint, and to the memory of the task managers: hundreds of megabytes
-a day.
+*Checkpoints.* When a reader such as ours of Kafka pauses, Flink's runner keeps what is left to read in a state of its
+own, under a name with a number that it counts up, and never clears it (Beam's issue 27648, open; seen in 2.62). Every
+pause, about one a second, adds some five kilobytes to each checkpoint, and to the memory of the task managers: hundreds
+of megabytes a day. Two calls in the packaged job server are led elsewhere. The name's number is taken modulo 8, and
+what is read on is cleared. A state is kept by the reader's whole position besides, so two that wait at one moment share
+a place only if they are equal to the last bit and a multiple of 8 pauses apart.
 
-Two calls in the packaged job server are led elsewhere. The name's number is taken modulo 8, and what is read on is
-cleared. A state is kept by the reader's whole position besides, so two that wait at one moment share a place only if
-they are equal to the last bit and a multiple of 8 pauses apart.
+*Data.* What a Python worker is to get is put into memory outside the heap until the worker takes it, and only at every
+hundredth message the runner waits until it can be sent. A message holds at least one element, and all pairs of a user
+shard are one: megabytes at ten million rows. Where the worker is slower than the runner, as on a busy machine, a batch
+ended with `OutOfMemoryError: Direct buffer memory`, or for good waited for a task whose channel was gone. Mended, the
+runner waits before every message but the first.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ __all__ = ["mend"]
 _BUILDER, _STRING = "java/lang/StringBuilder", "java/lang/String"
 _VALUE, _STATE = "org/apache/beam/sdk/state/ValueState", "org/apache/beam/sdk/state/State"
 _NAMES = "org/apache/beam/runners/fnexecution/control/BundleCheckpointHandlers$StateAndTimerBundleCheckpointHandler"
+_SENDS = "org/apache/beam/sdk/fn/stream/DirectStreamObserver"
 _RESUMES = (
     "org/apache/beam/runners/flink/translation/wrappers/streaming/ExecutableStageDoFnOperator$SdkHarnessDoFnRunner"
 )
@@ -37,6 +43,7 @@ def mend(jar: Path) -> bool:
             mended = {
                 f"{_NAMES}.class": _with_few_names(parts.read(f"{_NAMES}.class")),
                 f"{_RESUMES}.class": _that_clears(parts.read(f"{_RESUMES}.class")),
+                f"{_SENDS}.class": _that_waits(parts.read(f"{_SENDS}.class")),
             }
         except (KeyError, ValueError):
             return False
@@ -69,3 +76,11 @@ def _that_clears(content: bytes) -> bytes:
     added = found.add("readOnce", f"(L{_VALUE};)Ljava/lang/Object;", code, stack=2, arguments=1)
     found.redirect("onTimer", struct.pack(">BHBB", 0xB9, read, 1, 0), added)
     return found.content()
+
+
+def _that_waits(content: bytes) -> bytes:
+    """`this(phaser, observer, 100)`, where the messages between two looks are now 1."""
+    call = struct.pack(">BBBBBB", 0x2A, 0x2B, 0x2C, 0x10, 100, 0xB7)
+    if content.count(call) != 1:
+        raise ValueError("no such call, or more than one")
+    return content.replace(call, struct.pack(">BBBBBB", 0x2A, 0x2B, 0x2C, 0x10, 1, 0xB7))

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import signal
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerProcess
@@ -22,22 +24,39 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.utils import thread_pool_executor
 
-__all__ = ["ThreadWorkers", "Workers", "main", "serve", "work"]
+__all__ = ["ThreadWorkers", "Workers", "end_with_thread", "main", "serve", "work"]
 
 # Loaded before copying: no polars and no gRPC server, whose threads would not be copied.
 _LOADED = ["apache_beam.runners.worker.sdk_worker"]
 _GRACE = 5.0
+_TRIES, _SOON = 3, 60.0  # seconds within which a worker may not have reached its runner
 
 
 def work(control: str, worker: str) -> None:
     """Serve one runner until it closes the channel."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
+    threading.excepthook = end_with_thread
     SdkHarness(control, worker_id=worker).run()
 
 
+def end_with_thread(failed: threading.ExceptHookArgs) -> None:
+    """End this process, since a thread of it has: the others would go on as if what it did were done.
+
+    That of a channel that has broken, for one: what is sent there afterwards arrives nowhere, and whoever waits for it
+    waits for good. That a process is gone, its runner sees.
+    """
+    threading.__excepthook__(failed)
+    sys.stderr.flush()
+    os._exit(1)
+
+
 class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """The processes of a pool, by who asked for them and under which id."""
+    """The processes of a pool, by who asked for them and under which id.
+
+    A worker that fails soon is started again: the runner waits for it without end, unless it had reached the runner. If
+    it had, another one does no harm: it is stopped with the first.
+    """
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("forkserver")
@@ -48,15 +67,34 @@ class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StartWorker(  # noqa: N802 - the name in the protocol
         self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StartWorkerResponse:
+        key, control = (context.peer(), request.worker_id), request.control_endpoint.url
         try:
             with self._lock:
-                worker = self._context.Process(target=work, args=(request.control_endpoint.url, request.worker_id))
-                worker.start()
-                self._processes = {key: each for key, each in self._processes.items() if each.is_alive()}
-                self._processes[context.peer(), request.worker_id] = worker
+                worker = self._started(key, control)
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
+        threading.Thread(target=self._watch, args=(key, control, worker), daemon=True).start()
         return beam_fn_api_pb2.StartWorkerResponse()
+
+    def _started(self, key: tuple[str, str], control: str) -> ForkServerProcess:
+        worker = self._context.Process(target=work, args=(control, key[1]))
+        worker.start()
+        self._processes[key] = worker
+        return worker
+
+    def _watch(self, key: tuple[str, str], control: str, worker: ForkServerProcess) -> None:
+        """Until a worker has ended, or failed too often."""
+        for attempt in range(1, _TRIES + 1):
+            began = time.monotonic()
+            worker.join()
+            failed = worker.exitcode != 0 and time.monotonic() - began < _SOON
+            with self._lock:
+                if self._processes.get(key) is not worker:  # it was stopped
+                    return
+                if not failed or attempt == _TRIES:
+                    del self._processes[key]
+                    return
+                worker = self._started(key, control)
 
     def StopWorker(  # noqa: N802 - the name in the protocol
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
@@ -68,11 +106,18 @@ class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             _end(worker)
         return beam_fn_api_pb2.StopWorkerResponse()
 
+    def running(self) -> list[int]:
+        """The ids of the processes that were started and not stopped."""
+        with self._lock:
+            return [worker.pid for worker in self._processes.values() if worker.pid is not None]
+
     def stop(self) -> None:
         """End every worker."""
-        for worker in self._processes.values():
+        with self._lock:
+            workers, self._processes = list(self._processes.values()), {}
+        for worker in workers:
             worker.terminate()
-        for worker in self._processes.values():
+        for worker in workers:
             _end(worker)
 
 

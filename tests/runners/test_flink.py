@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from apache_beam.utils import thread_pool_executor
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.network import reachable
-from private_topk.runners.worker_pool import ThreadWorkers, serve
+from private_topk.runners.worker_pool import ThreadWorkers, Workers, serve
 from tests.runners.conftest import Published, Report, published
 from tests.runners.servers import free_port, module_serving, running
 
@@ -200,6 +201,30 @@ def test_workers_of_two_task_managers_share_a_pool(kind: str, tmp_path: Path) ->
             channel.close()
 
 
+@pytest.mark.long
+def test_a_worker_killed_on_its_way_is_started_again() -> None:
+    """Flink waits for it without end: it asked the pool for a worker, and never heard that one came."""
+    workers, port = Workers(), free_port()
+    server, pool = serve(workers, "127.0.0.1:0")
+    request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1")
+    request.control_endpoint.url = f"127.0.0.1:{port}"  # nobody listens there yet
+    try:
+        stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(grpc.insecure_channel(f"127.0.0.1:{pool}"))
+        assert not stub.StartWorker(request, timeout=60).error
+        first = workers.running()
+        assert len(first) == 1
+        os.kill(first[0], signal.SIGKILL)
+        _await(lambda: workers.running() not in ([], first))
+        with _control(port) as control:
+            _await(lambda: len(control.workers) == 1)
+            stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"), timeout=60)
+            _await(control.workers[0].is_set)
+        assert workers.running() == []
+    finally:
+        server.stop(None)
+        workers.stop()
+
+
 class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
     """What workers report to: for each in turn, whether it has ended."""
 
@@ -219,10 +244,10 @@ class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
 
 
 @contextmanager
-def _control() -> Iterator[_Control]:
+def _control(port: int = 0) -> Iterator[_Control]:
     control, server = _Control(), grpc.server(thread_pool_executor.shared_unbounded_instance())
     beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(control, server)
-    control.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    control.address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
     server.start()
     yield control
     server.stop(None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,3 +168,16 @@ def test_a_job_may_take_longer_than_beam_listens(prism_binary: Path) -> None:
         return launch.options.view_as(PortableOptions).job_server_timeout
 
     assert patience() > 86_400 * 365 and patience("--job_server_timeout=7") == 7
+
+
+def test_a_worker_ends_with_any_of_its_threads() -> None:
+    """As `work` sets it: a broken channel ends its thread, and whatever is sent there afterwards would be lost."""
+    program = (
+        "import threading, time\n"
+        "from private_topk.runners.worker_pool import end_with_thread\n"
+        "threading.excepthook = end_with_thread\n"
+        "threading.Thread(target=lambda: 1 / 0).start()\n"
+        "time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr

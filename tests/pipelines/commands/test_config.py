@@ -81,7 +81,7 @@ def given(*lines: str, without: str = "") -> str:
         (["from: soon"], "from", "run.yaml:13: from must be a date or time such as 2026-01-05"),
         (["input: none.csv"], "input", "run.yaml:13: input none.csv matches no file"),
         (["domain-range: 0:5"], "", "run.yaml:2: "),
-        (["mechanism: {name: joint}"], "mechanism", "run.yaml:13: mechanism.name is not known"),
+        (["mechanism: {name: joint}"], "mechanism", "run.yaml:13: mechanism must be a single value"),
         ([], "epsilon", "--epsilon must be given"),
     ],
 )

@@ -67,7 +67,7 @@ def obstacle(path: str, release: Release) -> Refusal | None:
     What the same release has left there, under the same key, is no obstacle: repeating it ends in the same bytes.
     """
     found = _in_the_way(path)
-    if found is None or _is_of(_described(path), release):
+    if found is None or (_is_of(_described(path), release) and _owner(path) is None):
         return None
     return _taken(found)
 
@@ -81,7 +81,16 @@ def _in_the_way(path: str) -> str | None:
     if exists(path):
         return path
     manifest = manifest_path(path)
-    return manifest if exists(manifest) and "windows" not in _described(path) else None
+    return manifest if exists(manifest) and ("windows" not in _described(path) or _owner(path)) else None
+
+
+def _owner(path: str) -> str | None:
+    """Another ranking that the manifest of a path is of, such as ranking.csv beside ranking.avro."""
+    folder, slash, name = path.rpartition("/")
+    other = _described(path).get("output")
+    if not isinstance(other, str) or other == name or "/" in other or manifest_path(other) != manifest_path(name):
+        return None
+    return other if exists(f"{folder}{slash}{other}") else None
 
 
 def _described(path: str) -> dict[str, Any]:

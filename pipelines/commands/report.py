@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from datetime import datetime, tzinfo
+from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.commands.answering import print_json
@@ -180,4 +180,9 @@ def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool
 
 
 def _in_zone(value: datetime, zone: tzinfo) -> datetime:
-    return value if value.tzinfo else value.replace(tzinfo=zone)
+    """The moment, in UTC: to Python a reading that the clock has twice, or leaves out, equals no moment elsewhere."""
+    moment = value if value.tzinfo else value.replace(tzinfo=zone)
+    try:
+        return moment.astimezone(timezone.utc)
+    except OverflowError:  # in the year 1 or 9999, where no period ends
+        return moment

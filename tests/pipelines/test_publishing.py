@@ -16,7 +16,7 @@ from private_topk.pipelines.publishing import obstacle, publish
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.faults import attempt, kill, leftovers, pair, race, standing
-from tests.pipelines.support import command, settled, write
+from tests.pipelines.support import Done, command, settled, write
 from tests.runners.cloud import BUCKET, bucket_serving
 
 ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
@@ -53,6 +53,35 @@ def test_what_others_have_written_is_kept(tmp_path: Path) -> None:
     assert sorted(leftovers(path)) == ["r.avro.incomplete", "s.avro.0a.incomplete"]
     assert attempt(path, "other", False) == "refused" and standing(path) == "new"
     assert attempt(path, "other", True) == "published" and standing(path) == "other"
+
+
+@pytest.mark.parametrize("place", ["r", "out/"])
+def test_a_ranking_in_another_format_does_not_take_the_manifest(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rankings whose names differ in their endings would share one: the older would be left without any."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rows.csv", ROWS)
+    write(tmp_path / "key", "a key of the tests, which is no secret")
+
+    def run(ending: str, *more: str) -> Done:
+        output = (
+            [f"--output={place}", f"--output-format={ending}"]
+            if place.endswith("/")
+            else [f"--output={place}.{ending}"]
+        )
+        return command("run", "--quiet", "--input=rows.csv", "--domain-range=0:9", "--mechanism=joint", "--k=2",
+                       "--epsilon=1", "--release-key=file:key", *output, *more)  # fmt: skip
+
+    assert run("csv", "--release-id=week").status == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for name in ("week", "other"):
+        refused = run("avro", f"--release-id={name}")
+        assert refused.status == 2 and ".manifest.json exists and is kept: give another path" in refused.err
+    assert run("csv", "--release-id=week").status == 0, "a repeat is none"
+    assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    next(tmp_path.rglob("*.manifest.json")).with_suffix("").with_suffix(".csv").unlink()
+    assert run("avro", "--release-id=other").status == 0, "the manifest of nothing keeps nobody away"
 
 
 def test_the_same_release_is_no_obstacle(tmp_path: Path) -> None:

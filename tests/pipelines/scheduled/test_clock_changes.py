@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -9,9 +10,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from private_topk.pipelines.cli import main
+from private_topk.pipelines.commands.report import _number
 from private_topk.pipelines.scheduled.publish import ScheduledReport
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import read_report
+from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import WindowBounds
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -136,3 +139,27 @@ def test_hourly_reports_survive_the_end_of_summer_time(tmp_path: Path) -> None:
     report = ScheduledReport(read_report(str(tmp_path / "hourly.yaml")))
     assert len({report.release_id(n) for n in range(4)}) == 4
     assert report.missed(datetime(2027, 1, 1, tzinfo=timezone.utc)) == []
+
+
+@pytest.mark.parametrize(
+    ("zone", "every", "first", "ends"),
+    [
+        ("America/Havana", "day", "2026-03-07", ["2026-03-08", "2026-03-09"]),  # midnight is skipped
+        ("America/Havana", "day", "2025-10-31", ["2025-11-01", "2025-11-02", "2025-11-03"]),  # and comes twice
+        ("Europe/Berlin", "1h", "2026-10-25T00:00", ["2026-10-25T01:00", "2026-10-25T02:00",
+                                                     "2026-10-25T02:00+01:00", "2026-10-25T03:00"]),
+        ("Europe/Berlin", "1h", "2026-03-29T00:00", ["2026-03-29T01:00", "2026-03-29T02:00", "2026-03-29T04:00"]),
+    ],
+)  # fmt: skip
+def test_a_period_is_found_by_its_end_as_it_is_read(
+    zone: str, every: str, first: str, ends: list[str], tmp_path: Path
+) -> None:
+    """To Python a reading that comes twice, or never, equals no moment of another zone."""
+    text = HOURLY.replace("Europe/Berlin", zone).replace("every: 1h", f"every: {every}")
+    (tmp_path / "r.yaml").write_text(text.replace("2026-10-25T01:00:00", first))
+    asked = ScheduledReport(read_report(str(tmp_path / "r.yaml")))
+    found = [_number(asked, Namespace(file="r.yaml", window_end=datetime.fromisoformat(end))) for end in ends]
+    assert found == list(range(len(ends)))
+    for end in (datetime.min, datetime.max):
+        with pytest.raises(Refusal, match="ends no period of"):
+            _number(asked, Namespace(file="r.yaml", window_end=end))

@@ -42,9 +42,8 @@ BY_HAND = {
     "python -m tests.pipelines.kills 50": "minutes: tests/pipelines/test_kills.py runs a few",
     "python -m tests.pipelines.streaming.test_hostile_folder 500": "a minute: the test itself runs fewer schedules",
     "python -m tests.testing.audit.planted --seeds 20": "long: tests/pipelines/commands/test_audit.py runs one seed",
-    **dict.fromkeys(
-        (f"python -m benchmarks.audits --folder audited{how}" for how in ("", " --draws 500 --beam-draws 0")),
-        "long: tests/testing/audit/test_table.py, and tests/pipelines/commands/test_audit.py runs less"),
+    "python -m benchmarks.audits --folder audited":
+        "long: tests/testing/audit/test_table.py, and tests/pipelines/commands/test_audit.py runs less",
 }  # fmt: skip
 OF_JOB_SERVER = {"--checkpointing_interval", "--execution_mode_for_batch", "--min_pause_between_checkpoints",
                  "--number_of_execution_retries", "--shutdown_sources_after_idle_ms", "--state_backend"}  # fmt: skip

@@ -18,6 +18,9 @@ import pytest
 _NUMBERS = count()
 
 
+_OPEN = tempfile.gettempdir()  # before tests are given one of pytest's
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Path]:
     """The socket folder of a PostgreSQL server that nothing but this test run can reach."""
@@ -27,9 +30,9 @@ def postgres() -> Iterator[Path]:
         if os.environ.get("CI") == "true":
             pytest.fail("PostgreSQL is missing: apt-get install postgresql")
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    # The server refuses to run as root, and pytest's folders are closed to others.
+    # The server refuses to run as root, and pytest's folders, in one of which all else is put, are closed to others.
     account = {"user": "nobody", "group": "nogroup"} if os.geteuid() == 0 else {}
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir=_OPEN))
     if account:
         shutil.chown(folder, **account)
     run = {"check": True, "stdout": subprocess.DEVNULL, "cwd": "/", **account}

@@ -155,6 +155,46 @@ class Cluster:
             time.sleep(0.2)
 
 
+def _settings(folder: Path, port: int, slots: int, task_memory: str, zookeeper: int | None) -> dict[str, object]:
+    """Flink's own, by their names."""
+    found: dict[str, object] = {
+        "rest.address": "localhost",
+        "rest.bind-address": "127.0.0.1",
+        "rest.port": port,
+        "jobmanager.rpc.address": "localhost",
+        "jobmanager.rpc.port": port + 1,
+        "taskmanager.numberOfTaskSlots": slots,
+        "taskmanager.memory.process.size": task_memory,
+        # What is on its way to and from Python is outside the heap, some elements of each slot at a time.
+        "taskmanager.memory.task.off-heap.size": "256m",
+        "taskmanager.memory.managed.fraction": 0.2,
+        "execution.checkpointing.interval": "10s",
+        "state.checkpoints.dir": f"{folder.as_uri()}/checkpoints",
+        # A stream that has lost a task manager goes on with the slots that are left, and takes new ones into use.
+        "jobmanager.scheduler": "adaptive",
+        "jobmanager.adaptive-scheduler.resource-wait-timeout": "10min",
+        "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
+        **RESTARTS,
+        "metrics.fetcher.update-interval": 1000,
+        # How long the metrics stand still when a task manager is lost that was just being asked for its own.
+        "web.timeout": 60000,
+        "heartbeat.interval": 1000,
+        "heartbeat.timeout": 10000,
+        # Beam's classes are in the class path of these processes. Each job would bring its own besides, and Flink
+        # never gets rid of them: after some jobs, or restarts, a task manager would have no room for more.
+        "classloader.resolve-order": "parent-first",
+    }
+    if zookeeper is None:
+        return found
+    return {
+        **found,
+        "high-availability.type": "zookeeper",
+        "high-availability.zookeeper.quorum": f"localhost:{zookeeper}",
+        "high-availability.storageDir": f"{folder.as_uri()}/jobs",
+        "high-availability.jobmanager.port": port + 1,
+    }
+
+
 def up(folder: Path, port: int, task_managers: int) -> None:
     """Start a cluster and a worker pool that outlive this process, and say how to use them."""
     state = folder / "processes.json"
@@ -211,43 +251,3 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     main()
-
-
-def _settings(folder: Path, port: int, slots: int, task_memory: str, zookeeper: int | None) -> dict[str, object]:
-    """Flink's own, by their names."""
-    found: dict[str, object] = {
-        "rest.address": "localhost",
-        "rest.bind-address": "127.0.0.1",
-        "rest.port": port,
-        "jobmanager.rpc.address": "localhost",
-        "jobmanager.rpc.port": port + 1,
-        "taskmanager.numberOfTaskSlots": slots,
-        "taskmanager.memory.process.size": task_memory,
-        # What is on its way to and from Python is outside the heap, some elements of each slot at a time.
-        "taskmanager.memory.task.off-heap.size": "256m",
-        "taskmanager.memory.managed.fraction": 0.2,
-        "execution.checkpointing.interval": "10s",
-        "state.checkpoints.dir": f"{folder.as_uri()}/checkpoints",
-        # A stream that has lost a task manager goes on with the slots that are left, and takes new ones into use.
-        "jobmanager.scheduler": "adaptive",
-        "jobmanager.adaptive-scheduler.resource-wait-timeout": "10min",
-        "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "3s",
-        **RESTARTS,
-        "metrics.fetcher.update-interval": 1000,
-        # How long the metrics stand still when a task manager is lost that was just being asked for its own.
-        "web.timeout": 60000,
-        "heartbeat.interval": 1000,
-        "heartbeat.timeout": 10000,
-        # Beam's classes are in the class path of these processes. Each job would bring its own besides, and Flink
-        # never gets rid of them: after some jobs, or restarts, a task manager would have no room for more.
-        "classloader.resolve-order": "parent-first",
-    }
-    if zookeeper is None:
-        return found
-    return {
-        **found,
-        "high-availability.type": "zookeeper",
-        "high-availability.zookeeper.quorum": f"localhost:{zookeeper}",
-        "high-availability.storageDir": f"{folder.as_uri()}/jobs",
-        "high-availability.jobmanager.port": port + 1,
-    }

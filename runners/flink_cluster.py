@@ -59,8 +59,8 @@ class Cluster:
         self.processes: dict[str, subprocess.Popen] = {}
         self.worker_pool = ""
         self.rest = Rest(f"localhost:{port}")
-        self._home = distribution()
         self._job_server = job_server(FLINK_VERSION).jar
+        self._home = distribution()
         self._zookeeper = port + 3 if high_availability else None
         self._settings = {**_settings(self.folder, port, slots, task_memory, self._zookeeper), **settings}
 
@@ -202,7 +202,12 @@ def up(folder: Path, port: int, task_managers: int) -> None:
         sys.exit(f"a cluster is up already, or was not brought down: {state}")
     if reachable(f"localhost:{port}", 1):
         sys.exit(f"port {port} is taken: give another --port")
-    cluster = Cluster(folder, port, state=state)  # from the first process on: this one may be killed before the last
+    try:
+        cluster = Cluster(
+            folder, port, state=state
+        )  # from the first process on: this one may be killed before the last
+    except ValueError as error:  # what is missing, and the way to get it
+        sys.exit(str(error))
     try:
         cluster.start(task_managers)
         pool = cluster.start_worker_pool(port + 2)

@@ -14,7 +14,7 @@ import bz2
 import copy
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -94,29 +94,29 @@ def _specs(dofn: Any) -> tuple[set[Any], set[Any]]:  # noqa: ANN401 - a DoFn
     return set(states), set(timers)
 
 
-def _arguments(function: Callable[..., Any]) -> Arguments:
-    """Of functions and methods; of methods without what they are bound to."""
+def _by_function(
+    table: MutableMapping[FunctionType, dict[bool, Any]], read: Callable[..., Any], function: Callable[..., Any]
+) -> Any:  # noqa: ANN401 - whatever is read
+    """Of functions, and of methods, which are known by what they are made from and by being bound."""
     bound = type(function) is MethodType
     made = function.__func__ if bound else function  # type: ignore[attr-defined]
     if type(made) is not FunctionType:
-        return _read_arguments(function)
-    known = _ARGUMENTS.setdefault(made, {})
+        return read(function)
+    known = table.setdefault(made, {})
     if bound not in known:
-        known[bound] = _read_arguments(function)
-    names, defaults = known[bound]
+        known[bound] = read(function)
+    return known[bound]
+
+
+def _arguments(function: Callable[..., Any]) -> Arguments:
+    """Of methods without what they are bound to."""
+    names, defaults = _by_function(_ARGUMENTS, _read_arguments, function)
     return list(names), list(defaults)
 
 
 def _hints(function: Callable[..., Any]) -> IOTypeHints | None:
     """They are never changed in place."""
-    bound = type(function) is MethodType
-    made = function.__func__ if bound else function  # type: ignore[attr-defined]
-    if type(made) is not FunctionType:
-        return _read_hints(function)
-    known = _HINTS.setdefault(made, {})
-    if bound not in known:
-        known[bound] = _read_hints(function)
-    return known[bound]
+    return _by_function(_HINTS, _read_hints, function)
 
 
 def _origin(bases: Sequence[IOTypeHints], tb: bool = True, msg: Iterable[str] = ()) -> list[str]:

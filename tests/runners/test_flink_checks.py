@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from apache_beam.options.pipeline_options import PortableOptions
 
-from private_topk.runners import flink_jar
+from private_topk.runners import flink_jar, prepare
 from private_topk.runners.cache import cache_folder, made_once
 from private_topk.runners.flink_options import take_options
 from tests.runners.servers import free_port, missing
@@ -111,6 +114,27 @@ def test_two_processes_and_a_killed_one_make_a_part_once_and_whole(tmp_path: Pat
     assert [process.communicate(timeout=600)[0] for process in both] == ["20\n", "20\n"]
     assert calls.read_text() == "made\n" * 2  # by the killed one and by one of the two
     assert made_once(target, lambda folder: folder / "never").is_dir()
+
+
+def test_a_cluster_says_what_it_lacks(tmp_path: Path) -> None:
+    """Before anything is fetched or started."""
+    place = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(tmp_path)}
+    command = [sys.executable, "-m", "private_topk.runners.flink_cluster", "up", "--folder", str(tmp_path / "flink")]
+    done = subprocess.run(
+        [*command, "--port", str(free_port())], env=place, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1 and "install Maven" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "flink").exists()
+
+
+def test_a_batch_keeps_its_workers_from_stage_to_stage() -> None:
+    """A stream has all of its stages at once, and would wait for a worker that is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        place = f"127.0.0.1:{there.getsockname()[1]}"
+        words = [f"--job_endpoint={place}", "--environment_type=EXTERNAL", f"--environment_config={place}"]
+        for more, kept in (([], 700), (["--streaming"], 0), (["--environment_cache_millis=5"], 5)):
+            options = prepare("flink", [*words, *more]).options
+            assert int(options.view_as(PortableOptions).environment_cache_millis) == kept
 
 
 def test_a_cluster_must_answer(refusal_of: Refusal) -> None:

@@ -99,7 +99,7 @@ def _that_waits(content: bytes) -> bytes:
 
 
 def _that_hands_on(content: bytes) -> bytes:
-    """`queue.put(elements)`, where without timers the elements are now dealt out; an empty message says that all came."""
+    """`queue.put(elements)`, where elements are now dealt out; an empty message says that all have come."""
     found = JavaClass(content)
     queue, timers = found.field("queue", f"L{_QUEUE};"), found.field(_TIMERS, f"L{_MAP};")
     put = found.method(_QUEUE, "put", "(Ljava/lang/Object;)V")

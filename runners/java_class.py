@@ -76,7 +76,7 @@ class JavaClass:
         self.replace(within, called, called[:-size] + struct.pack(">BH", _CALL_STATIC, added))
 
     def replace(self, within: str, old: bytes, new: bytes) -> None:
-        """Put other instructions, not longer ones, in the place of some that a method holds once. Raises as `redirect`."""
+        """Put instructions, not longer ones, in the place of some that a method holds once. Raises as `redirect`."""
         start, end = self._code(within)
         at = self._body.find(old, start, end)
         if at < 0 or self._body.find(old, at + 1, end) >= 0:

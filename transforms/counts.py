@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
 from private_topk.transforms.layout import Layout
-from private_topk.transforms.parts import MANIFEST, Part, PlacedPart
+from private_topk.transforms.parts import MANIFEST, SENT, Part, PlacedPart
 
 __all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest"]
 
@@ -19,7 +19,7 @@ _MOST_CELLS = 1 << 20
 
 
 class AddUp(beam.PTransform):
-    """(place, partial counts) to (place, totals), and all manifests to one.
+    """(place, partial counts) to (place, totals), all manifests to one, and all statements.
 
     Args:
         keep: unknown domain: how many of the largest totals a place hands on of every window; None keeps all (public
@@ -49,10 +49,10 @@ class _AddUpDoFn(beam.DoFn):
 
 
 def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None = None, least: int = 0) -> PlacedPart:
-    """The sum of the parts, which names the user shards of all of them; manifests are put together."""
+    """The sum of the parts, which names the user shards of all of them; manifests are put together, and statements."""
     sources: list[Codes] = []
     tables = _noting(parts, sources)  # one at a time: together they may be large
-    if place == MANIFEST:
+    if place in (MANIFEST, SENT):
         total = joined(tables)
     elif layout.size:
         total = add_up_codes(place, tables, layout)

@@ -202,7 +202,7 @@ class RankBlocks(beam.PTransform):
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers,
                                       self._by_reference)  # fmt: skip
-        added = AddUp(layout, selection.head(), selection.least())
+        added = AddUp(layout, selection.head(), selection.least(), not self._by_reference and weighting is None)
         totals = pairs | "Bound contributions" >> counting | "Count items" >> added
         if self._readers is not None and waking is None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)

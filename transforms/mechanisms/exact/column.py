@@ -36,10 +36,13 @@ class Column:
         self._keys = np.flatnonzero(self.tally.table > 0)  # those that items have
         self._ends = np.cumsum(self.tally.table[self._keys[::-1]])
         self._from_least = np.append(self._ends[::-1], 0)  # how many items have each of these keys or more, then 0
-        self._head = np.zeros(0, np.int64)  # the largest counts in decreasing order, all of those from _down_to on
-        self._down_to = len(self.tally.table)  # a key
+        self._down_to = len(self.tally.table)  # a key: all counts from it on are in the head
+        self._head = self._head_ends = np.zeros(
+            0, np.int64
+        )  # different ones, falling, and how many items have each or more
         self._items = np.zeros(0, np.int64)  # of the keys that were opened, each by rank
         self._starts = np.full(len(self.tally.table), -1)  # of each key among them
+        self._single: dict[int, int | None] = {}  # what `_alone` has found
 
     @property
     def own(self) -> tuple[Indices, Indices]:
@@ -57,27 +60,59 @@ class Column:
         """The smallest count."""
         return int(self.counts_at(np.array([len(self.vector) - 1]))[0])
 
-    def head(self, least: int) -> Indices:
-        """All counts that are `least` or more, and have no key of their own, in decreasing order."""
+    def head(self, least: int) -> tuple[Indices, Indices]:
+        """The different counts that are `least` or more, and have no key of their own, in decreasing order.
+
+        And how many items have each of these or a larger one.
+        """
         least = max(least, self.tally.own)
         key = int(self.tally.of(np.array([least]))[0])
         if key < self._down_to:
             if len(self._head):  # far enough not to be asked for a little more many times
-                key = min(key, self._key_at(min(2 * len(self._head), len(self.vector) - 1)))
-            self._down_to = max(key, self.tally.own)
-            self._head = np.sort(self.vector[self.tally.items_from(self._down_to)])[::-1]
-        return self._head[: len(self._head) - int(np.searchsorted(self._head[::-1], least))]
+                key = min(key, self._key_at(min(2 * int(self._head_ends[-1]), len(self.vector) - 1)))
+            self._extend(max(key, self.tally.own))
+        number = len(self._head) - int(np.searchsorted(self._head[::-1], least))
+        return self._head[:number], self._head_ends[:number]
+
+    def _extend(self, key: int) -> None:
+        """Look at the counts down to those of a key."""
+        alone = self._alone(np.arange(key, min(self._down_to, len(self.tally.table))))
+        items = self.tally.items_between(key, self._down_to, list(alone))
+        counts, sizes = np.unique(self.vector.take(items), return_counts=True)
+        if alone:
+            counts = np.concatenate((counts, list(alone.values())))
+            order = np.argsort(counts)
+            counts, sizes = counts[order], np.concatenate((sizes, self.tally.table[list(alone)]))[order]
+        before = int(self._head_ends[-1]) if len(self._head) else 0
+        self._head = np.concatenate((self._head, counts[::-1]))
+        self._head_ends = np.concatenate((self._head_ends, before + np.cumsum(sizes[::-1])))
+        self._down_to = key
+
+    def _alone(self, keys: Indices) -> dict[int, int]:
+        """Those keys for many counts, of the crowded ones, of which the items have one count only, with that count."""
+        if self.tally.keys is None:
+            return {}
+        for key in keys[self._crowded(keys) & (keys >= self.tally.own)].tolist():
+            if key not in self._single:
+                self._single[key] = self.tally.only_count(key)
+        there = ((key, self._single.get(key)) for key in self._single)
+        return {key: count for key, count in there if count is not None and keys[0] <= key <= keys[-1]}
+
+    def _crowded(self, keys: Indices) -> NDArray[np.bool_]:
+        """Few keys have that many items, of which few are wanted."""
+        return _CROWDED * self.tally.table[keys] > len(self.vector)
 
     def top(self, k: int) -> Indices:
         """The k largest counts in decreasing order, shape (k,)."""
         key, further = self._keys_at(np.array([k, min(4 * k + 64, len(self.vector))]) - 1).tolist()
         # Those who could replace them are close below.
         self.head(self.tally.least(further))
-        head = self.head(self.tally.least(key))
-        if key >= self.tally.own:
-            return head[:k]
-        counts = self._keys[self._keys.searchsorted(key) : self._keys.searchsorted(self.tally.own)][::-1]
-        return np.concatenate((head, np.repeat(counts, np.minimum(self.tally.table[counts], k))))[:k]
+        counts, ends = self.head(self.tally.least(key))
+        if key < self.tally.own:
+            own = self._keys[self._keys.searchsorted(key) : self._keys.searchsorted(self.tally.own)][::-1]
+            counts, ends = np.concatenate((counts, own)), np.concatenate((ends, self._at_least(own)))
+        last = int(ends.searchsorted(k)) + 1
+        return np.repeat(counts[:last], np.diff(np.minimum(ends[:last], k), prepend=0))
 
     def at_least(self, counts: Indices) -> Indices:
         """How many items have each of the given counts or more, same shape."""
@@ -88,8 +123,8 @@ class Column:
         inside[inside] = self.tally.of(counts[inside] - 1) == keys[inside]
         if inside.any():
             least = counts[inside]
-            head = self.head(int(least.min()))
-            known[inside] = len(head) - np.searchsorted(head[::-1], least)
+            head, ends = self.head(int(least.min()))
+            known[inside] = np.append(ends[::-1], 0)[np.searchsorted(head[::-1], least)]
         return known
 
     def counts_at(self, ranks: Indices) -> Indices:
@@ -98,11 +133,11 @@ class Column:
         many = counts >= self.tally.own
         if not many.any():
             return counts
-        near = many & (ranks < len(self._head))
+        near = many & (ranks < (self._head_ends[-1] if len(self._head) else 0))
         deep = np.flatnonzero(many & ~near)
         if len(deep):
             counts[deep] = self.vector[self._members(counts[deep], ranks[deep])]
-        counts[near] = self._head[ranks[near]]
+        counts[near] = self._head[self._head_ends.searchsorted(ranks[near], "right")]
         return counts
 
     def items_at(self, ranks: Indices) -> Indices:
@@ -122,10 +157,11 @@ class Column:
     def _members(self, keys: Indices, ranks: Indices) -> Indices:
         """The items at ranks, whose keys are given."""
         offsets = ranks - self._at_least(keys + 1)
-        # Few keys have that many items, of which few are wanted: all others are found at once.
-        crowded = (_CROWDED * self.tally.table[keys] > len(self.vector)) & (keys < self.tally.own)
-        if self.tally.keys is None:  # each is looked for in one part of the vector
-            crowded = keys < self.tally.own
+        # Of a long vector each is looked for in one part, of others all that are not crowded at once.
+        few = self.tally.keys is None or self._crowded(keys)
+        crowded = few & (keys < self.tally.own)
+        if (few & ~crowded).any():
+            crowded |= np.isin(keys, list(self._alone(np.arange(self.tally.own, len(self.tally.table)))))
         if not crowded.any():
             return self._opened(keys, offsets)
         items = np.empty(len(ranks), np.int64)

@@ -196,11 +196,10 @@ class _Counted(Histogram):
         return self._column.counts_at(ranks)
 
     def down_to(self, least: int) -> tuple[Indices, Indices]:
-        head, (counts, sizes) = self._column.head(least), self._column.own
-        last = np.flatnonzero(np.diff(head, append=-1)) if len(head) else np.zeros(0, np.int64)
+        (head, ends), (counts, sizes) = self._column.head(least), self._column.own
         few = len(counts) - int(np.searchsorted(counts[::-1], least))
-        values = np.concatenate((head[last], counts[:few]))
-        return values, np.concatenate((last + 1, len(head) + np.cumsum(sizes[:few])))
+        before = ends[-1] if len(ends) else 0
+        return np.concatenate((head, counts[:few])), np.concatenate((ends, before + np.cumsum(sizes[:few])))
 
 
 @dataclass(frozen=True, eq=False)

@@ -153,6 +153,24 @@ class Tally:
         items = np.concatenate(found)
         return items if key < self.own else items[self.at(items) >= key]  # `least` may be a little too low
 
+    def items_between(self, first: int, end: int, but: list[int]) -> Indices:
+        """The items with keys from `first` up to, not including, `end`, but for some keys; by index."""
+        if self.keys is None:
+            items = self.items_from(first)
+            return items[self.at(items) < end]
+        flags = self.keys >= first
+        if end < len(self.table):
+            flags &= self.keys < end
+        for key in but:
+            flags &= self.keys != key
+        return _places(flags)
+
+    def only_count(self, key: int) -> int | None:
+        """The count that all items of a key have, where they have one; of a short vector."""
+        assert self.keys is not None
+        count = self.vector[int(np.argmax(self.keys == key))]
+        return int(count) if np.count_nonzero(self.vector == count) == self.table[key] else None
+
     def items_marked(self, codes: NDArray[np.uint16]) -> tuple[Indices, NDArray[np.uint16]]:
         """The items whose keys have a code above 0, by index, and these codes; `codes` is of all keys."""
         if self.keys is not None:

@@ -20,6 +20,7 @@ VECTORS = [
     2**41 + RNG.integers(0, 50, 300),
     (1 << RNG.integers(0, 62, 300)) - RNG.integers(0, 2, 300),
     np.where(RNG.random(300) < 0.5, 100_000, 0),
+    RNG.choice([100_000, 100_001, 70_000, 90_000, 5], 300, p=[0.5, 0.1, 0.2, 0.1, 0.1]),
 ]
 
 
@@ -53,7 +54,12 @@ def test_whatever_is_asked_in_whatever_order(
 
     def head(column: Column) -> None:
         least = int(rng.choice(near))
-        assert column.head(least).tolist() == ranked[ranked >= max(least, column.tally.own)].tolist()
+        values, ends = column.head(least)
+        assert (
+            np.repeat(values, np.diff(ends, prepend=0)).tolist()
+            == ranked[ranked >= max(least, column.tally.own)].tolist()
+        )
+        assert (np.diff(values) < 0).all()
 
     for _ in range(12):
         column = Column(counts)

@@ -10,12 +10,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 
 from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.commands.clients import unseen
 from private_topk.runners import RUNNERS, short_name
 
 __all__ = ["load", "reading_early"]
 
 
-def load(runner: str | None) -> None:
+def load(runner: str | None, local: bool = False) -> None:
     """Load what a run needs, without Python's searches for garbage: a fifth of the time.
 
     The modules make some 370,000 objects, which all stay to the end, so no later search goes through them either. Where
@@ -23,10 +24,12 @@ def load(runner: str | None) -> None:
 
     Args:
         runner: its name, right or wrong, or None for the default.
+        local: no place is in a cloud: the clients of clouds are not loaded, where the runner is the direct one.
     """
     if "apache_beam" in sys.modules or not gc.isenabled():
         return
-    with _kept():
+    alone = local and short_name(runner or "direct") == "direct"
+    with _kept(), unseen() if alone else nullcontext():
         import_module("private_topk.pipelines.commands.launching")
         import_module(RUNNERS.get(short_name(runner or "direct"), RUNNERS["direct"]))
 

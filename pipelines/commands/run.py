@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from private_topk.pipelines.commands.arguments import add_columns, add_config, add_looks, add_question, add_running
+from private_topk.pipelines.commands.clients import is_local
 from private_topk.pipelines.commands.loading import load, reading_early
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.texts import whole
@@ -52,7 +53,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Publish, and show what was published."""
     with reading_early(arguments, others, _NEEDS):
-        load(arguments.runner)
+        load(arguments.runner, is_local(vars(arguments), others))
         from private_topk.pipelines.commands.launching import publish
 
         done = publish(parser(), arguments, others)

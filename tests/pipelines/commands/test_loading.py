@@ -31,10 +31,11 @@ assert {module!r} in sys.modules and "private_topk.pipelines.run" in sys.modules
 RUN = """
 import sys
 from private_topk.pipelines.commands import main
+from private_topk.pipelines.commands.clients import CLIENTS
 
 assert main(sys.argv[1:]) == 0
 print([name for name in ("polars", "sqlalchemy", "scipy", "matplotlib", "dp_accounting", "confluent_kafka", "psycopg",
-                         "private_topk.testing") if name in sys.modules])
+                         "private_topk.testing", *CLIENTS) if name in sys.modules and name != "google.cloud"])
 """
 
 EARLY = """

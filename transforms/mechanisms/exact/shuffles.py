@@ -36,17 +36,11 @@ class Shuffles:
         partners = self._below(octave, places, turns)
         self._places.append(places)
         self._partners.append(partners)
+        if octave == 0 and len(turns) == 1:
+            return partners  # nobody has traded yet
         traded = self._traded(places)
-        ordered = np.sort(traded, axis=1)
-        # Where no item is traded twice, turn t takes its partner itself.
-        again = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-        if not len(again):
-            return partners
-        numbers = partners.copy()
-        first = int(turns[0])
-        for row, all_partners in zip(again.tolist(), traded[again].tolist(), strict=True):
-            numbers[row] = _shuffled(all_partners)[first:]
-        return numbers
+        numbers = _after_trades(traded, int(turns[0]))
+        return partners if numbers is None else numbers
 
     def _below(self, octave: int, places: Indices, turns: Indices) -> Indices:
         """turn + an exactly uniform number below size - turn."""
@@ -66,6 +60,39 @@ class Shuffles:
         pairs = zip(self._places, self._partners, strict=True)
         rows = [past if before is places else past[np.searchsorted(before, places)] for before, past in pairs]
         return np.concatenate(rows, axis=1)
+
+
+def _after_trades(partners: Indices, first: int) -> Indices | None:
+    """Who comes at the turns from `first` on, if it is not just the partners; of many blocks, shape (places, turns).
+
+    At turn t the item at place p_t comes. That is p_t itself, unless somebody was traded there: at the last turn s
+    before t with p_s = p_t the item that was at place s, which is s, unless it was traded there at a turn before s, and
+    so on.
+    """
+    rows, turns = partners.shape
+    size = int(partners.max()) + 1
+    if rows * size * turns >= 2**62:  # Python's integers would do, but such numbers of items are not at hand
+        listed = [_shuffled(row) for row in partners.tolist()]
+        return np.array(listed)[:, first:]
+    # Of each place its turns in order: a number for block, place and turn, sorted.
+    blocks, now = np.arange(rows)[:, None] * size, np.arange(turns)
+    codes = ((blocks + partners) * turns + now).ravel()
+    codes.sort()
+    held, when = np.divmod(codes, turns)
+    again = np.flatnonzero((held[1:] == held[:-1]) & (when[1:] >= first)) + 1
+    if not len(again):
+        return None
+    row, item, left = held[again] // size, when[again - 1], np.arange(len(again))
+    while len(left):
+        # Whether somebody was traded to the place of an item before its turn.
+        place = row[left] * size + item[left]
+        before = codes.searchsorted(place * turns + item[left]) - 1
+        moved = (before >= 0) & (held[before] == place)
+        left = left[moved]
+        item[left] = when[before[moved]]
+    numbers = partners[:, first:].copy()
+    numbers[row, when[again] - first] = item
+    return numbers
 
 
 def _shuffled(partners: list[int]) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,22 +27,21 @@ class Shuffles:
         self._places: list[Indices] = []  # by octave, as the partners are
         self._partners: list[Indices] = []
 
-    def numbers(self, octave: int, places: Indices, turns: Indices) -> Indices:
-        """Which items come at these turns, numbered within their block, shape (places, turns).
+    def numbers(self, places: Indices, octaves: Sequence[tuple[int, Indices]]) -> Indices:
+        """Which items come at the turns of some octaves, numbered within their block, shape (places, turns).
 
         Args:
-            octave: counted from 0, one after the other.
             places: blocks, rising, all of them asked for in the octaves before.
-            turns: those after the ones of the octave before; beyond a block's end the numbers mean nothing.
+            octaves: counted from 0, one after the other, and the turns of each. Beyond a block's end the numbers mean
+                nothing.
         """
-        partners = self._below(octave, places, turns)
-        self._places.append(places)
-        self._partners.append(partners)
-        if octave == 0 and len(turns) == 1:
-            return partners  # nobody has traded yet
+        for octave, turns in octaves:
+            self._places.append(places)
+            self._partners.append(self._below(octave, places, turns))
+        first = int(octaves[0][1][0])
         traded = self._traded(places)
-        numbers = _after_trades(traded, int(turns[0]))
-        return partners if numbers is None else numbers
+        numbers = _after_trades(traded, first) if traded.shape[1] > 1 else None  # nobody has traded before the first
+        return traded[:, first:] if numbers is None else numbers
 
     def _below(self, octave: int, places: Indices, turns: Indices) -> Indices:
         """turn + an exactly uniform number below size - turn."""
@@ -59,7 +60,7 @@ class Shuffles:
         """The partners of some blocks so far, shape (places, turns)."""
         pairs = zip(self._places, self._partners, strict=True)
         rows = [past if before is places else past[np.searchsorted(before, places)] for before, past in pairs]
-        return np.concatenate(rows, axis=1)
+        return rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
 
 
 def _after_trades(partners: Indices, first: int) -> Indices | None:

@@ -69,9 +69,7 @@ def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, 
     draw.
     """
     descents = _Descents(histogram, blocks, levels, k, draw, lane * _LANES)
-    # The k largest counts say how large a score has to be; few others can reach it.
-    descents.read_exact()
-    descents.read_below()
+    descents.read()
     return descents.winners()
 
 
@@ -113,21 +111,20 @@ class _Descents:
         self._sizes = self.blocks.sizes.astype(np.float64)
         self._starts = self.blocks.starts
 
-    def read_exact(self) -> None:
-        """Read the items of the k largest counts: one noise each, and of those with the k-th as many as may matter."""
-        last = self.blocks.exact - 1
+    def read(self) -> None:
+        """Read the blocks as far as they may matter.
+
+        k scores say how large one has to be. The first noise of each block makes so many, or else the items of the k
+        largest counts: one noise each, and of those with the k-th as many as that takes.
+        """
+        last, end = self.blocks.exact - 1, len(self.blocks.sizes)
+        if self.k <= end:
+            self._descend(_Readings(np.arange(end), np.zeros(end)))
+            return
         if last:
             self._read(_Readings(np.arange(last), np.zeros(last)), 1)
         self._descend(_Readings(np.array([last]), np.zeros(1)), self.k - last)
-
-    def read_below(self) -> None:
-        """Read the items of the other blocks as far as they may matter."""
-        first, end = self.blocks.exact, len(self.blocks.sizes)
-        if first < end:
-            places = np.arange(first, end)
-            if self.k >= _MANY:
-                self._guess = max(self.cut, self._foreseen(places))
-            self._descend(_Readings(places, np.zeros(end - first)))
+        self._descend(_Readings(np.arange(last + 1, end), np.zeros(end - last - 1)))
 
     def winners(self) -> Indices:
         """The ranks of the k largest scores, in decreasing order."""
@@ -146,6 +143,8 @@ class _Descents:
             high = self._read(readings, self._ahead(readings, least))
             if readings.turns >= least:
                 self._raise_cut()
+                if self.k >= _MANY and self._guess == np.inf and int(readings.places[-1]) == len(self._sizes) - 1:
+                    self._guess = self._foreseen(readings)
             further = (high >= self.cut) & (readings.turns < self._sizes[readings.places])
             readings = _Readings(readings.places[further], readings.last[further], readings.turns)
 
@@ -169,9 +168,10 @@ class _Descents:
         a = -np.log1p(-np.minimum((turns + 1) / (sizes + 2), 1 - 2.0**-30))
         return np.where(turns < sizes, self._steps(self.blocks.bounds[places])[0] + self.levels.noise(a), -np.inf)
 
-    def _foreseen(self, places: Indices) -> float:
+    def _foreseen(self, readings: _Readings) -> float:
         """About where the k-th largest score will be, once these blocks are read."""
-        octaves = range(_octave(self.k) + 1)
+        octaves = range(_octave(readings.turns), _octave(self.k) + 1)
+        places = readings.places[self._sizes[readings.places] > readings.turns]
         scores = [self._expected(places, sum(_span(octave)) - 1) for octave in octaves]
         widths = [np.full(len(places), _span(octave)[1]) for octave in octaves]
         met = np.concatenate([m.scores for m in self.met])

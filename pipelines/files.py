@@ -1,4 +1,4 @@
-"""Files wherever Beam can reach them: local paths, gs://, s3://, hdfs://."""
+"""Files wherever Beam can reach them: local paths, gs://, s3://, hdfs://. Of local ones it knows without Beam."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
-
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.waiting import answer_of
 from private_topk.transforms.refusal import Refusal, refused, verbatim
@@ -66,8 +63,7 @@ def match_any(pattern: str) -> list[FileInfo]:
     if is_local(pattern):
         paths = [pattern] if os.path.isfile(pattern) else _below(*_literal(pattern))
         return sorted(found for found in map(_look, dict.fromkeys(paths)) if found is not None)
-    with answer_of(pattern):
-        found = FileSystems.match([pattern])[0].metadata_list
+    found = _listed(pattern)
     return sorted(FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
                   for entry in found if not entry.path.endswith("/"))  # fmt: skip
 
@@ -89,8 +85,7 @@ def names_in(folder: str) -> set[str]:
     """The names in a folder; none where there is no such folder. Raises what a file system raises."""
     if is_local(folder):
         return set(os.listdir(folder)) if os.path.isdir(folder) else set()
-    with answer_of(folder):
-        found = FileSystems.match([f"{folder.rstrip('/')}/*"])[0].metadata_list
+    found = _listed(f"{folder.rstrip('/')}/*")
     return {entry.path.rpartition("/")[2] for entry in found}
 
 
@@ -147,8 +142,7 @@ def open_file(path: str) -> IO[bytes]:
     try:
         if "://" not in path:
             return open(path, "rb")
-        with answer_of(path):
-            return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        return _opened(path)
     except OSError as error:
         raise refused(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
 
@@ -180,5 +174,22 @@ def exists(path: str) -> bool:
     """Whether something stands at a path, be it a link that leads nowhere."""
     if is_local(path):
         return os.path.lexists(path)
+    from apache_beam.io.filesystems import FileSystems
+
     with answer_of(path):
         return bool(FileSystems.exists(path))
+
+
+def _listed(pattern: str) -> list[Any]:
+    from apache_beam.io.filesystems import FileSystems
+
+    with answer_of(pattern):
+        return FileSystems.match([pattern])[0].metadata_list
+
+
+def _opened(path: str) -> IO[bytes]:
+    from apache_beam.io.filesystem import CompressionTypes
+    from apache_beam.io.filesystems import FileSystems
+
+    with answer_of(path):
+        return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)

@@ -17,7 +17,9 @@ Words = NDArray[np.uint64]
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 _HALF = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
-_ROWS = 1 << 13  # whose sums stay in a core's own cache
+_ROWS = 1 << 16
+"""Hashed at a time. Of fewer, several threads spend more time on handing Python's lock over than on hashing."""
+
 _LONGEST = 1024
 """Bytes of a label that a sum is taken of; a longer one is digested."""
 

@@ -19,7 +19,7 @@ class SideBySideDoFn(beam.DoFn):
 
     numpy and Arrow release Python's lock, so this fills as many cores. What comes out is the same whatever `cores` is.
     A result leaves while a later element is handled, and with its window: more than one core is for collections in the
-    global window only. Memory: that of `cores` elements and their results.
+    global window only. Memory: that of `cores` elements at work, and as many more that wait or are done.
     """
 
     def __init__(self, cores: int = 1) -> None:
@@ -46,7 +46,8 @@ class SideBySideDoFn(beam.DoFn):
             yield from self.hand_on(self.work(element))
             return
         self._ahead.append(self._pool.submit(self.work, element))
-        if len(self._ahead) >= self._cores:
+        # More than the cores work on, so that none of them waits while a result is handed on.
+        if len(self._ahead) >= 2 * self._cores:
             yield from self.hand_on(self._ahead.popleft().result())
 
     def finish_bundle(self) -> Iterator[WindowedValue]:

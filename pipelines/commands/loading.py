@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gc
 import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 
+from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.commands.clients import unseen
 from private_topk.runners import RUNNERS, short_name
 
-__all__ = ["load"]
+__all__ = ["load", "reading_early"]
 
 
-def load(runner: str | None) -> None:
+def load(runner: str | None, local: bool = False) -> None:
     """Load what a run needs, without Python's searches for garbage: a fifth of the time.
 
     The modules make some 370,000 objects, which all stay to the end, so no later search goes through them either. Where
@@ -19,13 +24,40 @@ def load(runner: str | None) -> None:
 
     Args:
         runner: its name, right or wrong, or None for the default.
+        local: no place is in a cloud: the clients of clouds are not loaded, where the runner is the direct one.
     """
     if "apache_beam" in sys.modules or not gc.isenabled():
         return
-    gc.disable()
-    try:
+    alone = local and short_name(runner or "direct") == "direct"
+    with _kept(), unseen() if alone else nullcontext():
         import_module("private_topk.pipelines.commands.launching")
         import_module(RUNNERS.get(short_name(runner or "direct"), RUNNERS["direct"]))
+
+
+def reading_early(arguments: Namespace, others: Sequence[str], needs: Sequence[str]) -> AbstractContextManager[None]:
+    """Decode the input while Beam is being loaded, where the pipeline will run in this process, and will run.
+
+    Args:
+        others: words for Beam, which may ask for workers elsewhere.
+        needs: the fields that a run must have.
+    """
+    asked = asked_of(arguments)
+    here = short_name(arguments.runner or "direct") == "direct" and not others
+    if "apache_beam" in sys.modules or not here or arguments.check or any(name not in asked for name in needs):
+        return nullcontext()
+    with _kept():
+        from private_topk.pipelines.beginning import begun
+    return begun(asked)
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """What is loaded inside stays to the end: nobody searches it for garbage, now or later."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         gc.freeze()
-        gc.enable()
+        if enabled:
+            gc.enable()

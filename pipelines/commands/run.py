@@ -6,7 +6,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from private_topk.pipelines.commands.arguments import add_columns, add_config, add_looks, add_question, add_running
-from private_topk.pipelines.commands.loading import load
+from private_topk.pipelines.commands.clients import is_local
+from private_topk.pipelines.commands.loading import load, reading_early
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.texts import whole
 
@@ -51,13 +52,15 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Publish, and show what was published."""
-    load(arguments.runner)
-    from private_topk.pipelines.commands.launching import publish
-    from private_topk.pipelines.commands.show import print_published, show_left_out, show_rows
+    with reading_early(arguments, others, _NEEDS):
+        load(arguments.runner, is_local(vars(arguments), others))
+        from private_topk.pipelines.commands.launching import publish
 
-    done = publish(parser(), arguments, others)
+        done = publish(parser(), arguments, others)
     if done is None or done.deferred:
         return
+    from private_topk.pipelines.commands.show import print_published, show_left_out, show_rows
+
     if arguments.show_left_out:
         show_left_out(done.rows_left_out(), bool(arguments.exact_counters))
     if arguments.json:

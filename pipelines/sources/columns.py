@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,13 +14,11 @@ from private_topk.pipelines.identity import IF_GIVEN
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.amounts import as_numbers
 from private_topk.transforms.columnar import as_labels, make_block
-from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = [
     "SAY_WHICH",
     "Columns",
-    "LeftOut",
     "Rows",
     "block_of",
     "check_types",
@@ -32,7 +30,6 @@ __all__ = [
 SAY_WHICH = "name the column that is meant as the user, item, time, value, group or domain column"
 
 _UNITS = ("s", "ms", "us")
-_REASONS = ("null", "unreadable")
 
 
 @dataclass(frozen=True)
@@ -85,18 +82,6 @@ class Rows(NamedTuple):
 
     columns: dict[str, pa.Array]
     unreadable: pa.Array | None = None
-
-
-class LeftOut:
-    """The operator's counters of rows that were left out, by reason."""
-
-    def __init__(self) -> None:
-        self._counters = {reason: LeftOutRows(reason) for reason in _REASONS}
-
-    def add(self, missing: Mapping[str, int]) -> None:
-        """Count what `block_of` has left out. On the worker's own thread: Beam's counters know no other."""
-        for reason, count in missing.items():
-            self._counters[reason].inc(count)
 
 
 def block_of(

@@ -17,9 +17,10 @@ from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 from private_topk.pipelines.files import FileInfo, is_local, match, open_file
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.progress import PROGRESS
-from private_topk.pipelines.sources.ahead import read_ahead
-from private_topk.pipelines.sources.columns import Columns, LeftOut, Rows, block_of
+from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.early import read
 from private_topk.pipelines.sources.formats import Piece, bundle, check_files, cut_into_pieces, format_name, reader_of
+from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.pipelines.sources.source import BlockReader, about_the_input
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
@@ -129,13 +130,8 @@ class _ReadDoFn(beam.DoFn):
         yield from stated(self._counted(bundled[1]), bundled[0])
 
     def _counted(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-        # In order, so that a repetition meets the same blocks.
-        for block, missing in read_ahead(self._blocks(sorted(pieces))):
-            self._left_out.add(missing)
-            yield block
-
-    def _blocks(self, pieces: Iterable[Piece]) -> Iterator[tuple[pa.RecordBatch, dict[str, int]]]:
-        for path, start, stop, stored in pieces:
-            for table in reader_of(path).read(path, start, stop, self._columns):
-                yield block_of(table, self._columns)
+        for block, missing, stored in read(sorted(pieces), self._columns):
             PROGRESS.add(stored / max(self._stored, 1))
+            self._left_out.add(missing)
+            if block is not None:
+                yield block

@@ -24,8 +24,9 @@ from private_topk.pipelines.files import FileInfo, as_it_is, is_local, match_any
 from private_topk.pipelines.identity import named, unasked
 from private_topk.pipelines.sources.arrivals import arrival_of
 from private_topk.pipelines.sources.clock import Clock, now_of
-from private_topk.pipelines.sources.columns import Columns, LeftOut, block_of
+from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
+from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.pipelines.sources.source import BlockReader, about_the_input, horizon
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from private_topk.pipelines.files import FileInfo, is_gzip
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
-from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.transforms.refusal import refused
 
-__all__ = ["FORMATS", "Piece", "bundle", "check_files", "cut_into_pieces", "format_name", "reader_of"]
+__all__ = [
+    "FORMATS",
+    "Piece",
+    "Read",
+    "bundle",
+    "check_files",
+    "cut_into_pieces",
+    "format_name",
+    "read_pieces",
+    "reader_of",
+]
 
 FORMATS: dict[str, ModuleType] = {
     ".avro": avro,
@@ -40,6 +52,25 @@ class Piece(NamedTuple):
     start: int
     stop: int
     stored: int
+
+
+class Read(NamedTuple):
+    """What a reader hands on of a piece.
+
+    Args:
+        block: None at the end of a piece.
+        left_out: how many rows were left out before it, by reason.
+        stored: of a piece that is done, how many bytes it is stored in.
+    """
+
+    block: pa.RecordBatch | None
+    left_out: dict[str, int]
+    stored: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return 0 if self.block is None else self.block.nbytes
 
 
 def reader_of(path: str) -> ModuleType:
@@ -84,3 +115,11 @@ def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
         found.append((number, piece))
         stored += piece.stored
     return found
+
+
+def read_pieces(pieces: Sequence[Piece], columns: Columns) -> Generator[Read, None, None]:
+    """The rows of pieces as blocks of up to about 100,000, in their order, so that a repetition meets the same."""
+    for piece in pieces:
+        for rows in reader_of(piece.path).read(piece.path, piece.start, piece.stop, columns):
+            yield Read(*block_of(rows, columns))
+        yield Read(None, {}, piece.stored)

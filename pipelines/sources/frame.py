@@ -11,7 +11,8 @@ import apache_beam as beam
 import pyarrow as pa
 
 from private_topk.pipelines.identity import identity_of, named, unasked
-from private_topk.pipelines.sources.columns import Columns, LeftOut, Rows, block_of
+from private_topk.pipelines.sources.columns import Columns, Rows, block_of
+from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.pipelines.sources.source import BlockReader
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey

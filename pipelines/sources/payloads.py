@@ -16,8 +16,9 @@ from fastavro.schema import SchemaParseException, UnknownType
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.sources.avro_rows import check_columns, rows_of, schema_for
 from private_topk.pipelines.sources.avro_schema import Recursive, branches_of
-from private_topk.pipelines.sources.columns import Columns, LeftOut, Rows, block_of
+from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.json_rows import decode
+from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["AvroPayload", "Decoder", "JsonPayload", "make_payload"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -12,6 +13,7 @@ from private_topk.transforms import blocks
 from private_topk.transforms.blocks import BlockCoder, MakeBlocks
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.counters import exact_counters
+from private_topk.transforms.parts import Part, PartCoder
 from tests.transforms.pipelines import outcome
 
 
@@ -21,6 +23,16 @@ def test_blocks_travel_as_they_are() -> None:
     for part in (block, block.slice(1, 1), block.slice(0, 0)):
         assert coder.decode(coder.encode(part)).to_pylist() == part.to_pylist()
     assert beam.coders.registry.get_coder(pa.RecordBatch).__class__ is BlockCoder
+
+
+def test_to_know_its_size_no_block_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beam asks for the size of many elements, for its metrics."""
+    block = make_block(pa.array(["a", "é", ""]), pa.array([1, 2, 3]))[0]
+    part = Part(np.arange(3), block)
+    monkeypatch.setattr(BlockCoder, "encode", lambda *_: pytest.fail("encoded"))
+    monkeypatch.setattr(PartCoder, "encode", lambda *_: pytest.fail("encoded"))
+    assert BlockCoder().get_impl().estimate_size(block) == block.nbytes > 0
+    assert PartCoder().get_impl().estimate_size(part) == block.nbytes + 24
 
 
 def test_pairs_gather_by_window_in_blocks_of_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:

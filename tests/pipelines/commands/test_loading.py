@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import gc
+import json
 import subprocess
 import sys
+from argparse import Namespace
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.commands.loading import load
+from private_topk.pipelines.commands.loading import load, reading_early
+from tests.pipelines.support import command, write
 from tests.quick import in_check
 
 FRESH = """
 import gc, sys
-from private_topk.pipelines.commands.loading import load
+from private_topk.pipelines.commands.loading import load, reading_early
+from tests.pipelines.support import command, write
 before = sum(generation["collections"] for generation in gc.get_stats())
 load({runner!r})
 assert sum(generation["collections"] for generation in gc.get_stats()) == before
@@ -26,10 +31,29 @@ assert {module!r} in sys.modules and "private_topk.pipelines.run" in sys.modules
 RUN = """
 import sys
 from private_topk.pipelines.commands import main
+from private_topk.pipelines.commands.clients import CLIENTS
 
 assert main(sys.argv[1:]) == 0
 print([name for name in ("polars", "sqlalchemy", "scipy", "matplotlib", "dp_accounting", "confluent_kafka", "psycopg",
-                         "private_topk.testing") if name in sys.modules])
+                         "private_topk.testing", *CLIENTS) if name in sys.modules and name != "google.cloud"])
+"""
+
+EARLY = """
+import json, sys
+from private_topk.pipelines.commands import main
+from private_topk.pipelines.sources import early
+
+taken, threads = [], __import__("threading").enumerate
+whole = early.Early.take
+
+def noted(self, pieces, columns):
+    found = whole(self, pieces, columns)
+    taken.append(found is not None)
+    return found
+
+early.Early.take = noted
+status = main(sys.argv[1:])
+print(json.dumps([status, taken, [thread.name for thread in threads() if "early" in thread.name]]))
 """
 
 
@@ -59,3 +83,51 @@ def test_a_process_that_has_loaded_beam_is_left_alone(monkeypatch: pytest.Monkey
     monkeypatch.delitem(sys.modules, "apache_beam")
     monkeypatch.setattr(gc, "isenabled", lambda: False)  # who has it off, wants it off
     load(None)
+
+
+def in_a_fresh_process(folder: Path, *words: str) -> tuple[list[object], str]:
+    done = subprocess.run([sys.executable, "-c", EARLY, *words], cwd=folder, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def a_run(folder: Path) -> list[str]:
+    rows = [{"user": f"u{row % 40}", "item": f"i{row * row % 11}"} for row in range(400)]
+    for number in range(3):
+        write(folder / f"rows-{number}.jsonl", rows[number::3])
+    (folder / "items.txt").write_text("".join(f"i{item}\n" for item in range(11)))
+    (folder / "key").write_bytes(bytes(range(32)))
+    return ["run", "--input", "rows-*.jsonl", "--domain", "items.txt", "--mechanism", "joint", "--k", "4", "--epsilon",
+            "1", "--release-key", "file:key", "--release-id", "early", "--quiet", "--output"]  # fmt: skip
+
+
+def test_a_fresh_process_reads_early_and_publishes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = a_run(tmp_path)
+    found, told = in_a_fresh_process(tmp_path, *words, "early.csv")
+    assert found == [0, [True], []], told
+    monkeypatch.chdir(tmp_path)
+    assert command(*words, "plain.csv").status == 0  # in this process Beam is loaded
+    assert (tmp_path / "early.csv").read_bytes() == (tmp_path / "plain.csv").read_bytes()
+
+
+@pytest.mark.long
+def test_a_refused_run_leaves_nothing_of_what_it_began(tmp_path: Path) -> None:
+    found, told = in_a_fresh_process(tmp_path, *a_run(tmp_path), "early.csv", "--epsilon=-1")
+    assert found == [2, [], []] and "--epsilon" in told and len(told.splitlines()) == 1
+    assert not (tmp_path / "early.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "others"),
+    [({"check": True}, []), ({"runner": "prism"}, []), ({}, ["--direct_num_workers=2"]), ({"output": None}, [])],
+)
+def test_nothing_is_read_early_where_no_pipeline_of_this_process_may_follow(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, object], others: list[str]
+) -> None:
+    plain = Namespace(input="rows.csv", output="out.csv", runner=None, check=None)
+    needs = ("input", "output")
+    assert isinstance(reading_early(plain, [], needs), nullcontext)  # Beam is loaded
+    monkeypatch.delitem(sys.modules, "apache_beam")
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    assert not isinstance(reading_early(plain, [], needs), nullcontext)
+    asked = Namespace(**{**vars(plain), **changed})
+    assert isinstance(reading_early(asked, others, needs), nullcontext)

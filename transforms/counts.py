@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, Part, PlacedPart
+from private_topk.transforms.shelf import PutAside, Shelf, taken
 
 __all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest"]
 
@@ -25,27 +27,35 @@ class AddUp(beam.PTransform):
         keep: unknown domain: how many of the largest totals a place hands on of every window; None keeps all (public
             domain).
         least: unknown domain: totals below this are not handed on.
+        by_reference: as for `CountContributions`: counts of a bounded input stay where they are.
     """
 
-    def __init__(self, layout: Layout, keep: int | None, least: int = 0) -> None:
+    def __init__(self, layout: Layout, keep: int | None, least: int = 0, by_reference: bool = False) -> None:
         super().__init__()
         self._layout, self._keep, self._least = layout, keep, least
+        self._shelf = Shelf() if by_reference else None
 
     def expand(self, partial: beam.PCollection) -> beam.PCollection:
+        shelf = self._shelf.name if self._shelf is not None and partial.is_bounded else None
+        if shelf is not None:
+            partial = partial | "Put counts aside" >> beam.ParDo(PutAside(shelf)).with_output_types(tuple[int, int])
+        add = _AddUpDoFn(self._layout, self._keep, self._least, shelf)
         return (
             partial
             | "Gather each item's counts" >> beam.GroupByKey()
             # (place, [Part])  ->  (place, Part)
-            | "Add up" >> beam.ParDo(_AddUpDoFn(self._layout, self._keep, self._least)).with_output_types(PlacedPart)
+            | "Add up" >> beam.ParDo(add).with_output_types(PlacedPart)
         )
 
 
 class _AddUpDoFn(beam.DoFn):
-    def __init__(self, layout: Layout, keep: int | None, least: int) -> None:
-        self._layout, self._keep, self._least = layout, keep, least
+    def __init__(self, layout: Layout, keep: int | None, least: int, shelf: str | None = None) -> None:
+        self._layout, self._keep, self._least, self._shelf = layout, keep, least, shelf
 
-    def process(self, gathered: tuple[int, Iterable[Part]]) -> Iterator[PlacedPart]:
-        yield add_up(*gathered, self._layout, self._keep, self._least)
+    def process(self, gathered: tuple[int, Iterable[Any]]) -> Iterator[PlacedPart]:
+        place, parts = gathered
+        parts = parts if self._shelf is None else taken(self._shelf, parts)
+        yield add_up(place, parts, self._layout, self._keep, self._least)
 
 
 def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None = None, least: int = 0) -> PlacedPart:
@@ -137,12 +147,18 @@ def largest(table: pa.Table, keep: int | None) -> pa.Table:
     """
     if "window" in table.schema.names:
         return _largest_by_window(table, keep)
+    if keep is not None and len(table) > keep:
+        table = _head(table, keep)
+    return table.sort_by([("count", "descending"), ("item", "ascending")])
+
+
+def _head(table: pa.Table, keep: int) -> pa.Table:
+    """The rows of the largest counts, in no order. Cost: O(n log keep), however many are equal."""
     counts = table["count"].to_numpy()
-    if keep is not None and len(counts) > keep:
-        cut = np.partition(counts, len(counts) - keep)[len(counts) - keep]
-        table = table.filter(pc.greater_equal(table["count"], pa.scalar(int(cut))))
-    table = table.sort_by([("count", "descending"), ("item", "ascending")])
-    return table if keep is None else table.slice(0, keep)
+    cut = np.partition(counts, len(counts) - keep)[len(counts) - keep]
+    above, equal = table.filter(pa.array(counts > cut)), table.filter(pa.array(counts == cut))
+    first = pc.select_k_unstable(equal["item"], keep - len(above), [("item", "ascending")])
+    return pa.concat_tables([above, equal.take(first)])
 
 
 def _largest_by_window(table: pa.Table, keep: int | None) -> pa.Table:

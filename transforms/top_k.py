@@ -199,7 +199,7 @@ class RankBlocks(beam.PTransform):
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers,
                                       self._by_reference)  # fmt: skip
-        added = AddUp(layout, selection.head(), selection.least())
+        added = AddUp(layout, selection.head(), selection.least(), self._by_reference)
         totals = pairs | "Bound contributions" >> counting | "Count items" >> added
         if self._readers is not None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)

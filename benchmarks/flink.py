@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.plays import ITEMS, items, write_plays
-from benchmarks.processes import Meter
+from benchmarks.processes import Meter, end_well_by_signal
 from benchmarks.results import Results
 from private_topk.runners.flink_cluster import Cluster
 
@@ -50,6 +50,7 @@ def main() -> None:
     if arguments.plain:
         plain(arguments.plain, int(arguments.windows), beam_arguments)
         return
+    end_well_by_signal()
     with tempfile.TemporaryDirectory() as name:
         cluster = Cluster(Path(name) / "cluster", arguments.port)
         try:

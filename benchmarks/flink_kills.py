@@ -27,8 +27,6 @@ availability: the job is lost, which must be told.
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 import tempfile
 import threading
 import time
@@ -40,6 +38,7 @@ import numpy as np
 from benchmarks.flink_hit import Batch, Job, Stream
 from benchmarks.flink_jobs import Report, await_, end
 from benchmarks.flink_servers import KINDS, Servers
+from benchmarks.processes import end_well_by_signal
 from benchmarks.results import Results
 
 PATIENCE = 400.0
@@ -185,7 +184,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="where finished jobs are kept, and counted from")
     parser.add_argument("--folder", type=Path, help="keep logs here")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are ended by whoever started them
+    end_well_by_signal()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="flink-kills-"))
     results = Results(arguments.results)
     rows = dict(zip(("stream", "batch"), map(int, arguments.rows.split(",")), strict=True))

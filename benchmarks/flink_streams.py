@@ -31,6 +31,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from benchmarks.flink_jobs import Report, Versions, busy, end, served, start
+from benchmarks.processes import end_well_by_signal
 from benchmarks.results import Results
 from private_topk.runners.flink_cluster import Cluster
 
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="where finished streams are kept, and counted from")
     parser.add_argument("--folder", type=Path, help="keep what unequal streams have left here")
     arguments, extra = parser.parse_known_args()
+    end_well_by_signal()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="flink-streams-"))
     results = Results(arguments.results)
     with ExitStack() as servers:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Meter", "Taken"]
+__all__ = ["Meter", "Taken", "end_well_by_signal"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def end_well_by_signal() -> None:
+    """Let SIGTERM end this program as Ctrl-C does, so that servers are ended by whoever started them."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 class Taken(NamedTuple):

@@ -30,7 +30,7 @@ import numpy as np
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.processes import Meter
+from benchmarks.processes import Meter, end_well_by_signal
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.kafka_broker import Broker
@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--runner", default="prism")
     parser.add_argument("--cluster", action="store_true", help="start a standalone Flink cluster and run on it")
     arguments, beam_arguments = parser.parse_known_args()
+    end_well_by_signal()
     with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
         broker = Broker(Path(name) / "kafka", arguments.port)
         servers.callback(broker.stop)

@@ -23,7 +23,7 @@ from private_topk.runners.flink_mend import mend
 __all__ = ["FLINK_VERSION", "JobServer", "job_server"]
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-_MENDED = "mended-2"  # a new word for every new form: jars of the old one may be in caches
+_MENDED = "mended-3"  # a new word for every new form: jars of the old one may be in caches
 _PROJECT = Path(__file__).with_name("flink_job_server") / "pom.xml"
 
 

@@ -1,5 +1,5 @@
-"""Mends two faults of Beam's job server for Flink: checkpoints that grow without end, and data sent without a look at
-whether anybody takes it.
+"""Mends three faults of Beam's job server for Flink: checkpoints that grow without end, data sent without a look at
+whether anybody takes it, and data received that waits for the end of its bundle.
 
 *Checkpoints.* When a reader such as ours of Kafka pauses, Flink's runner keeps what is left to read in a state of its
 own, under a name with a number that it counts up, and never clears it (Beam's issue 27648, open; seen in 2.62). Every
@@ -13,6 +13,13 @@ hundredth message the runner waits until it can be sent. A message holds at leas
 shard are one: megabytes at ten million rows. Where the worker is slower than the runner, as on a busy machine, a batch
 ended with `OutOfMemoryError: Direct buffer memory`, or for good waited for a task whose channel was gone. Mended, the
 runner waits before every message but the first.
+
+*What comes back.* What Python workers put out is kept in a queue of a hundred messages until the whole bundle is
+over, and in a batch a bundle is all that a subtask has. A message has ten megabytes, so that a reader of 100,000,000
+rows filled the heap (`OutOfMemoryError: Java heap space`), or, where there is heap enough, the queue: then the worker
+can send no more, does not come to its end, and the queue is not emptied before it does. Mended, what comes is handed on
+as it comes, by the thread that brought it, for which the receivers at the other end are made: they lock, or are a queue
+themselves. So it is where no timers come back; with these everything waits as before.
 """
 
 from __future__ import annotations
@@ -28,6 +35,10 @@ __all__ = ["mend"]
 _BUILDER, _STRING = "java/lang/StringBuilder", "java/lang/String"
 _VALUE, _STATE = "org/apache/beam/sdk/state/ValueState", "org/apache/beam/sdk/state/State"
 _NAMES = "org/apache/beam/runners/fnexecution/control/BundleCheckpointHandlers$StateAndTimerBundleCheckpointHandler"
+_RECEIVES = "org/apache/beam/sdk/fn/data/BeamFnDataInboundObserver"
+_QUEUE, _MAP, _EXCEPTION = "org/apache/beam/sdk/fn/CancellableQueue", "java/util/Map", "java/lang/Exception"
+_ELEMENTS = "org/apache/beam/model/fnexecution/v1/BeamFnApi$Elements"
+_TIMERS = "transformIdToTimerFamilyIdToTimerEndpoint"
 _SENDS = "org/apache/beam/sdk/fn/stream/DirectStreamObserver"
 _RESUMES = (
     "org/apache/beam/runners/flink/translation/wrappers/streaming/ExecutableStageDoFnOperator$SdkHarnessDoFnRunner"
@@ -44,6 +55,7 @@ def mend(jar: Path) -> bool:
                 f"{_NAMES}.class": _with_few_names(parts.read(f"{_NAMES}.class")),
                 f"{_RESUMES}.class": _that_clears(parts.read(f"{_RESUMES}.class")),
                 f"{_SENDS}.class": _that_waits(parts.read(f"{_SENDS}.class")),
+                f"{_RECEIVES}.class": _that_hands_on(parts.read(f"{_RECEIVES}.class")),
             }
         except (KeyError, ValueError):
             return False
@@ -84,3 +96,30 @@ def _that_waits(content: bytes) -> bytes:
     if content.count(call) != 1:
         raise ValueError("no such call, or more than one")
     return content.replace(call, struct.pack(">BBBBBB", 0x2A, 0x2B, 0x2C, 0x10, 1, 0xB7))
+
+
+def _that_hands_on(content: bytes) -> bytes:
+    """`queue.put(elements)`, where elements are now dealt out; an empty message says that all have come."""
+    found = JavaClass(content)
+    queue, timers = found.field("queue", f"L{_QUEUE};"), found.field(_TIMERS, f"L{_MAP};")
+    put = found.method(_QUEUE, "put", "(Ljava/lang/Object;)V")
+    empty = found.method(_MAP, "isEmpty", "()Z", interface=True)
+    deal = found.method(_RECEIVES, "multiplexElements", f"(L{_ELEMENTS};)Z")
+    nothing = found.method(_ELEMENTS, "getDefaultInstance", f"()L{_ELEMENTS};")
+    cancel = found.method(_QUEUE, "cancel", f"(L{_EXCEPTION};)V")
+    # 0: if this.timers is not empty, this.queue.put(elements) and return
+    code = struct.pack(">BBHBHBBBH", 0x2A, 0xB4, timers, 0xB9, empty, 1, 0, 0x9A, 12)
+    code += struct.pack(">BBHBBHB", 0x2A, 0xB4, queue, 0x2B, 0xB6, put, 0xB1)
+    # 21: if this.multiplexElements(elements), this.queue.put(nothing); 39: return
+    code += struct.pack(">BBBHBH", 0x2A, 0x2B, 0xB6, deal, 0x99, 13)
+    code += struct.pack(">BBHBHBHB", 0x2A, 0xB4, queue, 0xB8, nothing, 0xB6, put, 0xB1)
+    # 40: what was thrown from 21 on also goes to whoever waits at the queue
+    code += struct.pack(">BBBHBBHBB", 0x4D, 0x2A, 0xB4, queue, 0x2C, 0xB6, cancel, 0x2C, 0xBF)
+    thrown = found.named(_EXCEPTION)
+    added = found.add(
+        "handOn", f"(L{_RECEIVES};L{_ELEMENTS};)V", code, stack=2, arguments=2, places=1,
+        catches=struct.pack(">HHHH", 21, 39, 40, thrown), frames=struct.pack(">HBBBBH", 3, 21, 17, 64, 7, thrown),
+    )  # fmt: skip
+    old = struct.pack(">BBHBBH", 0x2A, 0xB4, queue, 0x2B, 0xB6, put)
+    found.replace(f"accept(L{_ELEMENTS};)V", old, struct.pack(">BBBH", 0x2A, 0x2B, 0xB8, added))
+    return found.content()

@@ -21,7 +21,7 @@ from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
 from private_topk.transforms.risers import Risers
-from private_topk.transforms.sent import add_shares, mark_in, share_in, shares, statement_in, with_share
+from private_topk.transforms.sent import add_shares, mark_in, share_in, shares, statement_in, statements, with_share
 from private_topk.transforms.shelf import PutAside, Shelf, taken
 from private_topk.transforms.side_by_side import SideBySideDoFn
 from private_topk.transforms.user_shard import UserShard
@@ -29,6 +29,9 @@ from private_topk.transforms.user_shard import UserShard
 __all__ = ["CountContributions", "ShardByUser", "ShardedPairs"]
 
 ShardedPairs = tuple[int, pa.RecordBatch]
+
+_STATEMENTS = -1
+"""In the place of a user shard: where what readers state goes, on the way that the rows go."""
 
 
 class ShardByUser(beam.PTransform):
@@ -42,6 +45,9 @@ class ShardByUser(beam.PTransform):
         cores: how many blocks are split at a time. More than one: of blocks in the global window.
         amounts: what the column `amount` means, where there is one. Rows of amount 0 or less drop out as well.
         groups: those of the column `group`, where there is one. Rows of any other drop out as well.
+        waking: of a bounded input, the reader whose statement wakes every user shard with an empty piece; what readers
+            state is then among the pairs. A second look at rows or pairs, for statements or for shards that have none,
+            would have Flink write and read all of them twice or three times.
     """
 
     def __init__(
@@ -53,9 +59,10 @@ class ShardByUser(beam.PTransform):
         cores: int = 1,
         amounts: Amounts | None = None,
         groups: Groups | None = None,
+        waking: int | None = None,
     ) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), cores, amounts, groups)
+        self._fn = _ShardDoFn(domain, key, shards, layout or Layout.of(domain), cores, amounts, groups, waking)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         # block  ->  (user shard, {user: uint64, item: code or string, amount in units, and the columns of windows})
@@ -80,10 +87,11 @@ class _ShardDoFn(SideBySideDoFn):
         cores: int = 1,
         amounts: Amounts | None = None,
         groups: Groups | None = None,
+        waking: int | None = None,
     ) -> None:
         super().__init__(cores)
         self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
-        self._amounts, self._groups = amounts, groups
+        self._amounts, self._groups, self._waking = amounts, groups, waking
         self._empty = UserShard(layout, key, None, None if amounts is None else amounts.cap).no_pairs()
         self._left_out, self._in_no_group = LeftOutRows("not_in_domain"), LeftOutRows("not_in_groups")
 
@@ -95,8 +103,11 @@ class _ShardDoFn(SideBySideDoFn):
             self._groups.labels.index()
 
     def work(self, block: pa.RecordBatch) -> _Split:
-        if statement_in(block) is not None:
-            return _Split(0, 0, [])
+        said = statement_in(block)
+        if said is not None:
+            woken = range(self._shards) if said.reader == self._waking else ()
+            kept = [] if self._waking is None else [(_STATEMENTS, block)]
+            return _Split(0, 0, [*kept, *((shard, self._empty) for shard in woken)])
         mark = mark_in(block)
         found = self._split(block)
         return found if mark is None else found._replace(pairs=self._shared(found.pairs, mark))
@@ -205,7 +216,7 @@ class CountContributions(beam.PTransform):
         self._shelf = Shelf() if by_reference else None
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        # (user shard, pairs)  ->  (place, Part), and one manifest for every user shard and Beam window
+        # (user shard, pairs)  ->  (place, Part), one manifest for every user shard and Beam window, and statements
         if self._shelf is not None and pairs.is_bounded:
             aside = beam.ParDo(PutAside(self._shelf.name)).with_output_types(tuple[int, int])
             shards = pairs | "Put aside" >> aside | "Gather each user's pairs" >> beam.GroupByKey()
@@ -226,6 +237,8 @@ class _CountDoFn(SideBySideDoFn):
     def work(self, shard: tuple[int, Iterable[Any]]) -> Iterable[PlacedPart]:
         received = 0
         pieces: Iterable[pa.RecordBatch] = shard[1] if self._shelf is None else taken(self._shelf, shard[1])
+        if shard[0] == _STATEMENTS:
+            return [said for block in pieces for said in statements(block)]
 
         def noting() -> Iterator[pa.RecordBatch]:
             nonlocal received

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -9,33 +10,45 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
 from private_topk.transforms.layout import Layout
-from private_topk.transforms.parts import MANIFEST, Part, PlacedPart
+from private_topk.transforms.parts import MANIFEST, SENT, Part, PlacedPart
 from private_topk.transforms.shelf import PutAside, Shelf, taken
 
 __all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest"]
 
 _MOST_CELLS = 1 << 20
+_ROWS_AT_HAND = 1 << 21
+_BITS_AT_HAND = 17
 
 
 class AddUp(beam.PTransform):
-    """(place, partial counts) to (place, totals), and all manifests to one.
+    """(place, partial counts) to (place, totals), all manifests to one, and all statements.
 
     Args:
         keep: unknown domain: how many of the largest totals a place hands on of every window; None keeps all (public
             domain).
         least: unknown domain: totals below this are not handed on.
+        ahead: add up what a worker has at hand of a bounded input before it is grouped. Not for an unknown domain, of
+            which labels seldom meet, nor for more than 2**17 items a place: so many counts are megabytes in an element.
         by_reference: as for `CountContributions`: counts of a bounded input stay where they are.
     """
 
-    def __init__(self, layout: Layout, keep: int | None, least: int = 0, by_reference: bool = False) -> None:
+    def __init__(
+        self, layout: Layout, keep: int | None, least: int = 0, ahead: bool = False, by_reference: bool = False
+    ) -> None:
         super().__init__()
         self._layout, self._keep, self._least = layout, keep, least
+        self._ahead = ahead and 0 < layout.size and layout.item_bits <= _BITS_AT_HAND
         self._shelf = Shelf() if by_reference else None
 
     def expand(self, partial: beam.PCollection) -> beam.PCollection:
+        if self._ahead and partial.is_bounded and isinstance(partial.windowing.windowfn, GlobalWindows):
+            ahead = beam.ParDo(_AddAheadDoFn(self._layout)).with_output_types(PlacedPart)
+            partial = partial | "Add up what is at hand" >> ahead
         shelf = self._shelf.name if self._shelf is not None and partial.is_bounded else None
         if shelf is not None:
             partial = partial | "Put counts aside" >> beam.ParDo(PutAside(shelf)).with_output_types(tuple[int, int])
@@ -46,6 +59,31 @@ class AddUp(beam.PTransform):
             # (place, [Part])  ->  (place, Part)
             | "Add up" >> beam.ParDo(add).with_output_types(PlacedPart)
         )
+
+
+class _AddAheadDoFn(beam.DoFn):
+    """The parts of a bundle, added up by place: one for all its user shards, or a few. Memory: two million counts."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def start_bundle(self) -> None:
+        self._held: defaultdict[int, list[Part]] = defaultdict(list)
+        self._rows = 0
+
+    def process(self, placed: PlacedPart) -> Iterator[PlacedPart]:
+        place, part = placed
+        self._held[place].append(part)
+        self._rows += len(part.table)
+        if self._rows >= _ROWS_AT_HAND:
+            yield from self._sums()
+            self.start_bundle()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        yield from map(GlobalWindows.windowed_value, self._sums())
+
+    def _sums(self) -> Iterator[PlacedPart]:
+        return (add_up(place, parts, self._layout) for place, parts in self._held.items())
 
 
 class _AddUpDoFn(beam.DoFn):
@@ -59,10 +97,10 @@ class _AddUpDoFn(beam.DoFn):
 
 
 def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None = None, least: int = 0) -> PlacedPart:
-    """The sum of the parts, which names the user shards of all of them; manifests are put together."""
+    """The sum of the parts, which names the user shards of all of them; manifests are put together, and statements."""
     sources: list[Codes] = []
     tables = _noting(parts, sources)  # one at a time: together they may be large
-    if place == MANIFEST:
+    if place in (MANIFEST, SENT):
         total = joined(tables)
     elif layout.size:
         total = add_up_codes(place, tables, layout)

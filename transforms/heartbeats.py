@@ -100,7 +100,7 @@ class _NoteDoFn(beam.DoFn):
 
 def _answer(met: tuple[int, Iterable[bytes]], shards: int) -> PlacedPart:
     silent = np.setdiff1d(np.arange(shards), np.frombuffer(b"".join(met[1]), "<u2").astype(np.int64))
-    return manifest_of(silent, [], [])
+    return manifest_of(silent)
 
 
 class WakeShards(beam.PTransform):

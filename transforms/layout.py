@@ -12,8 +12,8 @@ from private_topk.transforms.windows import Period
 
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
 
-ITEM_SHARD_BITS = 20
-"""Public domain: an item shard is a range of 2**20 codes, 8 MiB of counts; of more where there would be over 64."""
+ITEM_SHARD_BITS = 16
+"""Public domain: an item shard is a range of 2**16 codes, 512 KiB of counts; of more where there would be over 64."""
 
 _MOST_ITEM_SHARDS = 64
 

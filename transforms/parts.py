@@ -7,7 +7,7 @@ and `SENT` takes from every reader what that should be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -50,13 +50,17 @@ SENT = -4
 RECEIVED = -5
 """In a manifest, in the place of a place: the sum of the shares that a user shard received."""
 
+_MOST_ROWS = 1 << 16
+_SOURCE_BITS = 20
+
 
 class Part(NamedTuple):
     """Counts, and where they come from.
 
     Args:
-        sources: the user shards whose counts are in it, (n,) int64: each once, if nothing was handed over twice. Of an
-            outline the windows that were drawn: one whose ranking is empty has no row in the table.
+        sources: the user shards whose counts are in it, (n,) int64: each once, if nothing was handed over twice; of a
+            slice of a large table with its number in the bits above. Of an outline the windows that were drawn: one
+            whose ranking is empty has no row in the table.
         table: columns item and count; of a manifest, columns source, place and sum, which is 0 of places; of what was
             sent, the column sum.
     """
@@ -96,20 +100,29 @@ def with_manifest(
 ) -> Iterator[PlacedPart]:
     """The counts of one user shard by place, and last of all the list of these places, empty or not.
 
+    A large table is cut, since what groups elements may not take any size of them (Flink: what it can sort in memory);
+    its slices are as if they came from sources of their own, so that none can stand for another.
+
     Args:
         received: the sum of the shares of all that was counted, asked for at the end.
     """
-    own, places = np.array([source], np.int64), []
+    sources, places = [], []
     for place, table in counted:
-        places.append(place)
-        yield place, Part(own, table)
-    yield manifest_of(own, [*places, RECEIVED], [*[0] * len(places), received()])
+        for number, start in enumerate(range(0, max(len(table), 1), _MOST_ROWS)):
+            sources.append(source + (number << _SOURCE_BITS))
+            places.append(place)
+            yield place, Part(np.array([sources[-1]], np.int64), table.slice(start, _MOST_ROWS))
+    yield _manifest([source], [*sources, source], [*places, RECEIVED], [*[0] * len(places), received()])
 
 
-def manifest_of(sources: Codes, places: list[int], sums: list[int]) -> PlacedPart:
-    """The list of places that a user shard has sent counts to; one of several shards if none of them has sent any."""
-    columns = {"source": np.repeat(sources, len(places)), "place": np.array(places, np.int64)}
-    return MANIFEST, Part(sources, make_table(**columns, sum=np.array(sums, np.int64)))
+def manifest_of(silent: Codes) -> PlacedPart:
+    """The manifest of user shards of which none has sent anything."""
+    return _manifest(silent, [], [], [])
+
+
+def _manifest(shards: Sequence[int] | Codes, sources: list[int], places: list[int], sums: list[int]) -> PlacedPart:
+    columns = {"source": np.array(sources, np.int64), "place": np.array(places, np.int64)}
+    return MANIFEST, Part(np.array(shards, np.int64), make_table(**columns, sum=np.array(sums, np.int64)))
 
 
 def heartbeat() -> PlacedPart:

@@ -186,22 +186,25 @@ class RankBlocks(beam.PTransform):
         layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size)
         rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
-        sharded = ShardByUser(selection.domain, key, self._shards, rows, cores, selection.amounts, groups)
+        waking = self._readers[0] if blocks.is_bounded and self._readers else None
+        sharded = ShardByUser(selection.domain, key, self._shards, rows, cores, selection.amounts, groups, waking)
         pairs = blocks | "Shard by user" >> sharded
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
         limit, waits, weighting = selection.max_items_per_user, self._waits_for_timers, selection.mechanism.weighting
         cap, per_user = selection.amounts.cap if selection.amounts else None, groups.per_user if groups else 1
+        answers: list[beam.PCollection] = []
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
-            waking = WakeShards(UserShard(layout, key, None, cap).no_pairs(), self._shards)
-            empties = names | "Wake every user shard" >> waking
-            pairs, answers = (pairs, empties) | "Add empty user shards" >> beam.Flatten(), []
-        else:
+            wake = WakeShards(UserShard(layout, key, None, cap).no_pairs(), self._shards)
+            empties = names | "Wake every user shard" >> wake
+            pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
+        elif waking is None:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers,
                                       self._by_reference)  # fmt: skip
-        added = AddUp(layout, selection.head(), selection.least(), self._by_reference)
+        ahead = not self._by_reference and weighting is None
+        added = AddUp(layout, selection.head(), selection.least(), ahead, self._by_reference)
         totals = pairs | "Bound contributions" >> counting | "Count items" >> added
-        if self._readers is not None:
+        if self._readers is not None and waking is None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
             answers.append(said)
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)

@@ -16,6 +16,7 @@ from pathlib import Path
 import grpc
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.utils import thread_pool_executor
 
 from private_topk.runners.flink_cluster import Cluster
@@ -121,6 +122,28 @@ def test_job_after_job_brings_no_classes(
         assert report.publish("flink", *workers, timeout=300) == direct
         counts.append(_classes_loaded(cluster.rest))
     assert len(counts[0]) == 2 and all(counts[1][each] - counts[0][each] < 1_000 for each in counts[0]), counts
+
+
+def test_a_bundle_may_put_out_more_than_the_heap_of_a_task_manager(cluster: Cluster, workers: list[str]) -> None:
+    """800 MB, on task managers with 380 MiB of heap: what comes goes on at once."""
+    import apache_beam as beam
+
+    from private_topk.runners import prepare
+
+    launch = prepare("flink", [*workers, "--parallelism=2"])
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    sizes = (
+        pipeline
+        | beam.Create(range(4))
+        | beam.Reshuffle()
+        | beam.FlatMap(lambda number: ((number * 25 + part, bytes(8 << 20)) for part in range(25)))
+        | beam.GroupByKey()
+        | beam.MapTuple(lambda _, values: sum(map(len, values)))
+        | beam.CombineGlobally(sum)
+    )
+    assert_that(sizes, equal_to([100 << 23]))
+    pipeline.run().wait_until_finish()
+    assert len(cluster.rest.get("taskmanagers")["taskmanagers"]) == 2
 
 
 def _classes_loaded(rest: Rest) -> dict[str, float]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import polars
 import pyarrow as pa
 import pytest
 
@@ -54,7 +55,11 @@ def refused(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
 
 
 def of_a_shard(piece: ShardedPairs) -> bool:
-    return piece[0] == 1
+    return piece[0] == 1 and len(piece[1]) > 0
+
+
+def waking(piece: ShardedPairs) -> bool:
+    return piece[0] == 1 and not len(piece[1])
 
 
 def marked(block: pa.RecordBatch) -> bool:
@@ -73,13 +78,13 @@ def sabotage_rows(patch: pytest.MonkeyPatch, what: str, does: str) -> None:
 
     class Sharded(ShardByUser):
         def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-            return hurt(super().expand(blocks), of_a_shard, ShardedPairs)
+            return hurt(super().expand(blocks), waking if what == "woken" else of_a_shard, ShardedPairs)
 
     class Cut(CutIntoWindows):
         def expand(self, blocks: beam.PCollection) -> beam.PCollection:
             return super().expand(hurt(blocks, stating if what == "statements" else marked, pa.RecordBatch))
 
-    if what == "pieces":
+    if what in ("pieces", "woken"):
         patch.setattr(top_k, "ShardByUser", Sharded)
     else:
         patch.setattr(run, "CutIntoWindows", Cut)
@@ -118,6 +123,16 @@ def streamed(words: list[str], report: Report, folder: Path) -> list[str]:
     place = {"--input": f"{report.folder}/plays*.avro", "--output": f"{folder}/out", "--to": "2026-01-26"}
     changed = [place.get(before, word) for before, word in zip(["", *words], words, strict=False)]
     return ["stream", *(word for word in changed[1:] if word != "--quiet"), "--clock", "event"]
+
+
+def test_a_user_shard_that_nobody_wakes_and_that_has_no_rows_is_told(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sabotage_rows(monkeypatch, "woken", "drops")
+    rows = polars.read_avro(f"{report.folder}/plays.avro").filter(polars.col("user") == "listener-00072")
+    rows.write_parquet(tmp_path / "few.parquet")
+    words = report.arguments("--output", f"{tmp_path}/out.avro", "--input", f"{tmp_path}/few.parquet")
+    assert NO_MANIFEST in refused(words, capfd) and not (tmp_path / "out.avro").exists()
 
 
 def test_with_nothing_lost_the_stream_publishes(report: Report, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_call_is_led_to_an_added_method_and_every_offset_stays() -> None:
     added = found.add("h", "(LB;)Z", bytes([0x04, 0xAC]), stack=1, arguments=1)
     found.redirect("f", struct.pack(">BHBB", 0xB9, 15, 1, 0), added)
     again = JavaClass(found.content())
-    assert [name for name, _, _ in again._members()[1]] == ["f", "h"]
+    assert [name for name, _, _ in again._members()[1]] == ["f(LB;)Z", "h(LB;)Z"]
     start, end = again._code("f")
     assert bytes(again._body[start:end]) == struct.pack(">BBHBBB", 0x2A, 0xB8, added, 0, 0, 0xAC)
     start, end = again._code("h")

@@ -9,8 +9,9 @@ import pytest
 
 from private_topk.transforms import counts
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.counts import add_up_codes, add_up_labels, largest
+from private_topk.transforms.counts import add_up, add_up_codes, add_up_labels, largest
 from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
+from private_topk.transforms.parts import PlacedPart, with_manifest
 
 
 def test_a_range_of_codes_adds_up_in_any_order() -> None:
@@ -62,3 +63,42 @@ def test_users_are_added_up_beside_weights(cells: int, monkeypatch: pytest.Monke
     parts = [make_table(item=np.array(i, np.uint32), count=np.array(c), users=np.array(u)) for i, c, u in some]
     total = add_up_codes(0, parts, Layout(9))
     assert total.to_pydict() == {"item": [3, 5, 8], "count": [7, 11, 4], "users": [1, 3, 1]}
+
+
+class TestWhatIsAtHand:
+    """Parts that a bundle adds up before they are grouped: the same sums, and every source named once."""
+
+    def test_it_is_added_up_by_place_whatever_the_bundles_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        layout = Layout(3 << ITEM_SHARD_BITS)
+        state = np.random.default_rng(7)
+        parts = [
+            placed
+            for shard in range(16)
+            for placed in with_manifest(shard, [(place, _some(state, place)) for place in range(3)], lambda: 5)
+        ]
+        expected = _summed_up(parts, layout)
+        for most in (1, 40, 10**6):
+            monkeypatch.setattr(counts, "_ROWS_AT_HAND", most)
+            fn = counts._AddAheadDoFn(layout)
+            ahead = []
+            for bundle in (parts[:5], parts[5:6], [], parts[6:]):
+                fn.start_bundle()
+                for placed in bundle:
+                    ahead += fn.process(placed)
+                ahead += [late.value for late in fn.finish_bundle()]
+            assert _summed_up(ahead, layout) == expected
+            assert len(ahead) <= len(parts) and (most < 10**6 or len(ahead) <= 3 * 4)
+
+
+def _some(state: np.random.Generator, place: int) -> pa.RecordBatch:
+    codes = np.sort(state.choice(1 << ITEM_SHARD_BITS, 20, replace=False)) + (place << ITEM_SHARD_BITS)
+    return make_table(item=codes.astype(np.uint32), count=state.integers(1, 9, 20))
+
+
+def _summed_up(parts: list[PlacedPart], layout: Layout) -> dict[int, tuple[list[int], object]]:
+    found = {}
+    for place in sorted({place for place, _ in parts}):
+        _, part = add_up(place, [part for at, part in parts if at == place], layout)
+        rows = part.table.to_pydict()
+        found[place] = sorted(part.sources.tolist()), rows if place >= 0 else {n: sorted(c) for n, c in rows.items()}
+    return found

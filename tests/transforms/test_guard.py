@@ -16,6 +16,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows
 
 from private_topk.transforms import PrivateTopK, naming, top_k
+from private_topk.transforms import parts as parts_module
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.counts import AddUp, add_up
@@ -46,7 +47,9 @@ SENT = {0: (0, 1), 1: (1,), 2: ()}
 
 
 def handed_on(shard: int) -> list[PlacedPart]:
-    return list(with_manifest(shard, [(place, make_table(item=[place << 20], count=[1])) for place in SENT[shard]]))
+    return list(
+        with_manifest(shard, [(place, make_table(item=[place << ITEM_SHARD_BITS], count=[1])) for place in SENT[shard]])
+    )
 
 
 def gathered(parts: list[PlacedPart]) -> list[PlacedPart]:
@@ -67,6 +70,17 @@ class TestEveryWayToLoseAPart:
         for times in itertools.product((0, 1, 2), repeat=len(parts)):
             came = gathered([part for part, often in zip(parts, times, strict=True) for _ in range(often)])
             assert passes(came) == (set(times) == {1})
+
+    def test_a_slice_does_not_stand_for_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(parts_module, "_MOST_ROWS", 2)
+        table = make_table(item=np.arange(5), count=np.ones(5, np.int64))
+        sent = [*with_manifest(0, [(0, table)]), *with_manifest(1, []), *with_manifest(2, [(0, table)])]
+        slices = [part for part in sent if part[0] == 0]
+        assert [len(part.table) for _, part in slices] == [2, 2, 1, 2, 2, 1] and passes(sent) and passes(gathered(sent))
+        rest = [part for part in sent if part[0] != 0]
+        for times in itertools.product((0, 1, 2), repeat=6):
+            came = [part for part, often in zip(slices, times, strict=True) for _ in range(often)]
+            assert passes([*came, *rest]) == (set(times) == {1})
 
     def test_after_adding_up(self) -> None:
         totals = gathered([part for shard in SENT for part in handed_on(shard)])

@@ -10,7 +10,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
-from private_topk.transforms.mechanisms.exact.race import winner
+from private_topk.transforms.mechanisms.exact.race import Race
 from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
@@ -64,7 +64,7 @@ class JointSet(Mechanism):
         """Draw the loss of the winner, then a uniform set of that loss."""
         losses = SetLosses(histogram, k)
         rate = Fraction(self.epsilon) / (2 * self.sensitivity)
-        best = winner([losses.everything()], rate, self.noise, draw)
+        best = Race([losses.everything()], rate, self.noise, draw).winner()
         losses.pad()
         return best.draw_ranks(draw)
 

@@ -104,7 +104,7 @@ class Mechanism(abc.ABC):
         Raises:
             ValueError, TypeError: an argument breaks its rule; nothing has been drawn then.
         """
-        counts = check_counts(counts, self.about.domain)
+        counts = check_counts(counts, self.about.domain, signs=False)  # the pass that counts them finds negative ones
         named = Named.of(counts if len(counts) else np.zeros(1, np.int64))
         held = None if users is None else self._checked_users(users, counts)
         prepared = self.prepare(named.histogram, None if held is None else lambda ranks: held[named.items(ranks)])
@@ -263,8 +263,11 @@ def sensitivity(neighbours: Neighbours) -> int:
     return 2 if neighbours == "swap" else 1
 
 
-def check_counts(counts: ArrayLike, domain: str = "public") -> Indices:
-    """The counts as int64 of shape (d,), or a refusal. Never shows a count. Only an unknown domain may be empty."""
+def check_counts(counts: ArrayLike, domain: str = "public", signs: bool = True) -> Indices:
+    """The counts as int64 of shape (d,), or a refusal. Never shows a count. Only an unknown domain may be empty.
+
+    Without `signs` negative counts are let through: `Named.of` refuses them.
+    """
     array = np.asarray(counts)
     if array.shape == (0,) and domain == "unknown":
         return np.zeros(0, np.int64)
@@ -272,7 +275,7 @@ def check_counts(counts: ArrayLike, domain: str = "public") -> Indices:
         raise Refusal("counts", f"must be one-dimensional and hold at least one item, got shape {array.shape}")
     if array.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers, got dtype {array.dtype}: cast them if they are whole numbers")
-    if array.dtype.kind == "i" and array.min() < 0:
+    if signs and array.dtype.kind == "i" and array.min() < 0:
         raise Refusal("counts", "must be at least 0", "a negative count was given")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
         raise Refusal("counts", "must be below 2**63")

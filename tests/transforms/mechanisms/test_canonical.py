@@ -152,6 +152,23 @@ def test_answers_do_not_depend_on_the_precision_decisions_start_with(monkeypatch
         assert answers == [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
 
 
+@pytest.mark.parametrize("counts", [np.zeros(500, int), 10**6 * np.arange(500), np.arange(500) // 3], ids=range(3))
+def test_an_easy_draw_splits_as_often_as_others_half(counts: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up classes are split where the counts leave little to decide, since the time of a draw can be seen."""
+    splits, run = [0], race.Race.run
+
+    def counted(self: race.Race, most: float = math.inf) -> None:
+        before = self.splits
+        run(self, most)
+        splits[0] += self.splits - before
+
+    monkeypatch.setattr(race.Race, "run", counted)
+    for k in (1, 9, 100, 400):
+        splits[0] = 0
+        Canonical(1.0)(counts, k, RandomBits.keyed(b"pad"))
+        assert splits[0] >= 7 * math.isqrt(k)
+
+
 def test_gamma_is_read_as_it_prints() -> None:
     assert Canonical(1.0, 0.1).gamma == Fraction(1, 10) and Canonical(1, "2/3").gamma == Fraction(2, 3)
     assert Canonical(1.0, 0.5) == Canonical(1.0) and Canonical(1.0).parameters()["gamma"] == "1/2"

@@ -119,7 +119,14 @@ class Draw:
 
     def below_all(self, bounds: Iterable[int]) -> list[int]:
         """`below(n)` for each n of the bounds."""
-        return [self.below(n) for n in bounds]
+        numbers = []
+        for n in bounds:
+            size = (n - 1).bit_length()
+            if self._buffer and 0 < size <= 64 and (value := self._buffer.pop() >> (64 - size)) < n:
+                numbers.append(value)  # the first try of `below`
+            else:
+                numbers.append(self.below(n))
+        return numbers
 
     def below_each(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """An exactly uniform integer in [0, n) for each n of the bounds, same shape: many `below` in one."""

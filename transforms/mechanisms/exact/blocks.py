@@ -17,8 +17,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.column import rounded_down
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.tally import rounded_down
 
 __all__ = ["Blocks", "even_cuts", "rising_cuts"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from flint import arb, ctx, fmpz
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.reals import precision
 from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 
 __all__ = ["Classes", "Rectangle", "TopK"]
 
 Indices = NDArray[np.int64]
+
+_PRECISION = 96
 
 
 class TopK:
@@ -57,10 +61,10 @@ class Classes:
         self._a = gamma.numerator
         # There are fewer than d**k sets: those that weigh e**-30 d**-k or less each are hardly ever looked at.
         self._far = self._least - int((k * self.d.bit_length() + 30) / rate) // max(self._a, 1)
-        self._known: dict[tuple[int, int, int], arb] = {}
+        self._factorials: dict[int, dict[int, arb]] = {}  # at each precision
         values, ends = histogram.down_to(self._least)
-        self.heads, losses = _runs(values, ends, 0, k, gamma.denominator - self._a)
-        self.head_losses = losses - losses[-1]
+        heads, losses = _runs(values, ends, 0, k, gamma.denominator - self._a)
+        self.heads, self.head_losses = _listed(heads), _listed(losses - losses[-1])
         self._find_tails()
 
     def everything(self) -> Rectangle:
@@ -90,49 +94,72 @@ class Classes:
         elif self._far > 0:
             self._far = 0
         starts, losses = _runs(values, ends, self.k, self.d, self._a)
-        self.tails = 1 + starts
-        self.tail_losses = self._a * self._least - losses
+        self.tails, self.tail_losses = _listed(1 + starts), _listed(self._a * self._least - losses)
 
     def within(self, t: int, h: int) -> fmpz:
         """How many k-sets hold the ranks 1..h and none beyond t."""
         return fmpz.bin_uiui(t - h, self.k - h)
 
     def within_ball(self, t: int, h: int) -> arb:
-        """The same as a ball, some times cheaper for large k."""
-        key = (t, h, ctx.prec)
-        if key not in self._known:
-            self._known[key] = arb.bin_uiui(t - h, self.k - h)
-        return self._known[key]
+        """The same as a ball, by factorials, of which a race needs few: some times cheaper for large k."""
+        known = self._factorials.setdefault(ctx.prec, {})
+        return _factorial(known, t - h) / (_factorial(known, self.k - h) * _factorial(known, t - self.k))
+
+    def without_ball(self, t: int, h: int, end: int) -> arb:
+        """Of the k-sets that hold the ranks 1..h and none beyond t, how many miss one of the ranks up to `end`."""
+        return self.within_ball(t, h) - self.within_ball(t, end)
 
 
-@dataclass
+def _factorial(known: dict[int, arb], n: int) -> arb:
+    ball = known.get(n)
+    if ball is None:
+        # Where heads lie next to each other one of these is known.
+        if n + 1 in known:
+            ball = known[n + 1] / (n + 1)
+        else:
+            ball = known[n - 1] * n if n - 1 in known else arb.fac_ui(n)
+        known[n] = ball
+    return ball
+
+
+class _Corners(NamedTuple):
+    """How many sets hold the ranks 1..h, or one head more, and none beyond the last t, or the one before the first."""
+
+    precision: int
+    last: arb
+    last_without: arb
+    before: arb
+    before_without: arb
+
+
 class Rectangle:
     """The classes (h, t) of the runs first_head .. end_head - 1 of head losses, and likewise of tail losses.
 
     Without an `end_tail` they go on to the last run, however many there are.
     """
 
-    classes: Classes
-    first_head: int
-    end_head: int
-    first_tail: int
-    end_tail: int | None
-    least_loss: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        c = self.classes
-        self.h, self.h_end = int(c.heads[self.first_head]), int(c.heads[self.end_head])
-        self.t, self.t_end = int(c.tails[self.first_tail]), int(c.tails[self._end_tail])
-        self.least_loss = int(c.head_losses[self.end_head - 1]) + int(c.tail_losses[self.first_tail])
+    def __init__(self, classes: Classes, first_head: int, end_head: int, first_tail: int, end_tail: int | None) -> None:
+        self.classes = classes
+        self.first_head, self.end_head, self.first_tail, self.end_tail = first_head, end_head, first_tail, end_tail
+        heads, tails = classes.heads, classes.tails
+        self.h, self.h_end = heads[first_head], heads[end_head]
+        self.t, self.t_end = tails[first_tail], tails[len(tails) - 1 if end_tail is None else end_tail]
+        self.least_loss = classes.head_losses[end_head - 1] + classes.tail_losses[first_tail]
+        self._known: _Corners | None = None
 
     @property
     def _end_tail(self) -> int:
         return len(self.classes.tails) - 1 if self.end_tail is None else self.end_tail
 
     def size(self) -> arb:
-        within = self.classes.within_ball
-        last, before = self.t_end - 1, self.t - 1
-        return within(last, self.h) - within(last, self.h_end) - within(before, self.h) + within(before, self.h_end)
+        corners = self._corners()
+        return corners.last - corners.last_without - corners.before + corners.before_without
+
+    def _corners(self) -> _Corners:
+        if self._known is None or self._known.precision != ctx.prec:
+            within, ends = self.classes.within_ball, (self.t_end - 1, self.t - 1)
+            self._known = _Corners(ctx.prec, *(within(t, h) for t in ends for h in (self.h, self.h_end)))
+        return self._known
 
     def split(self) -> tuple[Rectangle, Rectangle] | None:
         """Two rectangles, cut across the axis along which the losses differ more."""
@@ -145,24 +172,40 @@ class Rectangle:
         head_spread = c.head_losses[self.first_head] - c.head_losses[self.end_head - 1]
         most = c.most_tail_loss if self.end_tail is None else c.tail_losses[self.end_tail - 1]
         if head_spread > most - c.tail_losses[self.first_tail]:
-            cut = _middle(c.heads, self.first_head, self.end_head)
-            return (
-                Rectangle(c, cut, self.end_head, self.first_tail, self.end_tail),
-                Rectangle(c, self.first_head, cut, self.first_tail, self.end_tail),
-            )
-        cut = _middle(c.tails, self.first_tail, self._end_tail)
-        return (
-            Rectangle(c, self.first_head, self.end_head, self.first_tail, cut),
-            Rectangle(c, self.first_head, self.end_head, cut, self.end_tail),
-        )
+            return self._cut_heads(_middle(c.heads, self.first_head, self.end_head))
+        return self._cut_tails(_middle(c.tails, self.first_tail, self._end_tail))
+
+    def _cut_heads(self, cut: int) -> tuple[Rectangle, Rectangle]:
+        """The one of smaller losses first, as their corners follow from these."""
+        c, tails = self.classes, (self.first_tail, self.end_tail)
+        near, far = Rectangle(c, cut, self.end_head, *tails), Rectangle(c, self.first_head, cut, *tails)
+        own = self._corners()
+        last, before = c.within_ball(self.t_end - 1, near.h), c.within_ball(self.t - 1, near.h)
+        near._known = _Corners(own.precision, last, own.last_without, before, own.before_without)
+        far._known = _Corners(own.precision, own.last, last, own.before, before)
+        return near, far
+
+    def _cut_tails(self, cut: int) -> tuple[Rectangle, Rectangle]:
+        c, heads = self.classes, (self.first_head, self.end_head)
+        near, far = Rectangle(c, *heads, self.first_tail, cut), Rectangle(c, *heads, cut, self.end_tail)
+        own, t = self._corners(), far.t - 1
+        middle, without = c.within_ball(t, self.h), c.within_ball(t, self.h_end)
+        near._known = _Corners(own.precision, middle, without, own.before, own.before_without)
+        far._known = _Corners(own.precision, own.last, own.last_without, middle, without)
+        return near, far
 
     def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
         """A uniform set of the rectangle: its ranks, from 0."""
-        k = self.classes.k
+        k, c, heads = self.classes.k, self.classes, (self.h, self.h_end)
         number = draw.below(self._up_to(self.t_end - 1))
-        t = self.t + bisect_left(range(self.t, self.t_end), number + 1, key=self._up_to)
-        number -= self._up_to(t - 1)
-        h = self.h + bisect_left(range(self.h, self.h_end), number + 1, key=lambda h: self._ending_at(t, h))
+        with precision(_PRECISION):
+            before = c.without_ball(self.t - 1, *heads)
+            t = _least(self.t, self.t_end - 1, number, self._up_to, lambda t: c.without_ball(t, *heads) - before)
+            number -= self._up_to(t - 1)
+            h = _least(
+                self.h, self.h_end - 1, number, lambda h: self._ending_at(t, h),
+                lambda h: c.without_ball(t, self.h, h + 1) - c.without_ball(t - 1, self.h, h + 1),
+            )  # fmt: skip
         body = uniform_subset(draw, t - h - 2, k - 1 - h)
         return np.array([*range(h), *(h + 1 + i for i in body), t - 1])
 
@@ -179,6 +222,19 @@ class Rectangle:
         return int(starting - within(t, h + 1) + within(t - 1, h + 1))
 
 
+def _least(first: int, last: int, number: int, exact: Callable[[int], int], near: Callable[[int], arb]) -> int:
+    """The least x in first .. last with exact(x) > number, which `last` has; exact rises. `near` encloses it."""
+    below, above = arb(number), arb(number + 1)
+    while first < last:
+        middle = (first + last) // 2
+        value = near(middle)
+        if value > below or (not value < above and exact(middle) > number):
+            last = middle
+        else:
+            first = middle + 1
+    return first
+
+
 def _runs(values: Indices, ends: Indices, first: int, end: int, weight: int) -> tuple[Indices, Indices]:
     """Where runs of equal weight * counts start among the ranks first .. end - 1, and the end; what each weighs."""
     low, high = int(ends.searchsorted(first, "right")), int(ends.searchsorted(end, "left"))
@@ -189,7 +245,13 @@ def _runs(values: Indices, ends: Indices, first: int, end: int, weight: int) -> 
     return np.concatenate(([first], ends[low:high], [end])), weight * values[low : high + 1]
 
 
-def _middle(starts: NDArray[np.int64], first: int, end: int) -> int:
+def _listed(values: NDArray[Any]) -> Sequence[int]:
+    """Whole numbers of which a few are looked at one by one, as Python's own."""
+    # A view of the memory costs nothing where there are many.
+    return values.tolist() if values.dtype == object else cast("Sequence[int]", values.data)
+
+
+def _middle(starts: Sequence[int], first: int, end: int) -> int:
     """The run nearest to the middle of the ranks: fewer splits than halving the number of runs."""
-    middle = (int(starts[first]) + int(starts[end])) // 2
+    middle = (starts[first] + starts[end]) // 2
     return min(max(bisect_left(starts, middle, first, end), first + 1), end - 1)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.column import OWN_KEYS, Column
+from private_topk.transforms.mechanisms.exact.column import Column
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Histogram", "Named", "Picks"]
@@ -53,7 +53,10 @@ class Histogram:
 
     @classmethod
     def of(cls, counts: Indices) -> Histogram:
-        """The histogram of counts >= 0, shape (d,), int64. Cost: one pass, and a sort of the counts from 1,024 up."""
+        """The histogram of counts >= 0, shape (d,), int64.
+
+        Cost: one pass, and where counts are 16,384 or more a sort of those from 1,024 up.
+        """
         counted = Named.of(counts).histogram
         return cls(counted.values, counted.sizes)
 
@@ -193,11 +196,10 @@ class _Counted(Histogram):
         return self._column.counts_at(ranks)
 
     def down_to(self, least: int) -> tuple[Indices, Indices]:
-        head, table = self._column.head(least), self._column.table[:OWN_KEYS]
-        last = np.flatnonzero(np.diff(head, append=-1)) if len(head) else np.zeros(0, np.int64)
-        small = max(least, 0) + np.flatnonzero(table[max(least, 0) :])[::-1]
-        values = np.concatenate((head[last], small))
-        return values, np.concatenate((last + 1, len(head) + np.cumsum(table[small])))
+        (head, ends), (counts, sizes) = self._column.head(least), self._column.own
+        few = len(counts) - int(np.searchsorted(counts[::-1], least))
+        before = ends[-1] if len(ends) else 0
+        return np.concatenate((head, counts[:few])), np.concatenate((ends, before + np.cumsum(sizes[:few])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +217,11 @@ class Named:
     def of(cls, counts: Indices) -> Named:
         """Count the counts, >= 0, shape (d,), int64, d >= 1. Cost: one pass over them. Memory: 1 MB beside these."""
         column = Column(counts)
-        return cls(counts, _Counted(column), column)
+        if not column.tally.plain:
+            return cls(counts, _Counted(column), column)
+        whole = object.__new__(Histogram)  # of which nothing has to be checked
+        whole.__dict__.update(zip(("values", "sizes"), column.own, strict=True))
+        return cls(counts, whole, column)
 
     def items(self, ranks: Indices) -> Indices:
         """The items at distinct ranks, int64, same shape: equal counts go by index. Cost: one pass over the counts."""

@@ -28,7 +28,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 __all__ = [
     "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "Noise", "add_counts",
     "certified_top", "check_noise", "exponential_real", "float_rate", "noise_real", "noisy_score", "noisy_top",
-    "standard_noise", "to_float",
+    "of_exponential", "standard_noise", "to_float",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -83,6 +83,21 @@ NOISES: dict[str, Noise] = {
     "gaussian": Noise(_gaussian, _gaussian_floats, words=2),  # Box & Muller 1958
 }
 """Standard noises by name: scale 1, and for the Gaussian standard deviation 1."""
+
+
+def of_exponential(noise: str) -> Callable[[arb], arb]:
+    """The noise whose upper tail is 1 - exp(-A), as a function of a standard exponential A; it falls.
+
+    So the largest of m noises is that of A / m.
+    """
+    quantile = NOISES[noise].quantile
+    return _OF_EXPONENTIAL.get(noise, lambda a: quantile(-(-a).expm1()))
+
+
+_OF_EXPONENTIAL: dict[str, Callable[[arb], arb]] = {
+    "gumbel": lambda a: -a.log(),
+    "gaussian": lambda a: arb(2).sqrt() * (-2 * (-a).expm1()).erfcinv(),
+}
 
 LIPSCHITZ_NOISES = ("gumbel", "exponential", "laplace", "logistic", "half-logistic")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import NOISES, float_rate
+from private_topk.transforms.mechanisms.exact.noise import float_rate, of_exponential
 from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
 
@@ -47,7 +47,7 @@ def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw:
         level=lambda count: partial(ball, Fraction(count) / scale),
         noise=_FLOATS[noise],
         noise_error=lambda a: _ERROR * (1 + a),
-        quantile=_EXACT[noise],
+        quantile=of_exponential(noise),
     )
     least, digits = int(histogram.top(k)[-1]), histogram.items.bit_length()
     if noise == "gaussian":
@@ -78,17 +78,6 @@ _FLOATS: dict[str, Callable[[Floats], Floats]] = {
 }
 """The noise whose upper tail is 1 - exp(-A), as a function of A."""
 
-
-def _of_tail(noise: str) -> Callable[[arb], arb]:
-    quantile = NOISES[noise].quantile
-    return lambda a: quantile(-(-a).expm1())
-
-
-_EXACT: dict[str, Callable[[arb], arb]] = {
-    **{name: _of_tail(name) for name in ("exponential", "laplace", "logistic", "half-logistic")},
-    "gumbel": lambda a: -a.log(),
-    "gaussian": lambda a: arb(2).sqrt() * (-2 * (-a).expm1()).erfcinv(),
-}
 
 _KNOTS = (math.sqrt(2 * _LN2) - 1e-9, 2.2, 4.5, 11.0, 27.0)
 _DEGREE = 24

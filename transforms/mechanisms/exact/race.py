@@ -17,22 +17,23 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.noise import NOISES
-from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, uniform
+from private_topk.transforms.mechanisms.exact.noise import of_exponential
+from private_topk.transforms.mechanisms.exact.reals import ball, greater, precision, uniform
 
-__all__ = ["Region", "remembered", "winner"]
+__all__ = ["Race", "Region"]
 
 _LANE = 0
 _PRECISION = 96
-_LEVELS = 2  # words of a uniform at that precision
 _PREFETCH = 256
+_SMALL = 1 << 40  # words below it, of which a double knows too little
+_ROUNDING = 2.0**-50  # relative, of a few operations on doubles
 
 
 class Region(Protocol):
@@ -40,7 +41,7 @@ class Region(Protocol):
 
     @property
     def least_loss(self) -> int:
-        """The smallest loss of its answers."""
+        """The smallest loss of its answers, at least 0."""
 
     def size(self) -> arb:
         """The number of answers, at least 1, as a ball at the working precision."""
@@ -52,66 +53,87 @@ class Region(Protocol):
         """A uniform answer, as ranks from 0, of a region that does not split."""
 
 
-def winner(regions: Sequence[Region], rate: Fraction, noise: str, draw: Draw) -> Region:
-    """The region of equal losses that holds the answer of largest noise - rate * loss; uniform within the region.
+class Race:
+    """A race of all answers, of which regions are a partition.
 
     Args:
         regions: a partition of all answers.
         rate: what one unit of loss weighs in units of the noise.
-        noise: the name of a standard noise in `NOISES` with one word a draw.
+        noise: the name of a standard noise, not the Gaussian.
         draw: its addressed words of lane 0 are used; the sequential ones are left to the caller.
 
-    Returns:
-        A region whose `split()` is None. Cost: some tens of splits, about 25 microseconds each beside `size`.
+    Attributes:
+        splits: how many regions were split so far.
     """
-    with precision(_PRECISION):  # enough for nearly every decision; `greater` takes more by itself
-        runners = _Runners(NOISES[noise].quantile, rate)
-        uniforms = _uniforms(draw)
-        entries = [runners.started(region, region.size(), next(uniforms)) for region in regions]
-        heapq.heapify(entries)
-        while (parts := entries[0].region.split()) is not None:
-            leader = entries[0]
-            heir, other = parts
-            size, others = heir.size(), other.size()
-            if not _holds_the_first(heir, size, leader, next(uniforms)):
-                heir, other, size, others = other, heir, others, size
-            heapq.heapreplace(entries, runners.entry(heir, size, leader.time, leader.noise))
-            heapq.heappush(entries, runners.started(other, others, next(uniforms), leader.time))
-        return entries[0].region
+
+    def __init__(self, regions: Sequence[Region], rate: Fraction, noise: str, draw: Draw) -> None:
+        self.splits, self._uniforms = 0, _uniforms(draw)
+        with precision(_PRECISION):
+            self._runners = _Runners(of_exponential(noise), rate)
+            started = self._runners.started
+            self._entries = [started(region, region.size(), next(self._uniforms)) for region in regions]
+            heapq.heapify(self._entries)
+
+    def winner(self) -> Region:
+        """The region of equal losses that holds the answer of largest noise - rate * loss; uniform within the region.
+
+        Returns:
+            A region whose `split()` is None. Cost: some tens to hundreds of splits, about 15 microseconds each beside
+            `size`.
+        """
+        self.run()
+        return self._entries[0].region
+
+    def run(self, most: float = math.inf) -> None:
+        """Split regions until the winner is known, or so many more."""
+        entries, end = self._entries, self.splits + most
+        with precision(_PRECISION):  # enough for nearly every decision; `greater` takes more by itself
+            while self.splits < end and (parts := entries[0].region.split()) is not None:
+                self.splits += 1
+                leader = entries[0]
+                heir, other = parts
+                size, others = heir.size(), other.size()
+                if not _holds_the_first(heir, size, leader, next(self._uniforms)):
+                    heir, other, size, others = other, heir, others, size
+                heir_entry = _Entry(heir, size, leader.clock, leader.low, leader.high, self._runners)
+                heapq.heapreplace(entries, heir_entry)
+                started = self._runners.started(other, others, next(self._uniforms), leader.clock)
+                heapq.heappush(entries, started)
 
 
-def remembered(value: Real, known: arb | None = None) -> Real:
-    """The same real, computed once at each precision; at the working one `known`, where that is given."""
-    balls = {} if known is None else {ctx.prec: known}
+class _Clock:
+    """When a region's first clock rings: Exp / size after another one, if any."""
 
-    def recall() -> arb:
-        if ctx.prec not in balls:
-            balls[ctx.prec] = value()
-        return balls[ctx.prec]
+    __slots__ = ("_after", "_number", "_region", "_times")
 
-    return recall
+    def __init__(self, region: Region, number: _Uniform, after: _Clock | None, known: arb) -> None:
+        self._region, self._number, self._after, self._times = region, number, after, {ctx.prec: known}
 
-
-class _Number(NamedTuple):
-    """A real, and its ball at the working precision."""
-
-    real: Real
-    ball: arb
+    def time(self) -> arb:
+        """The real, computed once at each precision."""
+        if ctx.prec not in self._times:
+            waits = -self._number.real().log() / self._region.size()
+            self._times[ctx.prec] = waits if self._after is None else self._after.time() + waits
+        return self._times[ctx.prec]
 
 
 class _Entry:
-    """A region in the heap, the one that could win by most first."""
+    """A region in the heap, the one that could win by most first.
 
-    __slots__ = ("_high", "_low", "_score", "noise", "region", "size", "time")
+    `low` and `high` are doubles between which the noise of its clock lies.
+    """
 
-    def __init__(self, region: Region, size: arb, time: _Number, noise: _Number, rate: _Number) -> None:
-        self.region, self.size, self.time, self.noise = region, size, time, noise
+    __slots__ = ("_high", "_low", "_runners", "clock", "high", "low", "region", "size")
+
+    def __init__(self, region: Region, size: arb, clock: _Clock, low: float, high: float, runners: _Runners) -> None:
+        self.region, self.size, self.clock, self.low, self.high = region, size, clock, low, high
+        self._runners = runners
         loss = region.least_loss
-        self._score = lambda: noise.real() - rate.real() * loss
-        score = noise.ball - rate.ball * loss
-        # One step outwards covers the rounding to a float.
-        self._low = math.nextafter(float(score.lower()), -math.inf)
-        self._high = math.nextafter(float(score.upper()), math.inf)
+        if loss:
+            least, most = runners.least_rate * loss, runners.most_rate * loss
+            low -= most + _ROUNDING * (most + abs(low))
+            high -= least - _ROUNDING * (least + abs(high))
+        self._low, self._high = low, high
 
     def __lt__(self, other: _Entry) -> bool:
         if self._low > other._high:
@@ -120,32 +142,46 @@ class _Entry:
             return False
         return greater(self._score, other._score)
 
+    def _score(self) -> arb:
+        runners = self._runners
+        return runners.noise(self.clock.time()) - ball(runners.rate) * self.region.least_loss
+
 
 class _Runners:
-    """Entries of one race."""
+    """What the entries of one race share."""
 
-    def __init__(self, quantile: Callable[[arb], arb], rate: Fraction) -> None:
-        self._quantile = quantile
-        self._rate = _Number(lambda: ball(rate), ball(rate))
+    def __init__(self, noise: Callable[[arb], arb], rate: Fraction) -> None:
+        self.noise, self.rate = noise, rate
+        self.least_rate, self.most_rate = _bounds(ball(rate))
 
-    def entry(self, region: Region, size: arb, time: _Number, noise: _Number) -> _Entry:
-        return _Entry(region, size, time, noise, self._rate)
-
-    def started(self, region: Region, size: arb, number: _Number, after: _Number | None = None) -> _Entry:
+    def started(self, region: Region, size: arb, number: _Uniform, after: _Clock | None = None) -> _Entry:
         """A region whose first clock rings Exp / size after that time."""
-        quantile = self._quantile
-        if after is None:
-            rings, known = lambda: -number.real().log() / region.size(), -number.ball.log() / size
-        else:
-            rings = lambda: after.real() - number.real().log() / region.size()  # noqa: E731
-            known = after.ball - number.ball.log() / size
-        time = remembered(rings, known)
-        first = quantile(-(-known).expm1())
-        noise = remembered(lambda: quantile(-(-time()).expm1()), first)
-        return _Entry(region, size, _Number(time, known), _Number(noise, first), self._rate)
+        known = -number.ball.log() / size
+        if after is not None:
+            known += after.time()
+        return _Entry(region, size, _Clock(region, number, after, known), *_bounds(self.noise(known)), self)
 
 
-def _holds_the_first(part: Region, size: arb, leader: _Entry, number: _Number) -> bool:
+class _Uniform:
+    """The uniform at an index of the keystream: its ball from one word, and the real."""
+
+    __slots__ = ("_draw", "_index", "ball")
+
+    def __init__(self, draw: Draw, index: int, word: int) -> None:
+        self._draw, self._index = draw, index
+        # A double is off by 2**-54 at most, and the digits after the first word by 2**-64.
+        self.ball = arb(word * 2.0**-64, 2.0**-53) if word >= _SMALL else self.real()
+
+    def real(self) -> arb:
+        return uniform(self._draw, _LANE, self._index)()
+
+
+def _bounds(value: arb) -> tuple[float, float]:
+    """Doubles between which it lies. One step outwards covers the rounding."""
+    return math.nextafter(float(value.lower()), -math.inf), math.nextafter(float(value.upper()), math.inf)
+
+
+def _holds_the_first(part: Region, size: arb, leader: _Entry, number: _Uniform) -> bool:
     """Whether the answer that rings first in the leader's region is one of the part's, which are `size`."""
     ticket = number.ball * leader.size
     if size > ticket or size < ticket:
@@ -154,10 +190,8 @@ def _holds_the_first(part: Region, size: arb, leader: _Entry, number: _Number) -
     return greater(part.size, lambda: number.real() * whole.size())
 
 
-def _uniforms(draw: Draw) -> Iterator[_Number]:
+def _uniforms(draw: Draw) -> Iterator[_Uniform]:
     """The uniforms at index 0, 1, 2, ..., their first words fetched many at a time."""
     for start in count(0, _PREFETCH):
-        levels = [draw.words(_LANE, start, _PREFETCH, level).tolist() for level in range(_LEVELS)]
-        for offset, words in enumerate(zip(*levels, strict=True)):
-            number = uniform(draw, _LANE, start + offset, words)
-            yield _Number(number, number())
+        for offset, word in enumerate(draw.words(_LANE, start, _PREFETCH).tolist()):
+            yield _Uniform(draw, start + offset, word)

@@ -6,29 +6,22 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms.exact import column as module
-from private_topk.transforms.mechanisms.exact.column import OWN_KEYS, Column, keys_of, rounded_down
+from private_topk.transforms.mechanisms.exact import tally
+from private_topk.transforms.mechanisms.exact.column import Column
 
 RNG = np.random.default_rng(5)
 VECTORS = [
     np.array([0]),
     np.array([2**63 - 1, 0, 5, 2**63 - 1, 2**63 - 2, 2**63 - 513]),
     RNG.integers(0, 5, 400),
+    RNG.integers(0, 3000, 400) // RNG.integers(1, 900, 400),
     RNG.integers(900, 1200, 400),
     RNG.integers(2040, 6100, 400),
     2**41 + RNG.integers(0, 50, 300),
     (1 << RNG.integers(0, 62, 300)) - RNG.integers(0, 2, 300),
     np.where(RNG.random(300) < 0.5, 100_000, 0),
+    RNG.choice([100_000, 100_001, 70_000, 90_000, 5], 300, p=[0.5, 0.1, 0.2, 0.1, 0.1]),
 ]
-
-
-def test_keys_rise_and_small_counts_have_their_own() -> None:
-    edges = np.unique(np.concatenate([[(1 << e) + x for x in (-2, -1, 0, 1)] for e in range(1, 63)] + [[2**63 - 1]]))
-    counts = np.concatenate((np.arange(5000), edges[edges > 5000]))
-    keys = keys_of(counts)
-    assert (np.diff(keys) >= 0).all() and keys[:OWN_KEYS].tolist() == list(range(OWN_KEYS)) and keys[-1] == 54_272
-    low, widths = rounded_down(counts[counts < 2**52])
-    assert (low <= counts[: len(low)]).all() and (counts[: len(low)] < low + widths).all()
-    assert (keys_of(low) == keys[: len(low)]).all() and (keys_of(low + widths) == keys[: len(low)] + 1).all()
 
 
 @pytest.mark.parametrize(("chunk", "kept"), [(64, 1 << 18), (64, 0), (1 << 16, 1 << 18)])
@@ -37,8 +30,9 @@ def test_whatever_is_asked_in_whatever_order(
     counts: np.ndarray, chunk: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was looked at before must not show in an answer, nor whether the vector is a long one."""
-    monkeypatch.setattr(module, "_CHUNK", chunk)
-    monkeypatch.setattr(module, "_KEPT", kept)
+    monkeypatch.setattr(tally, "_CHUNK", chunk)
+    monkeypatch.setattr(tally, "_PART", chunk)
+    monkeypatch.setattr(tally, "_KEPT", kept)
     monkeypatch.setattr(module, "_SEPARATELY", 3)
     d, rng = len(counts), np.random.default_rng(len(counts))
     order = np.lexsort((np.arange(d), -counts))
@@ -60,7 +54,12 @@ def test_whatever_is_asked_in_whatever_order(
 
     def head(column: Column) -> None:
         least = int(rng.choice(near))
-        assert column.head(least).tolist() == ranked[ranked >= max(least, OWN_KEYS)].tolist()
+        values, ends = column.head(least)
+        assert (
+            np.repeat(values, np.diff(ends, prepend=0)).tolist()
+            == ranked[ranked >= max(least, column.tally.own)].tolist()
+        )
+        assert (np.diff(values) < 0).all()
 
     for _ in range(12):
         column = Column(counts)

@@ -12,7 +12,7 @@ from private_topk.testing import assert_follows
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
-from private_topk.transforms.mechanisms.exact.race import remembered, winner
+from private_topk.transforms.mechanisms.exact.race import Race, _Uniform
 from private_topk.transforms.mechanisms.exact.reals import precision
 from tests.quick import in_check
 from tests.transforms.mechanisms.laws import order_chances
@@ -56,23 +56,40 @@ def test_the_winner_is_the_noisy_maximum_over_all_answers(noise: str) -> None:
     seen: Counter[tuple[int, ...]] = Counter()
     bits = RandomBits.keyed(b"race")
     for _ in range(3000):
-        best = winner([Losses((0,)), Losses(losses[1:])], rate, noise, bits.draw())
+        best = Race([Losses((0,)), Losses(losses[1:])], rate, noise, bits.draw()).winner()
         assert best.split() is None
         seen[(best.least_loss,)] += 1
     assert_follows(seen, by_loss, 0.09)
 
 
-def test_a_remembered_real_is_computed_once_at_each_precision() -> None:
-    calls = []
-
-    def value() -> arb:
-        calls.append(1)
-        return arb(2).sqrt()
-
-    real = remembered(value)
-    with precision(100):
-        assert real() == real() or len(calls) == 1
+def test_a_time_is_computed_once_at_each_precision() -> None:
+    race = Race([Losses((0, 0, 1))], Fraction(1), "gumbel", RandomBits.keyed(b"clock").draw())
+    clock = race._entries[0].clock
+    with precision(96):
+        first = clock.time()
+        assert first is clock.time()
     with precision(200):
-        real()
-        real()
-    assert len(calls) == 2
+        second = clock.time()
+        assert second is clock.time() and first.contains(second) and second.rel_accuracy_bits() > 150
+
+
+def test_a_race_may_be_run_some_splits_at_a_time() -> None:
+    whole, some = (
+        Race([Losses(tuple(range(40)))], Fraction(1, 9), "laplace", RandomBits.keyed(b"x").draw()) for _ in "ab"
+    )
+    for _ in range(3):
+        some.run(2)
+        assert some.splits <= 6
+    assert whole.winner().least_loss == some.winner().least_loss and whole.splits == some.splits
+
+
+def test_a_uniform_of_a_small_word_is_known_as_well() -> None:
+    """Its ball has to lie above 0, however small it is: its logarithm is taken."""
+    draw = RandomBits.keyed(b"u").draw()
+    for index, word in enumerate(draw.words(0, 0, 50).tolist()):
+        number = _Uniform(draw, index, word)
+        with precision(200):
+            assert number.ball.contains(number.real())
+    monkey = _Uniform(draw, 3, 5)  # takes the digits of its address in place of a double
+    with precision(96):
+        assert monkey.ball.overlaps(monkey.real()) and monkey.ball.rel_accuracy_bits() > 60

@@ -1,0 +1,233 @@
+"""How many items have each count, or each of 54,273 keys that stand for ranges of counts, in one pass.
+
+Every count has a *key*: counts below 1,024 their own, larger ones their first eleven binary digits. Keys rise with
+counts and reach to 2**63, so that one table says how many items have each, in much the same time whatever the counts
+are. Where all counts are below 16,384, each of them is its own key: the pass is one `bincount` then, and its table the
+histogram.
+
+Example: counts 5, 3,000, 3,001 have keys of their own. Beside a count of 2**40 they have the keys 5 and, both of them,
+2,012; that of 2**40 is 30,720.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["OWN_KEYS", "Tally", "keys_of", "rounded_down"]
+
+Indices = NDArray[np.int64]
+
+OWN_KEYS = 1 << 10
+"""Counts below it always have a key of their own."""
+
+_DROPPED = 42  # binary digits of a double
+_FIRST = (1023 + 10) << 10  # the ones kept of 1024.0
+_PLAIN = 1 << 14  # where all counts are below it, each is its own key
+_KEPT = 1 << 18  # keys of vectors up to this length are kept, those of longer ones made again where they are needed
+_CHUNK = 1 << 16  # counts whose temporaries stay in the processor's cache
+_PART = 1 << 17  # counts of a long vector of which a table of their own is kept
+
+
+def keys_of(counts: Indices) -> Indices:
+    """The keys of counts >= 0, same shape. Doubles round large counts, and still rise with them."""
+    return _keys_into(np.empty(counts.shape), counts)
+
+
+def _keys_into(doubles: NDArray[np.float64], counts: Indices) -> Indices:
+    """The keys of counts, in the memory of as many doubles."""
+    np.add(counts, float(OWN_KEYS), out=doubles)
+    keys = doubles.view(np.int64)
+    keys >>= _DROPPED
+    keys -= _FIRST
+    return keys
+
+
+def rounded_down(counts: Indices) -> tuple[Indices, Indices]:
+    """The least count of each one's key, and how many counts share the key; for counts below 2**53."""
+    keys = keys_of(counts)
+    shifts = keys >> 10
+    return ((OWN_KEYS + (keys & (OWN_KEYS - 1))) << shifts) - OWN_KEYS, 1 << shifts
+
+
+class Tally:
+    """The keys of counts >= 0, shape (d,), int64, d >= 1, and how many items have each.
+
+    Attributes:
+        own: keys below it stand for one count, which is the key itself. All of them, or the first 1,024.
+        table: how many items have each key, as far as the largest, shape (n,).
+        keys: of each item, uint16, shape (d,); None of a vector of more than 262,144 counts.
+
+    Cost: one pass. Memory beside the counts: 1 MB, and up to a byte for each count of a long vector.
+
+    Raises:
+        Refusal: a count is negative.
+    """
+
+    def __init__(self, vector: Indices) -> None:
+        self.vector = vector
+        self.own, self.table = _PLAIN, np.zeros(1, np.int64)
+        self.keys: NDArray[np.uint16] | None = None
+        try:
+            if len(vector) <= _KEPT:
+                self._count_whole()
+            else:
+                self._count_parts()
+        except ValueError:  # bincount looks at every key
+            raise Refusal("counts", "must be at least 0", "a negative count was given") from None
+        self.plain = self.own == _PLAIN
+
+    def _count_whole(self) -> None:
+        vector = self.vector
+        if int(vector.max()) < _PLAIN:
+            self.table = np.bincount(vector)
+            self.keys = vector.astype(np.uint16)
+            return
+        self.own, self.keys = OWN_KEYS, np.empty(len(vector), np.uint16)
+        doubles = np.empty(min(_CHUNK, len(vector)))
+        for start in range(0, len(vector), _CHUNK):
+            part = vector[start : start + _CHUNK]
+            keys = _keys_into(doubles[: len(part)], part)
+            self._add(np.bincount(keys))
+            self.keys[start : start + _CHUNK] = keys
+
+    def _count_parts(self) -> None:
+        vector = self.vector
+        starts = range(0, len(vector), _PART)
+        # Of each part, how many items have each of the keys for one count; only what is written takes memory.
+        self._held = np.zeros((len(starts), _PLAIN), np.uint32)
+        self._highest = np.zeros(len(starts), np.int64)
+        doubles: NDArray[np.float64] | None = None
+        for number, start in enumerate(starts):
+            part = vector[start : start + _PART]
+            if doubles is None and int(part.max()) >= _PLAIN:
+                doubles = np.empty(_PART)
+                self._leave_plain(number)
+            some = np.bincount(part if doubles is None else _keys_into(doubles[: len(part)], part))
+            self._highest[number] = len(some) - 1
+            self._held[number, : min(len(some), self.own)] = some[: self.own]
+            self._add(some)
+
+    def _leave_plain(self, number: int) -> None:
+        """Turn the counts of the first parts into keys."""
+        self.own = OWN_KEYS
+        keys = keys_of(np.arange(len(self.table)))
+        table = np.zeros(int(keys[-1]) + 1, np.int64)
+        np.add.at(table, keys, self.table)
+        self.table, self._held = table, self._held[:, :OWN_KEYS].copy()
+        self._highest[:number] = keys_of(self._highest[:number])
+
+    def _add(self, some: Indices) -> None:
+        long, short = (some, self.table) if len(some) > len(self.table) else (self.table, some)
+        long[: len(short)] += short
+        self.table = long
+
+    def of(self, counts: Indices) -> Indices:
+        """The keys of counts, same shape."""
+        return counts if self.plain else keys_of(counts)
+
+    def at(self, items: Indices) -> NDArray[Any]:
+        """The keys of items, same shape."""
+        return self.of(self.vector.take(items)) if self.keys is None else self.keys.take(items)
+
+    def least(self, key: int) -> int:
+        """A count that is no larger than any of a key, and close to the least."""
+        if key < self.own:
+            return key
+        shift = key >> 10
+        # From 2**53 on counts just below the least are rounded up to it.
+        return ((OWN_KEYS + (key & (OWN_KEYS - 1))) << shift) - OWN_KEYS - (1 << shift >> 40)
+
+    def items_from(self, key: int) -> Indices:
+        """The items with a key or a larger one, by index."""
+        if self.keys is not None:
+            return np.flatnonzero(self.keys >= key)
+        found, least = [np.zeros(0, np.int64)], self.least(key)
+        for number in np.flatnonzero(self._highest >= key).tolist():
+            start = number * _PART
+            found.append(start + np.flatnonzero(self.vector[start : start + _PART] >= least))
+        items = np.concatenate(found)
+        return items if key < self.own else items[self.at(items) >= key]  # `least` may be a little too low
+
+    def items_between(self, first: int, end: int, but: list[int]) -> Indices:
+        """The items with keys from `first` up to, not including, `end`, but for some keys; by index."""
+        if self.keys is None:
+            items = self.items_from(first)
+            return items[self.at(items) < end]
+        flags = self.keys >= first
+        if end < len(self.table):
+            flags &= self.keys < end
+        for key in but:
+            flags &= self.keys != key
+        return _places(flags)
+
+    def only_count(self, key: int) -> int | None:
+        """The count that all items of a key have, where they have one; of a short vector."""
+        assert self.keys is not None
+        count = self.vector[int(np.argmax(self.keys == key))]
+        return int(count) if np.count_nonzero(self.vector == count) == self.table[key] else None
+
+    def items_marked(self, codes: NDArray[np.uint16]) -> tuple[Indices, NDArray[np.uint16]]:
+        """The items whose keys have a code above 0, by index, and these codes; `codes` is of all keys."""
+        if self.keys is not None:
+            marks = codes.take(self.vector if self.plain else self.keys)
+            items = _places(marks > 0)
+            return items, marks.take(items)
+        lowest = int(np.flatnonzero(codes > 0)[0])
+        found, found_codes = [], []
+        for number in np.flatnonzero(self._highest >= lowest).tolist():
+            start = number * _PART
+            marks = codes.take(self.of(self.vector[start : start + _PART]))
+            here = np.flatnonzero(marks > 0)
+            found.append(start + here)
+            found_codes.append(marks.take(here))
+        return np.concatenate(found), np.concatenate(found_codes)
+
+    def item_numbers(self, key: int, numbers: Indices) -> Indices:
+        """The items of a key below `own` that are numbered so, by index; of a long vector only some parts are read."""
+        if self.keys is not None:
+            return _nth(self.keys == key, numbers)
+        ends = np.cumsum(self._held[:, key], dtype=np.int64)
+        parts = np.searchsorted(ends, numbers, "right")
+        items = np.empty(len(numbers), np.int64)
+        for part in set(parts.tolist()):
+            here, start = parts == part, part * _PART
+            within = np.flatnonzero(self.vector[start : start + _PART] == key)
+            items[here] = start + within[numbers[here] - (ends[part] - int(self._held[part, key]))]
+        return items
+
+
+def _places(flags: NDArray[np.bool_]) -> Indices:
+    """`flatnonzero`, which takes a multiple of its time where a tenth of the flags or somewhat fewer are set."""
+    if not len(flags) < 20 * np.count_nonzero(flags) < 2 * len(flags):
+        return np.flatnonzero(flags)
+    some = np.ones(len(flags) + len(flags) // 8, np.bool_)
+    some[: len(flags)] = flags
+    return np.flatnonzero(some)[: int(np.count_nonzero(flags))]
+
+
+def _nth(flags: NDArray[np.bool_], numbers: Indices) -> Indices:
+    """The places of the flags numbered so among those set: half of what `flatnonzero` takes."""
+    padded = np.zeros(len(flags) + -len(flags) % 64, np.bool_)
+    padded[: len(flags)] = flags
+    sizes = _ones(np.packbits(padded).view(np.uint64))
+    ends = np.cumsum(sizes)
+    rows = ends.searchsorted(numbers, "right")
+    inside = np.flatnonzero(padded.reshape(-1, 64)[rows])
+    here = sizes[rows]
+    return 64 * rows + (inside[np.cumsum(here) - here + numbers - (ends[rows] - here)] & 63)
+
+
+def _ones(words: NDArray[np.uint64]) -> Indices:
+    """How many digits of each word are 1: sums of neighbours, of pairs, of fours, of bytes."""
+    words = words - (words >> _SHIFTS[0] & _MASKS[0])
+    words = (words & _MASKS[1]) + (words >> _SHIFTS[1] & _MASKS[1])
+    return (((words + (words >> _SHIFTS[2])) & _MASKS[2]) * _MASKS[3] >> _SHIFTS[3]).astype(np.int64)
+
+
+_MASKS = [np.uint64(0x0101010101010101 * byte) for byte in (0x55, 0x33, 0x0F, 0x01)]
+_SHIFTS = [np.uint64(n) for n in (1, 2, 4, 56)]

@@ -49,8 +49,8 @@ PATIENCE = {"rest.retry.max-attempts": 200}
 failed. Flink's own 20 are a minute, and one that takes the place of another may need longer on a busy machine."""
 
 HANDS_ON = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""For a Java that hands a job over, or on what Python works out: its best compiler would cost more than it saves, a third
-of all CPU of 10,000,000 rows on a new cluster, half of that of 1,000,000 on a mini cluster."""
+"""For a Java that hands a job over, or on what Python works out: its best compiler would cost more than it saves, a
+third of all CPU of 10,000,000 rows on a new cluster, half of that of 1,000,000 on a mini cluster."""
 
 ASKS_ITS_SERVER = True
 """Which options Flink's job server knows, it says when it is up."""

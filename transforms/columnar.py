@@ -7,7 +7,7 @@ NaN); where every group has a ranking, `group` (strings).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ __all__ = [
     "make_table",
     "mix",
     "of_rows",
+    "parted",
     "partition",
     "sorted_pairs",
     "sorted_sums",
@@ -96,21 +97,36 @@ def mix(values: Words) -> Words:
 
 def partition(keys: Codes, size: int) -> Iterator[tuple[int, Codes]]:
     """Every key in [0, size) that occurs, with the positions of its rows in their order."""
+    order, runs = _by_key(keys, size)
+    return ((key, order[start:stop]) for key, start, stop in runs)
+
+
+def parted(keys: Codes, size: int, table_of: Callable[[Codes], pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Every key in [0, size) that occurs, with the table of its rows in their order.
+
+    Cost: one table of all rows, whatever the number of keys: the others are slices of it, and hold its memory.
+
+    Args:
+        table_of: the table of the rows at some positions.
+    """
+    order, runs = _by_key(keys, size)
+    whole = table_of(order)
+    return ((key, whole.slice(start, stop - start)) for key, start, stop in runs)
+
+
+def _by_key(keys: Codes, size: int) -> tuple[Codes, list[tuple[int, int, int]]]:
+    """The positions of the rows by key, and each key that occurs with where its rows begin and end there."""
     narrow = keys.astype(np.uint16) if size <= 1 << 16 else keys  # numpy sorts 16-bit keys by radix
     order = np.argsort(narrow, kind="stable")
-    if len(order) == 0:
-        return
-    ends = np.cumsum(np.bincount(keys, minlength=size)) if size <= 1 << 16 else None
-    if ends is None:
+    if size <= 1 << 16:
+        held = np.bincount(keys, minlength=size)
+        present = np.flatnonzero(held)
+        ends = np.cumsum(held[present])
+        starts = ends - held[present]
+    else:
         present, starts = np.unique(keys[order], return_index=True)
-        for key, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-            yield key, rows
-        return
-    start = 0
-    for key, end in enumerate(ends.tolist()):
-        if end > start:
-            yield key, order[start:end]
-        start = end
+        ends = np.append(starts, len(order))[1:]
+    return order, list(zip(present.tolist(), starts.tolist(), ends.tolist(), strict=True))
 
 
 def sorted_words(words: Keys) -> Keys:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.columnar import make_table, partition
+from private_topk.transforms.columnar import Codes, make_table, parted
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.groups import Groups
@@ -141,11 +141,13 @@ class _ShardDoFn(SideBySideDoFn):
         names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
         others |= {name: block[name].to_numpy() for name in names}
         shards = (words >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
-        found = []
-        for shard, rows in partition(shards, self._shards):
+
+        def table_of(rows: Codes) -> pa.RecordBatch:
             items = values[rows] if isinstance(values, np.ndarray) else values.take(pa.array(rows))
             columns = {name: column[rows] for name, column in others.items()}
-            found.append((shard, make_table(user=words[rows], item=items, **columns)))
+            return make_table(user=words[rows], item=items, **columns)
+
+        found = list(parted(shards, self._shards, table_of))
         return _Split(unknown, elsewhere, found)
 
     def hand_on(self, result: _Split) -> list[ShardedPairs]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -15,6 +16,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, SENT, Part, PlacedPart
+from private_topk.transforms.shelf import PutAside, Shelf, taken
 
 __all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest"]
 
@@ -32,22 +34,30 @@ class AddUp(beam.PTransform):
         least: unknown domain: totals below this are not handed on.
         ahead: add up what a worker has at hand of a bounded input before it is grouped. Not for an unknown domain, of
             which labels seldom meet, nor for more than 2**17 items a place: so many counts are megabytes in an element.
+        by_reference: as for `CountContributions`: counts of a bounded input stay where they are.
     """
 
-    def __init__(self, layout: Layout, keep: int | None, least: int = 0, ahead: bool = False) -> None:
+    def __init__(
+        self, layout: Layout, keep: int | None, least: int = 0, ahead: bool = False, by_reference: bool = False
+    ) -> None:
         super().__init__()
         self._layout, self._keep, self._least = layout, keep, least
         self._ahead = ahead and 0 < layout.size and layout.item_bits <= _BITS_AT_HAND
+        self._shelf = Shelf() if by_reference else None
 
     def expand(self, partial: beam.PCollection) -> beam.PCollection:
         if self._ahead and partial.is_bounded and isinstance(partial.windowing.windowfn, GlobalWindows):
             ahead = beam.ParDo(_AddAheadDoFn(self._layout)).with_output_types(PlacedPart)
             partial = partial | "Add up what is at hand" >> ahead
+        shelf = self._shelf.name if self._shelf is not None and partial.is_bounded else None
+        if shelf is not None:
+            partial = partial | "Put counts aside" >> beam.ParDo(PutAside(shelf)).with_output_types(tuple[int, int])
+        add = _AddUpDoFn(self._layout, self._keep, self._least, shelf)
         return (
             partial
             | "Gather each item's counts" >> beam.GroupByKey()
             # (place, [Part])  ->  (place, Part)
-            | "Add up" >> beam.ParDo(_AddUpDoFn(self._layout, self._keep, self._least)).with_output_types(PlacedPart)
+            | "Add up" >> beam.ParDo(add).with_output_types(PlacedPart)
         )
 
 
@@ -77,11 +87,13 @@ class _AddAheadDoFn(beam.DoFn):
 
 
 class _AddUpDoFn(beam.DoFn):
-    def __init__(self, layout: Layout, keep: int | None, least: int) -> None:
-        self._layout, self._keep, self._least = layout, keep, least
+    def __init__(self, layout: Layout, keep: int | None, least: int, shelf: str | None = None) -> None:
+        self._layout, self._keep, self._least, self._shelf = layout, keep, least, shelf
 
-    def process(self, gathered: tuple[int, Iterable[Part]]) -> Iterator[PlacedPart]:
-        yield add_up(*gathered, self._layout, self._keep, self._least)
+    def process(self, gathered: tuple[int, Iterable[Any]]) -> Iterator[PlacedPart]:
+        place, parts = gathered
+        parts = parts if self._shelf is None else taken(self._shelf, parts)
+        yield add_up(place, parts, self._layout, self._keep, self._least)
 
 
 def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None = None, least: int = 0) -> PlacedPart:
@@ -173,12 +185,18 @@ def largest(table: pa.Table, keep: int | None) -> pa.Table:
     """
     if "window" in table.schema.names:
         return _largest_by_window(table, keep)
+    if keep is not None and len(table) > keep:
+        table = _head(table, keep)
+    return table.sort_by([("count", "descending"), ("item", "ascending")])
+
+
+def _head(table: pa.Table, keep: int) -> pa.Table:
+    """The rows of the largest counts, in no order. Cost: O(n log keep), however many are equal."""
     counts = table["count"].to_numpy()
-    if keep is not None and len(counts) > keep:
-        cut = np.partition(counts, len(counts) - keep)[len(counts) - keep]
-        table = table.filter(pc.greater_equal(table["count"], pa.scalar(int(cut))))
-    table = table.sort_by([("count", "descending"), ("item", "ascending")])
-    return table if keep is None else table.slice(0, keep)
+    cut = np.partition(counts, len(counts) - keep)[len(counts) - keep]
+    above, equal = table.filter(pa.array(counts > cut)), table.filter(pa.array(counts == cut))
+    first = pc.select_k_unstable(equal["item"], keep - len(above), [("item", "ascending")])
+    return pa.concat_tables([above, equal.take(first)])
 
 
 def _largest_by_window(table: pa.Table, keep: int | None) -> pa.Table:

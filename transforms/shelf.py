@@ -1,4 +1,4 @@
-"""A shuffle by reference: where all workers are threads of one process, pieces wait in its memory for their user shard.
+"""A shuffle by reference: where all workers are threads of one process, what is grouped waits in its memory.
 
 A runner that groups encodes every element, and copies the bytes some ten times over, on one thread. What it groups here
 is the numbers of pieces; the pieces stay where they are.
@@ -10,9 +10,9 @@ import uuid
 import weakref
 from collections.abc import Iterable, Iterator
 from itertools import count
+from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 
 from private_topk.transforms.guard import lost
 
@@ -27,23 +27,23 @@ class Shelf:
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
-        self._numbers, self._pieces = count(), dict[int, pa.RecordBatch]()
+        self._numbers, self._pieces = count(), dict[int, Any]()
         _SHELVES[self.name] = self
 
     def __len__(self) -> int:
         return len(self._pieces)
 
-    def put(self, piece: pa.RecordBatch) -> int:
+    def put(self, piece: object) -> int:
         """The number by which the piece is taken. Any thread may put and take."""
         number = next(self._numbers)
         self._pieces[number] = piece
         return number
 
-    def take(self, number: int) -> pa.RecordBatch:
+    def take(self, number: int) -> Any:  # noqa: ANN401 - what was put
         """The piece, which is on the shelf no more. Raises LostPartError where it was taken before."""
         piece = self._pieces.pop(number, None)
         if piece is None:
-            raise lost("a user shard was handed the same rows twice")
+            raise lost("the same rows or counts were handed over twice")
         return piece
 
 
@@ -52,16 +52,16 @@ _SHELVES: weakref.WeakValueDictionary[str, Shelf] = weakref.WeakValueDictionary(
 
 
 class PutAside(beam.DoFn):
-    """(user shard, piece) to (user shard, the piece's number on the shelf)."""
+    """(where to, piece) to (where to, the piece's number on the shelf)."""
 
     def __init__(self, shelf: str) -> None:
         self._shelf = shelf
 
-    def process(self, placed: tuple[int, pa.RecordBatch]) -> Iterator[tuple[int, int]]:
+    def process(self, placed: tuple[int, Any]) -> Iterator[tuple[int, int]]:
         yield placed[0], _SHELVES[self._shelf].put(placed[1])
 
 
-def taken(shelf: str, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+def taken(shelf: str, numbers: Iterable[int]) -> Iterator[Any]:
     """The pieces of these numbers, off the shelf."""
     found = _SHELVES[shelf]
     return (found.take(number) for number in numbers)

@@ -192,17 +192,17 @@ class RankBlocks(beam.PTransform):
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
         limit, waits, weighting = selection.max_items_per_user, self._waits_for_timers, selection.mechanism.weighting
         cap, per_user = selection.amounts.cap if selection.amounts else None, groups.per_user if groups else 1
+        answers: list[beam.PCollection] = []
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
             wake = WakeShards(UserShard(layout, key, None, cap).no_pairs(), self._shards)
             empties = names | "Wake every user shard" >> wake
-            pairs, answers = (pairs, empties) | "Add empty user shards" >> beam.Flatten(), []
-        elif waking is not None:
-            answers = []
-        else:
+            pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
+        elif waking is None:
             answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
         counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers,
                                       self._by_reference)  # fmt: skip
-        added = AddUp(layout, selection.head(), selection.least(), not self._by_reference and weighting is None)
+        ahead = not self._by_reference and weighting is None
+        added = AddUp(layout, selection.head(), selection.least(), ahead, self._by_reference)
         totals = pairs | "Bound contributions" >> counting | "Count items" >> added
         if self._readers is not None and waking is None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)

@@ -18,7 +18,7 @@ from private_topk.transforms.columnar import (
     kept_pairs,
     make_table,
     of_rows,
-    partition,
+    parted,
     sorted_pairs,
     sorted_sums,
     sorted_words,
@@ -239,11 +239,14 @@ class UserShard:
             shards = (found.words[items] % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64)
         layout = self._counted
         places = layout.places(windows, shards)
-        for place, rows in partition(places, layout.groups * layout.item_shards):
+
+        def table_of(rows: Codes) -> pa.RecordBatch:
             some = items[rows]
             labels = some.astype(layout.item_type) if found.labels is None else found.labels.take(pa.array(some))
             column = {"window": windows[rows].astype(np.uint32)} if layout.windows > 1 else {}
-            yield place, make_table(**column, item=labels, **{name: its[rows] for name, its in numbers.items()})
+            return make_table(**column, item=labels, **{name: its[rows] for name, its in numbers.items()})
+
+        return parted(places, layout.groups * layout.item_shards, table_of)
 
 
 def _any_twice(words: Words) -> bool:

@@ -19,7 +19,15 @@ from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.early import read
-from private_topk.pipelines.sources.formats import Piece, bundle, check_files, cut_into_pieces, format_name, reader_of
+from private_topk.pipelines.sources.formats import (
+    Piece,
+    bundle,
+    check_files,
+    cut_into_pieces,
+    format_name,
+    packed_size,
+    reader_of,
+)
 from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.pipelines.sources.source import BlockReader, about_the_input
 from private_topk.runners import Launch
@@ -72,7 +80,7 @@ class Files:
                 yield from reader_of(path).read(path, start, stop, self._columns(period))
 
     def stored_bytes(self) -> int:
-        return sum(file.size for file in self.files)
+        return sum(map(packed_size, self.files))
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         with about_the_input(), ThreadPoolExecutor(16) as pool:

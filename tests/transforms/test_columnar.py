@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.columnar import (
     as_labels,
     count_pairs,
@@ -17,6 +18,7 @@ from private_topk.transforms.columnar import (
     make_block,
     make_table,
     mix,
+    parted,
     partition,
     sorted_pairs,
     sorted_words,
@@ -86,6 +88,17 @@ class TestPartition:
             for row, key in enumerate(keys.tolist()):
                 plain.setdefault(key, []).append(row)
             assert {key: rows.tolist() for key, rows in partition(keys, size)} == plain
+            tables = list(parted(keys, size, lambda rows: make_table(row=rows, text=pa.array(map(str, rows.tolist())))))
+            assert {key: table["row"].to_pylist() for key, table in tables} == plain
+            assert {key: [int(text) for text in table["text"].to_pylist()] for key, table in tables} == plain
+
+    def test_a_part_travels_without_the_others(self) -> None:
+        keys = np.arange(10_000) % 100
+        tables = parted(keys, 100, lambda rows: make_table(row=rows, text=pa.array(["a text"] * len(rows))))
+        for _, table in tables:
+            whole = make_table(row=table["row"].to_numpy().copy(), text=pa.array(table["text"].to_pylist()))
+            assert len(BlockCoder().encode(table)) <= len(BlockCoder().encode(whole)) + 64  # where it begins
+            assert table.nbytes == whole.nbytes
 
 
 @pytest.mark.parametrize("kind", [np.uint64, np.int64])

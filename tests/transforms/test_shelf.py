@@ -19,6 +19,7 @@ from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.mechanisms import Joint, LimitDomain
+from private_topk.transforms.parts import Part
 from private_topk.transforms.shelf import Shelf, taken
 from private_topk.transforms.top_k import RankBlocks, make_selection
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
@@ -46,7 +47,7 @@ def test_every_piece_is_taken_once_whoever_puts_and_takes() -> None:
 def test_a_piece_is_not_counted_twice() -> None:
     shelf = Shelf()
     number = shelf.put(piece(1))
-    with pytest.raises(LostPartError, match="handed the same rows twice"):
+    with pytest.raises(LostPartError, match="rows or counts were handed over twice"):
         list(taken(shelf.name, [number, number]))
 
 
@@ -68,12 +69,13 @@ def released(domain: Domain, cut: str | None, by_reference: bool) -> list[Any]:
 def test_the_answer_is_the_same_and_nothing_is_left_behind(
     domain: Domain, cut: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, put_on_a_shelf = list[int](), Shelf.put
-    monkeypatch.setattr(Shelf, "put", lambda shelf, some: put.append(len(some)) or put_on_a_shelf(shelf, some))
+    put, put_on_a_shelf = list[type](), Shelf.put
+    monkeypatch.setattr(Shelf, "put", lambda shelf, some: put.append(type(some)) or put_on_a_shelf(shelf, some))
     plain = released(domain, cut, False)
     assert plain and not put
     gc.collect()
     before = len(shelves._SHELVES)
-    assert released(domain, cut, True) == plain and put
+    assert released(domain, cut, True) == plain
+    assert set(put) == {pa.RecordBatch, Part}, "rows for user shards, and counts for where they are added up"
     gc.collect()
     assert len(shelves._SHELVES) == before

@@ -162,6 +162,11 @@ class TestPatterns:
             assert [file.path.removeprefix(start) for file in source.files] == found
         assert sum(rows_of(source).values()) == 3 * len(found)
 
+    @pytest.mark.parametrize(("name", "share"), [("r.csv", 4), ("r.jsonl", 4), ("r.csv.gz", 1), ("r.parquet", 1)])
+    def test_plain_text_is_as_much_as_it_would_be_packed(self, tmp_path: Path, name: str, share: int) -> None:
+        path = write(tmp_path / name, ROWS)
+        assert source_of(str(path), COLUMNS).stored_bytes() == path.stat().st_size // share
+
     def test_file_addresses(self, tmp_path: Path) -> None:
         (tmp_path / "a b%").mkdir()
         write(tmp_path / "a b%" / "r.jsonl", ROWS)

@@ -40,8 +40,9 @@ _ACROSS = (16, 60)  # the same for the members of one segment
 _FALLING = math.log(0.9)
 _STEEPEST = 1 - 2.0**-20
 _UNIT = 2.0**-52  # twice the rounding of an operation on doubles
-_LEAST = 2.0**-900  # of a double in a row: what is lost below the range of doubles is nothing beside it
+_LEAST = 2.0**-800  # of a double in a row: what products lose below the range of doubles is nothing beside it
 _RANGE = 900  # binary digits
+_LOW = -100  # of the largest product
 
 
 def row_of_binomials(n: int, most: int) -> arb_poly:
@@ -132,29 +133,35 @@ class _Doubles:
 
     def multiply(self, s: int, most: int) -> bool:
         """Go on to the end of segment s; False where the range of doubles does not reach."""
-        self._lean(self._tilts[s])
-        n, before = int(self._sizes[s]), self._values
+        n = int(self._sizes[s])
+        if n >= 2**52 or not self._lean(self._tilts[s]):
+            return False
         # The largest weight is at most (1 + 2**tilt)**n.
         start = -min(_RANGE, int(n * math.log2(1 + 2.0**self._tilt)))
         members = np.arange(most, dtype=np.float64)
         steps = np.concatenate(([2.0**start], np.ldexp((n - members) / (members + 1), self._tilt)))
         with np.errstate(over="ignore", invalid="ignore"):
-            self._values = np.convolve(before, np.cumprod(steps))
-        largest = float(self._values.max())
-        if not largest < math.inf or n >= 2**52:
-            return False
+            products = np.convolve(self._values, np.cumprod(steps))
+        largest = float(products.max())
         top = math.frexp(largest)[1]
-        self._values = np.ldexp(self._values, -top)
+        # Weights and products below the range are wrong by less than 2**-1022 each, beside a largest of 2**_LOW.
+        if not largest < math.inf or top < _LOW:
+            return False
+        self._error += _UNIT * (2 * most + min(len(self._values), most + 1) + 3)
+        self._values = np.ldexp(products, -top)
         self._shift += start - top
-        self._error += _UNIT * (2 * most + min(len(before), most + 1) + 2)
         return True
 
-    def _lean(self, tilt: int) -> None:
+    def _lean(self, tilt: int) -> bool:
+        """Change the tilt: powers of two, which round nothing within the range."""
         if tilt != self._tilt:
             more, centre = tilt - self._tilt, len(self._values) // 2
-            self._values = np.ldexp(self._values, more * (np.arange(len(self._values)) - centre))
-            self._shift -= more * (self._least + centre)
+            leaning = np.ldexp(self._values, more * (np.arange(len(self._values)) - centre))
+            top = math.frexp(float(leaning.max()))[1]
+            self._values = np.ldexp(leaning, -top)
+            self._shift -= more * (self._least + centre) + top
             self._tilt = tilt
+        return bool(self._values.min() > _LEAST and self._values.max() <= 1)
 
     @property
     def last(self) -> int:

@@ -29,7 +29,7 @@ def is_local(given: Mapping[str, Any], others: Sequence[str]) -> bool:
         others: words for Beam, which may name a place.
     """
     texts = [value for name, value in given.items() if name != "ledger" and isinstance(value, str)]
-    return not others and not any("://" in text.removeprefix("file://") or text.startswith("gcp-") for text in texts)
+    return not any("://" in text.removeprefix("file://") or text.startswith("gcp-") for text in [*texts, *others])
 
 
 class _Unseen(MetaPathFinder):

@@ -12,7 +12,8 @@ a place only if they are equal to the last bit and a multiple of 8 pauses apart.
 hundredth message the runner waits until it can be sent. A message holds at least one element, and all pairs of a user
 shard are one: megabytes at ten million rows. Where the worker is slower than the runner, as on a busy machine, a batch
 ended with `OutOfMemoryError: Direct buffer memory`, or for good waited for a task whose channel was gone. Mended, the
-runner waits before every message but the first.
+runner waits before every message but the first, and no longer than there is somebody to send to: the original waits
+for a worker that was killed meanwhile without end.
 
 *What comes back.* What Python workers put out is kept in a queue of a hundred messages until the whole bundle is
 over, and in a batch a bundle is all that a subtask has. A message has ten megabytes, so that a reader of 100,000,000
@@ -91,11 +92,23 @@ def _that_clears(content: bytes) -> bytes:
 
 
 def _that_waits(content: bytes) -> bytes:
-    """`this(phaser, observer, 100)`, where the messages between two looks are now 1."""
+    """`this(phaser, observer, 100)`, where the messages between two looks are now 1, and what a look ends with."""
     call = struct.pack(">BBBBBB", 0x2A, 0x2B, 0x2C, 0x10, 100, 0xB7)
     if content.count(call) != 1:
         raise ValueError("no such call, or more than one")
-    return content.replace(call, struct.pack(">BBBBBB", 0x2A, 0x2B, 0x2C, 0x10, 1, 0xB7))
+    found = JavaClass(content.replace(call, struct.pack(">BBBBBB", 0x2A, 0x2B, 0x2C, 0x10, 1, 0xB7)))
+    (observer,) = found.names("/io/grpc/stub/CallStreamObserver")
+    server = observer.replace("/CallStreamObserver", "/ServerCallStreamObserver")
+    ready, gone = found.method(observer, "isReady", "()Z"), found.method(server, "isCancelled", "()Z")
+    # 0: observer.isReady(), or else 7: whether it is a server's and its caller is gone; then the message is refused
+    code = struct.pack(">BBHBH", 0x2A, 0xB6, ready, 0x9A, 20)
+    code += struct.pack(">BBHBH", 0x2A, 0xC1, found.named(server), 0x99, 11)
+    code += struct.pack(">BBHBHB", 0x2A, 0xC0, found.named(server), 0xB6, gone, 0xAC)
+    code += bytes([0x03, 0xAC, 0x04, 0xAC])  # 22: false; 24: true
+    frames = struct.pack(">HBB", 2, 22, 1)
+    added = found.add("readyOrGone", f"(L{observer};)Z", code, stack=1, arguments=1, frames=frames)
+    found.redirect("onNext", struct.pack(">BH", 0xB6, ready), added)
+    return found.content()
 
 
 def _that_hands_on(content: bytes) -> bytes:

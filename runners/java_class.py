@@ -62,6 +62,13 @@ class JavaClass:
         place = struct.unpack(">H", self._pool[struct.unpack_from(">H", self._body, 2)[0]][1])[0]
         return self._pool[place][1][2:].decode()
 
+    def names(self, ending: str) -> list[str]:
+        """The names of classes in the pool that end so."""
+        found = [
+            self._pool[struct.unpack(">H", value)[0]][1][2:].decode() for tag, value in self._pool if tag == _CLASS
+        ]
+        return [name for name in found if name.endswith(ending)]
+
     def redirect(self, within: str, called: bytes, added: int) -> None:
         """Lead one call in a method to a static method that takes what was on the stack for the first.
 

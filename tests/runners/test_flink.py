@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -144,6 +144,53 @@ def test_a_bundle_may_put_out_more_than_the_heap_of_a_task_manager(cluster: Clus
     assert_that(sizes, equal_to([100 << 23]))
     pipeline.run().wait_until_finish()
     assert len(cluster.rest.get("taskmanagers")["taskmanagers"]) == 2
+
+
+def test_workers_killed_while_they_are_sent_rows_are_not_waited_for(
+    cluster: Cluster, workers: list[str], tmp_path: Path
+) -> None:
+    """Workers that take a second for each 4 MB, which the runner therefore waits to send; the next ones are quick."""
+    import apache_beam as beam
+
+    from private_topk.runners import prepare
+
+    began, killed = tmp_path / "began", tmp_path / "killed"
+
+    def slow(pair: tuple[int, list[bytes]]) -> int:
+        began.touch()
+        time.sleep(0 if killed.exists() else 1)
+        return sum(map(len, pair[1]))
+
+    launch = prepare("flink", [*workers, "--parallelism=1"])
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    sizes = (
+        pipeline
+        | beam.Create(range(60))
+        | beam.Map(lambda number: (number, bytes(4 << 20)))
+        | beam.GroupByKey()
+        | beam.Map(slow)
+        | beam.CombineGlobally(sum)
+    )
+    assert_that(sizes, equal_to([60 << 22]))
+    result = pipeline.run()
+    _await(began.exists)
+    time.sleep(2)
+    killed.touch()
+    found = [pid for server in _children(cluster.processes["worker-pool"].pid) for pid in _children(server)]
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    at = time.monotonic()
+    result.wait_until_finish()
+    assert found and time.monotonic() - at < 60
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(path.parent.name))
+    return found
 
 
 def _classes_loaded(rest: Rest) -> dict[str, float]:

@@ -15,6 +15,7 @@ whoever of the three it was; if not, a uniform one of the three has it, and the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -36,7 +37,9 @@ Indices = NDArray[np.int64]
 
 _LANES = 64  # of the keystream, for each lane of a caller
 _SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
-_FIRST = 8  # noises read at once
+_FIRST = 8  # noises of the octave after the first
+_FEW = 256  # noises that take hardly longer than one
+_MANY = 400  # items asked for, from which on it pays to foresee how far to read
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,7 @@ def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, 
     draw.
     """
     descents = _Descents(histogram, blocks, levels, k, draw, lane * _LANES)
-    # The k largest counts say how large a score has to be; few others can reach it.
-    descents.read_exact()
-    descents.read_below()
+    descents.read()
     return descents.winners()
 
 
@@ -103,24 +104,27 @@ class _Descents:
     lane: int
     met: list[_Met] = field(default_factory=list)
     cut: float = -np.inf
+    _guess: float = np.inf  # where the cut will be, about
     _sums: dict[tuple[int, int], list[arb]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._sizes = self.blocks.sizes.astype(np.float64)
         self._starts = self.blocks.starts
 
-    def read_exact(self) -> None:
-        """Read the items of the k largest counts: one noise each, and of those with the k-th as many as may matter."""
-        last = self.blocks.exact - 1
+    def read(self) -> None:
+        """Read the blocks as far as they may matter.
+
+        k scores say how large one has to be. The first noise of each block makes so many, or else the items of the k
+        largest counts: one noise each, and of those with the k-th as many as that takes.
+        """
+        last, end = self.blocks.exact - 1, len(self.blocks.sizes)
+        if self.k <= end:
+            self._descend(_Readings(np.arange(end), np.zeros(end)))
+            return
         if last:
             self._read(_Readings(np.arange(last), np.zeros(last)), 1)
         self._descend(_Readings(np.array([last]), np.zeros(1)), self.k - last)
-
-    def read_below(self) -> None:
-        """Read the items of the other blocks as far as they may matter."""
-        first, end = self.blocks.exact, len(self.blocks.sizes)
-        if first < end:
-            self._descend(_Readings(np.arange(first, end), np.zeros(end - first)))
+        self._descend(_Readings(np.arange(last + 1, end), np.zeros(end - last - 1)))
 
     def winners(self) -> Indices:
         """The ranks of the k largest scores, in decreasing order."""
@@ -135,26 +139,62 @@ class _Descents:
     def _descend(self, readings: _Readings, least: int = 1) -> None:
         """Read on while a block could matter, and at least so many noises of each."""
         self._shuffles = Shuffles(self.blocks.sizes, self.draw, self.lane + _SHUFFLES)
-        width = 1
         while len(readings.places):
-            high = self._read(readings, width)
+            high = self._read(readings, self._ahead(readings, least))
             if readings.turns >= least:
                 self._raise_cut()
+                if self.k >= _MANY and self._guess == np.inf and int(readings.places[-1]) == len(self._sizes) - 1:
+                    self._guess = self._foreseen(readings)
             further = (high >= self.cut) & (readings.turns < self._sizes[readings.places])
             readings = _Readings(readings.places[further], readings.last[further], readings.turns)
-            width = _FIRST if readings.turns == 1 else 4 * width
 
-    def _read(self, readings: _Readings, width: int) -> Floats:
-        """Read so many noises more of each block; returns upper bounds of the scores that may follow."""
-        places, turns = readings.places, readings.turns + np.arange(width)
-        octave = _octave(readings.turns)
+    def _ahead(self, readings: _Readings, least: int) -> int:
+        """How many octaves to read at once. It only matters for the time: what is read too far is not looked at."""
+        octave, number = _octave(readings.turns), 1
+        if least > 1:
+            return max(1, _octave(least - 1) + 1 - octave)
+        while self._guess < np.inf:
+            start, width = _span(octave + number)
+            few = len(readings.places) * (start + width - readings.turns) <= _FEW
+            wanted = self._expected(readings.places, start + 2 * math.isqrt(start)) >= self._guess
+            if start > self.k or 2 * np.count_nonzero(wanted) < len(wanted) * (1 if few else 2):
+                break
+            number += 1
+        return number
+
+    def _expected(self, places: Indices, turns: int) -> Floats:
+        """About which score the noise of a turn makes with the bound of each block; least where there is none."""
+        sizes = self._sizes[places]
+        a = -np.log1p(-np.minimum((turns + 1) / (sizes + 2), 1 - 2.0**-30))
+        return np.where(turns < sizes, self._steps(self.blocks.bounds[places])[0] + self.levels.noise(a), -np.inf)
+
+    def _foreseen(self, readings: _Readings) -> float:
+        """About where the k-th largest score will be, once these blocks are read."""
+        octaves = range(_octave(readings.turns), _octave(self.k) + 1)
+        places = readings.places[self._sizes[readings.places] > readings.turns]
+        scores = [self._expected(places, sum(_span(octave)) - 1) for octave in octaves]
+        widths = [np.full(len(places), _span(octave)[1]) for octave in octaves]
+        met = np.concatenate([m.scores for m in self.met])
+        every, each = np.concatenate((met, *scores)), np.concatenate((np.ones(len(met), np.int64), *widths))
+        order = np.argsort(-every)
+        return float(every[order[np.searchsorted(np.cumsum(each[order]), self.k)]])
+
+    def _read(self, readings: _Readings, number: int) -> Floats:
+        """Read so many octaves more of each block; returns upper bounds of the scores that may follow."""
+        places, first = readings.places, _octave(readings.turns)
+        octaves = [(octave, *_span(octave)) for octave in range(first, first + number)]
+        parts = [
+            self._exponentials(self.draw.grid(self.lane + octave, places, width), places, start)
+            for octave, start, width in octaves
+        ]
+        exponentials = parts[0] if number == 1 else np.concatenate(parts, axis=1)
+        turns = readings.turns + np.arange(exponentials.shape[1])
         left = self._sizes[places][:, None] - turns
-        exponentials = self._exponentials(self.draw.grid(self.lane + octave, places, width), places, readings.turns)
         with np.errstate(divide="ignore"):
             steps = np.where(left > 0, exponentials / np.maximum(left, 1), np.inf)
         a = readings.last[:, None] + np.cumsum(steps, axis=1)
         high = self._meet(places, turns, a)
-        readings.last, readings.turns = a[:, -1], readings.turns + width
+        readings.last, readings.turns = a[:, -1], readings.turns + len(turns)
         return high
 
     def _meet(self, places: Indices, turns: Indices, a: Floats) -> Floats:
@@ -175,7 +215,9 @@ class _Descents:
         rows, columns = np.nonzero(hopeful[blocks])
         ranks = self._starts[places[blocks]][rows]
         if int(places[-1]) >= self.blocks.exact - 1:  # all before have one item each
-            ranks = ranks + self._shuffles.numbers(_octave(int(turns[0])), places[blocks], turns)[rows, columns]
+            octaves = range(_octave(int(turns[0])), _octave(int(turns[-1])) + 1)
+            spans = [(octave, start + np.arange(width)) for octave in octaves for start, width in [_span(octave)]]
+            ranks = ranks + self._shuffles.numbers(places[blocks], spans)[rows, columns]
         rows = blocks[rows]
         counts = self._counts(places[rows], ranks)
         steps, step_errors = self._steps(counts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,28 +27,21 @@ class Shuffles:
         self._places: list[Indices] = []  # by octave, as the partners are
         self._partners: list[Indices] = []
 
-    def numbers(self, octave: int, places: Indices, turns: Indices) -> Indices:
-        """Which items come at these turns, numbered within their block, shape (places, turns).
+    def numbers(self, places: Indices, octaves: Sequence[tuple[int, Indices]]) -> Indices:
+        """Which items come at the turns of some octaves, numbered within their block, shape (places, turns).
 
         Args:
-            octave: counted from 0, one after the other.
             places: blocks, rising, all of them asked for in the octaves before.
-            turns: those after the ones of the octave before; beyond a block's end the numbers mean nothing.
+            octaves: counted from 0, one after the other, and the turns of each. Beyond a block's end the numbers mean
+                nothing.
         """
-        partners = self._below(octave, places, turns)
-        self._places.append(places)
-        self._partners.append(partners)
+        for octave, turns in octaves:
+            self._places.append(places)
+            self._partners.append(self._below(octave, places, turns))
+        first = int(octaves[0][1][0])
         traded = self._traded(places)
-        ordered = np.sort(traded, axis=1)
-        # Where no item is traded twice, turn t takes its partner itself.
-        again = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-        if not len(again):
-            return partners
-        numbers = partners.copy()
-        first = int(turns[0])
-        for row, all_partners in zip(again.tolist(), traded[again].tolist(), strict=True):
-            numbers[row] = _shuffled(all_partners)[first:]
-        return numbers
+        numbers = _after_trades(traded, first) if traded.shape[1] > 1 else None  # nobody has traded before the first
+        return traded[:, first:] if numbers is None else numbers
 
     def _below(self, octave: int, places: Indices, turns: Indices) -> Indices:
         """turn + an exactly uniform number below size - turn."""
@@ -65,7 +60,40 @@ class Shuffles:
         """The partners of some blocks so far, shape (places, turns)."""
         pairs = zip(self._places, self._partners, strict=True)
         rows = [past if before is places else past[np.searchsorted(before, places)] for before, past in pairs]
-        return np.concatenate(rows, axis=1)
+        return rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
+
+
+def _after_trades(partners: Indices, first: int) -> Indices | None:
+    """Who comes at the turns from `first` on, if it is not just the partners; of many blocks, shape (places, turns).
+
+    At turn t the item at place p_t comes. That is p_t itself, unless somebody was traded there: at the last turn s
+    before t with p_s = p_t the item that was at place s, which is s, unless it was traded there at a turn before s, and
+    so on.
+    """
+    rows, turns = partners.shape
+    size = int(partners.max()) + 1
+    if rows * size * turns >= 2**62:  # Python's integers would do, but such numbers of items are not at hand
+        listed = [_shuffled(row) for row in partners.tolist()]
+        return np.array(listed)[:, first:]
+    # Of each place its turns in order: a number for block, place and turn, sorted.
+    blocks, now = np.arange(rows)[:, None] * size, np.arange(turns)
+    codes = ((blocks + partners) * turns + now).ravel()
+    codes.sort()
+    held, when = np.divmod(codes, turns)
+    again = np.flatnonzero((held[1:] == held[:-1]) & (when[1:] >= first)) + 1
+    if not len(again):
+        return None
+    row, item, left = held[again] // size, when[again - 1], np.arange(len(again))
+    while len(left):
+        # Whether somebody was traded to the place of an item before its turn.
+        place = row[left] * size + item[left]
+        before = codes.searchsorted(place * turns + item[left]) - 1
+        moved = (before >= 0) & (held[before] == place)
+        left = left[moved]
+        item[left] = when[before[moved]]
+    numbers = partners[:, first:].copy()
+    numbers[row, when[again] - first] = item
+    return numbers
 
 
 def _shuffled(partners: list[int]) -> list[int]:

@@ -102,6 +102,23 @@ def test_few_noises_are_read_whatever_the_counts(monkeypatch: pytest.MonkeyPatch
         assert sum(read) < 6000
 
 
+@pytest.mark.parametrize("noise", ["gumbel", "laplace"])
+def test_how_far_is_read_at_once_changes_no_answer(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Octave by octave, foreseen, or foreseen as much too far: few blocks, many, and one that is read to its end."""
+    crowd = Histogram(np.arange(400)[::-1] * 3, np.full(400, 30))
+    cases = [(CROWDED, k, Fraction(3)) for k in (1, 12, 312)] + [(crowd, k, Fraction(200)) for k in (10, 300)]
+
+    def answers() -> list[list[int]]:
+        bits = RandomBits.keyed(b"ahead")
+        return [noisy_ranks(table, scale, noise, k, bits.draw()).tolist() for table, k, scale in cases]
+
+    before = answers()
+    monkeypatch.setattr(order_statistics, "_MANY", 1)
+    assert answers() == before
+    monkeypatch.setattr(order_statistics._Descents, "_foreseen", lambda self, readings: -np.inf)
+    assert answers() == before
+
+
 def test_lanes_are_apart() -> None:
     draw = RandomBits.keyed(b"lanes").draw()
     first, second = (noisy_ranks(CROWDED, Fraction(1000), "gumbel", 30, draw, lane).tolist() for lane in (0, 1))

@@ -218,8 +218,7 @@ class CountContributions(beam.PTransform):
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user shard, pairs)  ->  (place, Part), one manifest for every user shard and Beam window, and statements
         if self._shelf is not None and pairs.is_bounded:
-            aside = beam.ParDo(PutAside(self._shelf.name)).with_output_types(tuple[int, int])
-            shards = pairs | "Put aside" >> aside | "Gather each user's pairs" >> beam.GroupByKey()
+            shards = pairs | "Put aside" >> PutAside(self._shelf) | "Gather each user's pairs" >> beam.GroupByKey()
             count = beam.ParDo(_CountDoFn(self._counter, self._cores, self._shelf.name))
         elif pairs.is_bounded or not self._waits_for_timers:
             shards = pairs | "Gather each user's pairs" >> beam.GroupByKey()

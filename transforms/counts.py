@@ -49,9 +49,9 @@ class AddUp(beam.PTransform):
         if self._ahead and partial.is_bounded and isinstance(partial.windowing.windowfn, GlobalWindows):
             ahead = beam.ParDo(_AddAheadDoFn(self._layout)).with_output_types(PlacedPart)
             partial = partial | "Add up what is at hand" >> ahead
-        shelf = self._shelf.name if self._shelf is not None and partial.is_bounded else None
-        if shelf is not None:
-            partial = partial | "Put counts aside" >> beam.ParDo(PutAside(shelf)).with_output_types(tuple[int, int])
+        shelf = None
+        if self._shelf is not None and partial.is_bounded:
+            partial, shelf = partial | "Put counts aside" >> PutAside(self._shelf), self._shelf.name
         add = _AddUpDoFn(self._layout, self._keep, self._least, shelf)
         return (
             partial

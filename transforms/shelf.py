@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import uuid
 import weakref
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.guard import lost
 
@@ -20,48 +23,75 @@ __all__ = ["PutAside", "Shelf", "taken"]
 
 
 class Shelf:
-    """Pieces by number, each there until it is taken, all gone with the pipeline that has the shelf.
+    """Pieces by number, some together, each there until it is taken, all gone with the pipeline that has the shelf.
 
     For runners that neither repeat a bundle nor run it in another process.
     """
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
-        self._numbers, self._pieces = count(), dict[int, Any]()
+        self._numbers, self._pieces = count(), dict[int, deque[Any]]()
         _SHELVES[self.name] = self
 
     def __len__(self) -> int:
         return len(self._pieces)
 
-    def put(self, piece: object) -> int:
-        """The number by which the piece is taken. Any thread may put and take."""
+    def put(self, pieces: deque[Any]) -> int:
+        """The number by which the pieces are taken. Any thread may put and take."""
         number = next(self._numbers)
-        self._pieces[number] = piece
+        self._pieces[number] = pieces
         return number
 
-    def take(self, number: int) -> Any:  # noqa: ANN401 - what was put
-        """The piece, which is on the shelf no more. Raises LostPartError where it was taken before."""
-        piece = self._pieces.pop(number, None)
-        if piece is None:
+    def take(self, number: int) -> deque[Any]:
+        """The pieces, which are on the shelf no more. Raises LostPartError where they were taken before."""
+        pieces = self._pieces.pop(number, None)
+        if pieces is None:
             raise lost("the same rows or counts were handed over twice")
-        return piece
+        return pieces
 
 
 _SHELVES: weakref.WeakValueDictionary[str, Shelf] = weakref.WeakValueDictionary()
 """By name. What Beam pickles knows its shelf by this only."""
 
 
-class PutAside(beam.DoFn):
-    """(where to, piece) to (where to, the piece's number on the shelf)."""
+class PutAside(beam.PTransform):
+    """(where to, piece) to (where to, the number on the shelf of some pieces).
 
-    def __init__(self, shelf: str) -> None:
-        self._shelf = shelf
+    In the global window the pieces of a bundle that go one way have one number: so few are grouped, whatever the rows.
+    """
 
-    def process(self, placed: tuple[int, Any]) -> Iterator[tuple[int, int]]:
-        yield placed[0], _SHELVES[self._shelf].put(placed[1])
+    def __init__(self, shelf: Shelf) -> None:
+        super().__init__()
+        self._shelf = shelf.name
+
+    def expand(self, placed: beam.PCollection) -> beam.PCollection:
+        together = isinstance(placed.windowing.windowfn, GlobalWindows)
+        return placed | beam.ParDo(_PutAsideDoFn(self._shelf, together)).with_output_types(tuple[int, int])
+
+
+class _PutAsideDoFn(beam.DoFn):
+    def __init__(self, shelf: str, together: bool) -> None:
+        self._shelf, self._together = shelf, together
+
+    def start_bundle(self) -> None:
+        self._held: defaultdict[int, deque[Any]] = defaultdict(deque)
+
+    def process(self, placed: tuple[int, Any]) -> Iterable[tuple[int, int]]:
+        place, piece = placed
+        if not self._together:
+            return [(place, _SHELVES[self._shelf].put(deque([piece])))]
+        self._held[place].append(piece)
+        return ()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for place, pieces in self._held.items():
+            yield GlobalWindows.windowed_value((place, _SHELVES[self._shelf].put(pieces)))
 
 
 def taken(shelf: str, numbers: Iterable[int]) -> Iterator[Any]:
-    """The pieces of these numbers, off the shelf."""
+    """The pieces of these numbers, off the shelf, which lets each go as it is handed on."""
     found = _SHELVES[shelf]
-    return (found.take(number) for number in numbers)
+    for number in numbers:
+        pieces = found.take(number)
+        while pieces:
+            yield pieces.popleft()

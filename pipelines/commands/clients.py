@@ -1,7 +1,8 @@
 """Beam as it loads without its extras: a run over local files needs no client of a cloud.
 
-Beam looks for the clients of clouds, and for pandas, when it is loaded, and loads those that are installed: half a
-second. They are extras of Beam, which loads without any of them.
+Beam looks for the clients of clouds and databases, and for pandas, when it is loaded, and loads those that are
+installed: half a second. They are extras of Beam, which loads without any of them; MongoDB's, which it brings along, it
+knows to do without.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 __all__ = ["CLIENTS", "is_local", "unseen"]
 
-CLIENTS = ("apitools", "azure", "boto3", "google.api_core", "google.auth", "google.cloud", "pandas")
+CLIENTS = ("apitools", "azure", "boto3", "bson", "google.api_core", "google.auth", "google.cloud", "pandas", "pymongo")
 
 
 def is_local(given: Mapping[str, Any], others: Sequence[str]) -> bool:
@@ -28,7 +29,7 @@ def is_local(given: Mapping[str, Any], others: Sequence[str]) -> bool:
         others: words for Beam, which may name a place.
     """
     texts = [value for name, value in given.items() if name != "ledger" and isinstance(value, str)]
-    return not others and not any("://" in text.removeprefix("file://") or text.startswith("gcp-") for text in texts)
+    return not any("://" in text.removeprefix("file://") or text.startswith("gcp-") for text in [*texts, *others])
 
 
 class _Unseen(MetaPathFinder):

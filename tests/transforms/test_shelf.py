@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections import deque
 from typing import Any
 
 import apache_beam as beam
@@ -20,7 +21,7 @@ from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.mechanisms import Joint, LimitDomain
 from private_topk.transforms.parts import Part
-from private_topk.transforms.shelf import Shelf, taken
+from private_topk.transforms.shelf import Shelf, _PutAsideDoFn, taken
 from private_topk.transforms.top_k import RankBlocks, make_selection
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
@@ -33,7 +34,7 @@ def test_every_piece_is_taken_once_whoever_puts_and_takes() -> None:
     shelf, found = Shelf(), list[int]()
 
     def put_and_take(first: int) -> None:
-        numbers = [shelf.put(piece(n)) for n in range(first, first + 200)]
+        numbers = [shelf.put(deque([piece(n), piece(n + 1)])) for n in range(first, first + 200, 2)]
         found.extend(part["user"][0].as_py() for part in taken(shelf.name, numbers))
 
     threads = [threading.Thread(target=put_and_take, args=(200 * n,)) for n in range(8)]
@@ -46,9 +47,31 @@ def test_every_piece_is_taken_once_whoever_puts_and_takes() -> None:
 
 def test_a_piece_is_not_counted_twice() -> None:
     shelf = Shelf()
-    number = shelf.put(piece(1))
+    number = shelf.put(deque([piece(1)]))
     with pytest.raises(LostPartError, match="rows or counts were handed over twice"):
         list(taken(shelf.name, [number, number]))
+
+
+def test_pieces_go_as_they_are_handed_on() -> None:
+    shelf = Shelf()
+    pieces = deque([piece(1), piece(2)])
+    handed_on = taken(shelf.name, [shelf.put(pieces)])
+    assert next(handed_on)["user"].to_pylist() == [1] and len(pieces) == 1
+    assert next(handed_on)["user"].to_pylist() == [2] and not pieces
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_few_numbers_are_grouped_where_all_rows_are_of_one_window(together: bool) -> None:
+    """What a runner groups is one number for each shard and bundle, not one for each piece."""
+    shelf = Shelf()
+    fn = _PutAsideDoFn(shelf.name, together)
+    fn.start_bundle()
+    placed = [found for number in range(30) for found in fn.process((number % 3, piece(number)))]
+    placed += [windowed.value for windowed in fn.finish_bundle()]
+    assert len(placed) == len(shelf) == (3 if together else 30)
+    for place in range(3):
+        found = taken(shelf.name, [number for where, number in placed if where == place])
+        assert [part["user"][0].as_py() for part in found] == list(range(place, 30, 3))
 
 
 def released(domain: Domain, cut: str | None, by_reference: bool) -> list[Any]:
@@ -70,7 +93,7 @@ def test_the_answer_is_the_same_and_nothing_is_left_behind(
     domain: Domain, cut: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put, put_on_a_shelf = list[type](), Shelf.put
-    monkeypatch.setattr(Shelf, "put", lambda shelf, some: put.append(type(some)) or put_on_a_shelf(shelf, some))
+    monkeypatch.setattr(Shelf, "put", lambda shelf, some: put.append(type(some[0])) or put_on_a_shelf(shelf, some))
     plain = released(domain, cut, False)
     assert plain and not put
     gc.collect()

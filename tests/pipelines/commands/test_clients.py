@@ -62,6 +62,8 @@ def test_it_ends_with_what_is_raised_inside() -> None:
         ({"input": "rows.csv", "groups": "s3://bucket/groups.txt"}, [], False),
         ({"input": "rows.csv", "release_key": "gcp-secret:projects/p/secrets/s/versions/1"}, [], False),
         ({"input": "rows.csv"}, ["--temp_location=gs://bucket"], False),
+        ({"input": "rows.csv"}, ["--temp_location", "gs://bucket"], False),
+        ({"input": "rows.csv"}, ["--cores", "2", "--direct_num_workers=4"], True),
     ],
 )
 def test_what_names_a_cloud(given: dict[str, object], others: list[str], local: bool) -> None:

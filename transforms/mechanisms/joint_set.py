@@ -34,9 +34,9 @@ class JointSet(Mechanism):
         noise: gumbel, exponential (permute-and-flip), laplace, logistic or half-logistic.
         neighbours: what a neighbour is.
 
-    Cost: a pass over the counts, then up to 80 counts of sets, each up to k products of polynomials along the band of
-    paths that matter: 0.1 s at k = 100, up to 0.7 s at k = 200, 2 to 4 s at k = 1000, whatever d is. Easy counts are
-    padded to a third of that at least, since time is a side channel.
+    Cost: a pass over the counts, then up to 80 counts of sets, each up to k products of rows along the band of paths
+    that matter: 0.05 to 0.1 s at k = 100, 0.2 s at k = 200, 0.5 to 2 s at k = 1000, whatever d is. Easy counts are
+    padded to half of the most that was seen, since time is a side channel.
     """
 
     about: ClassVar[About] = About(

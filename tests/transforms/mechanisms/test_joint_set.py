@@ -136,7 +136,7 @@ def test_easy_counts_are_padded(monkeypatch: pytest.MonkeyPatch) -> None:
         products.clear()
         JointSet(0.1)(counts, 50, RandomBits.keyed(b"time"))
         done.append(products["all"])
-    assert min(done) >= 2 * 50 * set_losses._PADDING
+    assert min(done) >= 50 * set_losses._EASY
 
 
 def test_bad_noise() -> None:

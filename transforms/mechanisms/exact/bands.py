@@ -39,6 +39,10 @@ _DOWN, _UP = (12, 12), (14, 16)  # how far a band goes from the line: standard d
 _ACROSS = (16, 60)  # the same for the members of one segment
 _FALLING = math.log(0.9)
 _STEEPEST = 1 - 2.0**-20
+_UNIT = 2.0**-52  # twice the rounding of an operation on doubles
+_LEAST = 2.0**-800  # of a double in a row: what products lose below the range of doubles is nothing beside it
+_RANGE = 900  # binary digits
+_LOW = -100  # of the largest product
 
 
 def row_of_binomials(n: int, most: int) -> arb_poly:
@@ -54,37 +58,146 @@ def row_of_binomials(n: int, most: int) -> arb_poly:
 def number_in_band(sizes: Indices, needs: Indices) -> arb | None:
     """A ball of the number of sets with at least needs[s] members in the segments up to s, and needs[-1] in all.
 
-    None where what is left out cannot be shown to be less than one part in 2**45.
+    None where what is left out cannot be shown to be less than one part in 2**45. The ball is no narrower than one part
+    in 2**45 or, of many segments, 2**35: the rows are doubles, with a bound on all roundings, where these reach.
 
     Args:
         sizes, needs: of the segments, at least 1; needs rise; shape (m,) both.
 
     Cost: for each segment a product of rows of about 20 sqrt(k) and of some tens of numbers.
     """
-    band = _Band(sizes, needs)
-    k, row, least = int(needs[-1]), arb_poly([1]), 0
+    for kind in (_Doubles, _Balls):
+        band = _Band(sizes, needs)
+        number = _counted(band, kind(band))
+        if number is not None:
+            return number
+    return None
+
+
+def _counted(band: _Band, row: _Doubles | _Balls) -> arb | None:
+    least = 0
     for s, (low, high) in enumerate(band.rows()):
-        row = row * row_of_binomials(int(sizes[s]), band.widest(s, high - least))
-        if not band.leaves(s, row, least, low, high):
+        if not row.multiply(s, band.widest(s, high - least)) or not band.leaves(s, row, least, low, high):
             return None
-        row, least = row.truncate(high - least + 1).right_shift(low - least), low
-    number = row[k - least]
+        if not row.cut(low - least, high - least):
+            return None
+        least = low
+    number = row.number(band.members - least)
     if not number > 0 or band.left_out() > float(number.log().lower()) - _LEFT_OUT:
         return None
     return number + arb(band.left_out()).exp() * arb(0.5, 0.5)
+
+
+class _Balls:
+    """In how many ways there are as many members in the segments so far: coefficients of a polynomial."""
+
+    def __init__(self, band: _Band) -> None:
+        self._sizes, self._row = band.sizes, arb_poly([1])
+
+    def multiply(self, s: int, most: int) -> bool:
+        """Go on to the end of segment s, of which at most so many members are counted."""
+        self._row = self._row * row_of_binomials(int(self._sizes[s]), most)
+        return True
+
+    @property
+    def last(self) -> int:
+        """The place of the last number."""
+        return self._row.degree()
+
+    def step(self, inner: int, outer: int) -> tuple[float, float] | None:
+        """Upper bounds of the logarithms of a quotient of neighbours, and of the outer one; None if one may be 0."""
+        near, far = self._row[inner], self._row[outer]
+        if not near > 0 or not far > 0:
+            return None
+        return float((far / near).log().upper()), float(far.log().upper())
+
+    def cut(self, first: int, last: int) -> bool:
+        """Keep the places first .. last."""
+        self._row = self._row.truncate(last + 1).right_shift(first)
+        return True
+
+    def number(self, place: int) -> arb:
+        return self._row[place]
+
+
+class _Doubles:
+    """The same in doubles: the number of a members is values[a - least] * 2**-(tilt * a + shift), within `error` of it.
+
+    The tilt is whole, so that changing it rounds nothing, and follows log2 of z, so that no number of a row is much
+    larger than others. All numbers are positive: relative errors add up, in whatever order a sum is made.
+    """
+
+    def __init__(self, band: _Band) -> None:
+        self._sizes, self._tilts = band.sizes, np.rint(band.log_z / math.log(2)).astype(np.int64).tolist()
+        self._values, self._least, self._tilt, self._shift, self._error = np.ones(1), 0, self._tilts[0], 0, 0.0
+
+    def multiply(self, s: int, most: int) -> bool:
+        """Go on to the end of segment s; False where the range of doubles does not reach."""
+        n = int(self._sizes[s])
+        if n >= 2**52 or not self._lean(self._tilts[s]):
+            return False
+        # The largest weight is at most (1 + 2**tilt)**n.
+        start = -min(_RANGE, int(n * math.log2(1 + 2.0**self._tilt)))
+        members = np.arange(most, dtype=np.float64)
+        steps = np.concatenate(([2.0**start], np.ldexp((n - members) / (members + 1), self._tilt)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            products = np.convolve(self._values, np.cumprod(steps))
+        largest = float(products.max())
+        top = math.frexp(largest)[1]
+        # Weights and products below the range are wrong by less than 2**-1022 each, beside a largest of 2**_LOW.
+        if not largest < math.inf or top < _LOW:
+            return False
+        self._error += _UNIT * (2 * most + min(len(self._values), most + 1) + 3)
+        self._values = np.ldexp(products, -top)
+        self._shift += start - top
+        return True
+
+    def _lean(self, tilt: int) -> bool:
+        """Change the tilt: powers of two, which round nothing within the range."""
+        if tilt != self._tilt:
+            more, centre = tilt - self._tilt, len(self._values) // 2
+            leaning = np.ldexp(self._values, more * (np.arange(len(self._values)) - centre))
+            top = math.frexp(float(leaning.max()))[1]
+            self._values = np.ldexp(leaning, -top)
+            self._shift -= more * (self._least + centre) + top
+            self._tilt = tilt
+        return bool(self._values.min() > _LEAST and self._values.max() <= 1)
+
+    @property
+    def last(self) -> int:
+        """The place of the last number."""
+        return len(self._values) - 1
+
+    def step(self, inner: int, outer: int) -> tuple[float, float] | None:
+        """Upper bounds of the logarithms of a quotient of neighbours, and of the outer one; None if one may be 0."""
+        near, far = float(self._values[inner]), float(self._values[outer])
+        if not (near > _LEAST and far > _LEAST):
+            return None
+        digits = self._tilt * (self._least + outer) + self._shift
+        quotient = math.log(far / near) - self._tilt * (outer - inner) * math.log(2)
+        return quotient + 2.0**-20, math.log(far) - digits * math.log(2) + 2.0**-20
+
+    def cut(self, first: int, last: int) -> bool:
+        """Keep the places first .. last; False where one is too small."""
+        self._values, self._least = self._values[first : last + 1], self._least + first
+        return bool(len(self._values)) and bool(self._values.min() > _LEAST)
+
+    def number(self, place: int) -> arb:
+        error, digits = self._error + 2.0**-45, self._tilt * (self._least + place) + self._shift
+        return arb(float(self._values[place])) * arb((1, -digits)) * arb(1, error)
 
 
 class _Band:
     """Which rows to count of each segment, and a bound on what that leaves out."""
 
     def __init__(self, sizes: Indices, needs: Indices) -> None:
-        self._sizes, self._needs, self._k = sizes, needs, int(needs[-1])
+        self.sizes, self._needs, self.members = sizes, needs, int(needs[-1])
         slopes = np.minimum(_slopes(np.cumsum(sizes), needs), _STEEPEST)
         self._means, self._variances = sizes * slopes, sizes * slopes * (1 - slopes)
-        log_z = np.log(slopes) - np.log1p(-slopes)
+        self.log_z = log_z = np.log(slopes) - np.log1p(-slopes)
         self._next_log_z = np.append(log_z[1:], log_z[-1])
         steps = needs * (self._next_log_z - log_z) - sizes * np.log1p(-slopes)
-        self._ways = np.cumsum(np.append(-self._k * log_z[-1], steps[::-1]))[::-1]  # d_0, d_1, ...
+        self._ways = np.cumsum(np.append(-self.members * log_z[-1], steps[::-1]))[::-1]  # d_0, d_1, ...
         self._after = np.sum(sizes) - np.cumsum(sizes)  # ranks after each segment
         self._out: list[float] = []  # logarithms
 
@@ -93,13 +206,13 @@ class _Band:
         sums, variances = np.cumsum(self._means), np.cumsum(self._variances)
         spread = np.sqrt(variances * (variances[-1] - variances) / max(variances[-1], 1e-9))
         low = np.maximum(self._needs, np.floor(sums - _DOWN[0] * spread - _DOWN[1]).astype(np.int64))
-        high = np.minimum(self._k, np.ceil(sums + _UP[0] * spread + _UP[1]).astype(np.int64))
-        high[-1] = self._k
+        high = np.minimum(self.members, np.ceil(sums + _UP[0] * spread + _UP[1]).astype(np.int64))
+        high[-1] = self.members
         return zip(low.tolist(), np.maximum(low, high).tolist(), strict=True)
 
     def widest(self, s: int, most: int) -> int:
         """How many members of a segment to count with, at most."""
-        size, variance = int(self._sizes[s]), float(self._variances[s])
+        size, variance = int(self.sizes[s]), float(self._variances[s])
         widest = min(size, int(self._means[s] + _ACROSS[0] * math.sqrt(variance)) + _ACROSS[1])
         if widest < min(size, most):
             # Bernstein's bound for a binomial number: of all paths, weighed by the z, so many have more members here.
@@ -107,18 +220,18 @@ class _Band:
             self._out.append(float(self._ways[0]) - t * t / (2 * (variance + t / 3)))
         return min(widest, most)
 
-    def leaves(self, s: int, row: arb_poly, least: int, low: int, high: int) -> bool:
+    def leaves(self, s: int, row: _Doubles | _Balls, least: int, low: int, high: int) -> bool:
         """Note what is left out of a row, which begins at `least`; False where there is no bound on it."""
-        above = high < self._k and row.degree() > high - least
+        above = high < self.members and row.last > high - least
         below = low > max(least, int(self._needs[s]))
         return (not above or self._note(s, row, least, high, 1)) and (not below or self._note(s, row, least, low, -1))
 
-    def _note(self, s: int, row: arb_poly, least: int, last: int, side: int) -> bool:
+    def _note(self, s: int, row: _Doubles | _Balls, least: int, last: int, side: int) -> bool:
         """Those of the row that lie beyond `last` on one side."""
-        inner, outer = row[last - least], row[last + side - least]
-        if not inner > 0 or not outer > 0:
+        found = row.step(last - least, last + side - least)
+        if found is None:
             return False
-        step, first = float((outer / inner).log().upper()), float(outer.log().upper())
+        step, first = found
         bounds = []
         for ways in (self._bounded, self._unbounded):
             beyond, before = ways(s, last + side), ways(s, last)
@@ -134,7 +247,7 @@ class _Band:
 
     def _unbounded(self, s: int, a: int) -> float:
         """The same without the staircase: closer where little is left to choose."""
-        n, m = int(self._after[s]), self._k - a
+        n, m = int(self._after[s]), self.members - a
         return -math.inf if m > n else math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
 
     def left_out(self) -> float:

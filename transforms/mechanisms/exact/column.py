@@ -23,6 +23,7 @@ Indices = NDArray[np.int64]
 
 _SEPARATELY = 4  # keys whose items are looked for one after the other
 _CROWDED = 32
+_HEAD = 500  # counts next to the largest that are looked at together, as hardly any draw stays above them
 
 
 class Column:
@@ -53,7 +54,8 @@ class Column:
     @cached_property
     def largest(self) -> int:
         """The largest count."""
-        return int(self.top(1)[0])
+        known = self.tally.largest
+        return int(self.top(1)[0]) if known is None else known
 
     @cached_property
     def smallest(self) -> int:
@@ -104,7 +106,7 @@ class Column:
 
     def top(self, k: int) -> Indices:
         """The k largest counts in decreasing order, shape (k,)."""
-        key, further = self._keys_at(np.array([k, min(4 * k + 64, len(self.vector))]) - 1).tolist()
+        key, further = self._keys_at(np.array([k, min(4 * k + _HEAD, len(self.vector))]) - 1).tolist()
         # Those who could replace them are close below.
         self.head(self.tally.least(further))
         counts, ends = self.head(self.tally.least(key))

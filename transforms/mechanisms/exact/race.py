@@ -32,7 +32,7 @@ __all__ = ["Race", "Region"]
 _LANE = 0
 _PRECISION = 96
 _PREFETCH = 256
-_SMALL = 1 << 40  # words below it, of which a double knows too little
+_SMALL, _LARGE = 1 << 40, 2**64 - 2**40  # beyond them a double knows too little of a word, or makes 1 of it
 _ROUNDING = 2.0**-50  # relative, of a few operations on doubles
 
 
@@ -170,7 +170,7 @@ class _Uniform:
     def __init__(self, draw: Draw, index: int, word: int) -> None:
         self._draw, self._index = draw, index
         # A double is off by 2**-54 at most, and the digits after the first word by 2**-64.
-        self.ball = arb(word * 2.0**-64, 2.0**-53) if word >= _SMALL else self.real()
+        self.ball = arb(word * 2.0**-64, 2.0**-53) if _SMALL <= word < _LARGE else self.real()
 
     def real(self) -> arb:
         return uniform(self._draw, _LANE, self._index)()

@@ -19,8 +19,8 @@ from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 __all__ = ["LossInterval", "SetLosses"]
 
 _WALK_LANE = 1
-_EASY = 25  # segments in units of k: some data take a draw 70
-_PADDING = 3
+_EASY = 35  # segments in units of k: some data take a draw 70
+_STEP = 9
 
 
 class SetLosses:
@@ -61,11 +61,10 @@ class SetLosses:
 
     def pad(self) -> None:
         """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data."""
-        if self._segments < _EASY * self._k:
-            strip = Strip(np.arange(1, self._k + 1) * (self._d // self._k))
-            with precision(96):
-                for _ in range(_PADDING):
-                    strip.number()
+        strip = Strip(_STEP * np.arange(1, self._k + 1))
+        with precision(96):
+            for _ in range(-(-(_EASY * self._k - self._segments) // self._k)):
+                strip.number()
 
     def _highest(self, loss: int) -> NDArray[np.int64]:
         """The ranks of the last set that loses at most this. Where it stays the same, no set is added."""

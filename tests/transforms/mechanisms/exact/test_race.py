@@ -90,6 +90,7 @@ def test_a_uniform_of_a_small_word_is_known_as_well() -> None:
         number = _Uniform(draw, index, word)
         with precision(200):
             assert number.ball.contains(number.real())
-    monkey = _Uniform(draw, 3, 5)  # takes the digits of its address in place of a double
-    with precision(96):
-        assert monkey.ball.overlaps(monkey.real()) and monkey.ball.rel_accuracy_bits() > 60
+    for word in (5, 2**64 - 1):  # the digits of its address in place of a double
+        with precision(96):
+            number = _Uniform(draw, 3, word)
+            assert number.ball.overlaps(number.real()) and number.ball.rel_accuracy_bits() > 60

@@ -24,6 +24,8 @@ __all__ = ["Early", "early", "read"]
 _MOST = 256 << 20
 """Bytes of blocks that wait to be taken."""
 
+_PATIENCE = 1.0  # seconds
+
 _END = None
 
 
@@ -77,10 +79,14 @@ class Early:
             return self._rest_of(bundle)
 
     def close(self) -> None:
-        """Decode no more, and hold nothing. Returns when the thread has ended: within a block."""
+        """Decode no more, and hold nothing. Returns when the thread has ended, within a block, or in a second.
+
+        A signal that interrupts the loading of a module may leave Python's lock of it with the interrupted thread: this
+        one, if it loads a module by then, never gets it, and is left to the end of the process.
+        """
         with self._turn:
             self._close()
-        self._thread.join()
+        self._thread.join(_PATIENCE)
 
     def _close(self) -> None:
         self._closed = True

@@ -167,6 +167,22 @@ def test_closing_ends_it_and_nobody_takes_a_part_for_the_whole(tmp_path: Path) -
         next(taken)
 
 
+def test_a_thread_that_waits_for_good_holds_nobody_up() -> None:
+    """As where the main thread was interrupted while it had Python's lock of what is being loaded."""
+    released = threading.Event()
+
+    def waits() -> list[FileInfo]:
+        released.wait(120)
+        return []
+
+    reading, begun = Early(waits, COLUMNS), time.monotonic()
+    reading.close()
+    assert time.monotonic() - begun < 60
+    assert reading.take([Piece("rows.csv", 0, 1, 1)], COLUMNS) is None
+    released.set()
+    reading._thread.join()
+
+
 def test_whatever_is_raised_inside_ends_it(tmp_path: Path) -> None:
     files = some_files(tmp_path, ".csv")
     with pytest.raises(KeyboardInterrupt), early(lambda: files, COLUMNS):

@@ -24,12 +24,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from private_topk.transforms.layout import Layout
+
 _BLOCK = 100_000
 _HOURS = 10_000
 _START = 1_767_225_600  # 2026-01-01
-_ITEM_SHARD = 1 << 20
-_GROUPS = _MOST_ITEM_SHARDS = 64
-_MOST_TOGETHER = 1024
 TERMS = {
     "start": "a run",
     "row": "a row: decoded, encoded, split, sorted",
@@ -65,9 +64,8 @@ def terms(size: Size) -> np.ndarray:
     rows, items, windows, shards = size
     blocks = max(rows / _BLOCK, 1)
     pieces = blocks * _some(shards, rows / blocks)
-    groups = max(min(windows, _GROUPS), math.ceil(windows / _MOST_TOGETHER))
-    places = groups * min(math.ceil(items / _ITEM_SHARD), _MOST_ITEM_SHARDS)
-    parts = shards * places
+    layout = Layout(items, windows)
+    parts = shards * layout.groups * layout.item_shards
     cells = shards * _some(items * windows, rows / shards)
     return np.array([1, rows, rows if windows > 1 else 0, pieces, min(parts, cells), cells, items, windows])
 

@@ -13,9 +13,12 @@ from private_topk.transforms.windows import Period
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
 
 ITEM_SHARD_BITS = 16
-"""Public domain: an item shard is a range of 2**16 codes, 512 KiB of counts; of more where there would be over 64."""
+"""Public domain: an item shard is a range of 2**16 codes, 512 KiB of counts, so that what is added up of one item shard
+stays small beside what a runner sorts in memory. Of more codes, up to 2**20, where there would be over 64 places, and
+of still more where there would be over 64 item shards."""
 
-_MOST_ITEM_SHARDS = 64
+_MOST_BITS = 20
+_PLACES = 64
 
 UNKNOWN_ITEM_SHARDS = 16
 """Unknown domain: an item shard is a residue of the item's hash."""
@@ -77,7 +80,8 @@ class Layout:
     @property
     def item_bits(self) -> int:
         """Public domain: an item shard is a range of 2**item_bits codes."""
-        return max(ITEM_SHARD_BITS, (-(-self.size // _MOST_ITEM_SHARDS) - 1).bit_length())
+        few = (-(-self.size // max(_PLACES // self.groups, 1)) - 1).bit_length()
+        return max(ITEM_SHARD_BITS, min(_MOST_BITS, few), (-(-self.size // _PLACES) - 1).bit_length())
 
     def codes(self, item_shard: int) -> range:
         """All codes of an item shard."""

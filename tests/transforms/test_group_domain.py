@@ -49,7 +49,8 @@ def test_items_of_other_groups_are_none() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_every_rank_names_the_item_that_the_groups_own_list_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All ranks of all windows over item shards of four codes each, held to each group's vector of counts by itself."""
-    monkeypatch.setattr(layout_module, "ITEM_SHARD_BITS", 2)
+    for name in ("ITEM_SHARD_BITS", "_MOST_BITS"):
+        monkeypatch.setattr(layout_module, name, 2)
     domain = DomainByGroup.by_group(some_lists(seed))
     layout = Layout(domain.size, 8, False, 4, domain)
     assert layout.item_shards == 10

@@ -15,7 +15,7 @@ from private_topk.transforms.counts import add_up
 from private_topk.transforms.draw import _by_window
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
+from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.parts import MANIFEST, PlacedPart, by_group, with_manifest
 from private_topk.transforms.user_shard import UserShard
 from tests.quick import in_check
@@ -140,3 +140,13 @@ def test_a_part_lost_from_one_group_spoils_that_group_alone() -> None:
         except RuntimeError:
             assert group == layout.group_of(lost)
     assert len(whole) == layout.groups - 1
+
+
+@pytest.mark.parametrize("windows", [1, 2, 24, 64, 476, 10_000])
+@pytest.mark.parametrize("size", [1, 20_000, 65_537, 10**6, 10**7, 10**8, 1 << 32])
+def test_item_shards_are_small_where_there_is_room_for_more_of_them(size: int, windows: int) -> None:
+    layout = Layout(size, windows)
+    places = layout.item_shards * layout.groups
+    assert layout.item_shards <= 64 and (places <= 64 or layout.item_bits >= 20)
+    assert layout.item_bits == ITEM_SHARD_BITS or 2 * places > 64 or 2 * layout.item_shards > 64
+    assert [layout.codes(0).start, layout.codes(layout.item_shards - 1).stop] == [0, size]

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms import MECHANISMS, Joint, Peeling
+from private_topk.transforms.mechanisms import MECHANISMS, Joint, Peeling, RandomBits
 from private_topk.transforms.mechanisms.mechanism import check_counts, check_k, sensitivity
 from private_topk.transforms.refusal import Refusal
 
@@ -43,6 +43,18 @@ def test_refusals_name_the_field_and_show_no_count() -> None:
     assert caught.value.field == "k"
     with pytest.raises(Refusal, match="k must be at most the number of items, got k = 4 and 3 items"):
         Peeling(1.0)([1, 2, 3], 4, None)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+@pytest.mark.parametrize("name", ["joint", "canonical", "gamma", "limit-domain"])
+def test_negative_counts_are_refused_before_anything_is_drawn(name: str, dtype: type) -> None:
+    mechanism = MECHANISMS[name](epsilon=1.0, **({"delta": 0.1} if name == "limit-domain" else {}))
+    bits = RandomBits.keyed(b"x")
+    for counts in ([-97, 1, 2], [3, 2, -97]):
+        with pytest.raises(Refusal, match="counts must be at least 0") as caught:
+            mechanism(np.array(counts, dtype), 1, bits)
+        assert caught.value.field == "counts" and "97" not in str(caught.value)
+    assert repr(bits) == repr(RandomBits.keyed(b"x"))
 
 
 def test_an_unknown_domain_may_be_empty() -> None:

@@ -215,7 +215,13 @@ class Named:
 
     @classmethod
     def of(cls, counts: Indices) -> Named:
-        """Count the counts, >= 0, shape (d,), int64, d >= 1. Cost: one pass over them. Memory: 1 MB beside these."""
+        """Count the counts, >= 0, shape (d,), int64, d >= 1.
+
+        Cost: one pass over them. Memory beside these: 1 MB, and half a byte at most for each count of a long vector.
+
+        Raises:
+            Refusal: a count is negative.
+        """
         column = Column(counts)
         if not column.tally.plain:
             return cls(counts, _Counted(column), column)

@@ -63,7 +63,7 @@ class Tally:
         keys: of each item, uint16, shape (d,); None of a vector of more than 262,144 counts.
         largest: the largest count; None of such a vector.
 
-    Cost: one pass. Memory beside the counts: 1 MB, and up to a byte for each count of a long vector.
+    Cost: one pass. Memory beside the counts: 1 MB, and half a byte at most for each count of a long vector.
 
     Raises:
         Refusal: a count is negative.

@@ -35,14 +35,16 @@ _EMBEDDED = ("[local]", "[auto]")
 
 RESTARTS = {
     "restart-strategy.type": "exponential-delay",
-    "restart-strategy.exponential-delay.initial-backoff": "1 s",
+    "restart-strategy.exponential-delay.initial-backoff": "100 ms",
     "restart-strategy.exponential-delay.backoff-multiplier": "2.0",
     "restart-strategy.exponential-delay.max-backoff": "30 s",
-    "restart-strategy.exponential-delay.attempts-before-reset-backoff": "8",
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff": "12",
     "restart-strategy.exponential-delay.reset-backoff-threshold": "10 min",
 }
-"""A job may fail eight times in a row, over two minutes, and again after ten minutes of peace. A fixed number of
-restarts would run out in any stream that is long enough."""
+"""A job may fail twelve times in a row, over two minutes, and again after ten minutes of peace. A fixed number of
+restarts would run out in any stream that is long enough. The first pauses are short, since what fails in a pause is
+restarted on its own: where a batch has fewer slots than tasks, and a task manager is known to be lost only after a task
+has met it, tasks then wait in all slots for others that are to be repeated and get none."""
 
 PATIENCE = {"rest.retry.max-attempts": 200}
 """How often the job server asks a job manager that does not answer, every three seconds, before it takes the job for

@@ -204,9 +204,8 @@ def up(folder: Path, port: int, task_managers: int) -> None:
     if reachable(f"localhost:{port}", 1):
         sys.exit(f"port {port} is taken: give another --port")
     try:
-        cluster = Cluster(
-            folder, port, state=state
-        )  # from the first process on: this one may be killed before the last
+        # The state is written from the first process on: this one may be killed before the last.
+        cluster = Cluster(folder, port, state=state)
     except ValueError as error:  # what is missing, and the way to get it
         sys.exit(str(error))
     try:

@@ -110,7 +110,8 @@ def _package(folder: Path) -> Path:
 def _mended(jar: Path) -> Path:
     if not mend(jar):
         say("this job server has another form than the one that is known to let checkpoints of streams grow without "
-            "end, and to run out of memory where workers are slow: watch both (docs/flink.md)")  # fmt: skip
+            "end, to run out of memory where workers are slow or send much, and to wait for good for a worker that is "
+            "killed: watch for all three (docs/flink.md)")  # fmt: skip
     return jar
 
 

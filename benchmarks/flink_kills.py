@@ -19,9 +19,9 @@ counts as hung. The kinds take turns. With --results every job that is done is k
 command goes on from there.
 
 kinds: task-manager (one of them, replaced), task-manager-lost (replaced only when the jobs have gone on without it),
-worker-pool (with its workers, replaced), worker (half of the Python workers; nobody replaces them but Flink),
-job-manager (replaced), broker (replaced; streams only). And job-manager-forgets, which needs a cluster without high
-availability: the job is lost, which must be told.
+worker-pool (with its workers, replaced), worker (half of the Python workers, those that work most; nobody replaces them
+but Flink), job-manager (replaced), broker (replaced; streams only). And job-manager-forgets, which needs a cluster
+without high availability: the job is lost, which must be told.
 """
 
 from __future__ import annotations

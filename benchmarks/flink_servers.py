@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.flink_jobs import await_, served
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.kafka_broker import Broker
@@ -49,7 +47,6 @@ class Servers:
                                settings=_SETTINGS)  # fmt: skip
         self.rest = self.cluster.rest
         self.broker = Broker(folder / "kafka", port + 10, patience=300)
-        self._random = np.random.default_rng()
         self._place: list[str] = []
         self._running = ExitStack()
 
@@ -92,8 +89,8 @@ class Servers:
             time.sleep(1)
             self.broker.start()
         elif kind == "worker":
-            workers = self._workers()
-            self._end(self._random.permutation(workers)[: -(-len(workers) // 2)].tolist())
+            workers = self._by_work(self._workers())
+            self._end(workers[: -(-len(workers) // 2)])
         else:
             name = kind.removesuffix("-lost").removesuffix("-forgets")
             name += f"-{self._busiest()}" if kind.startswith("task") else ""
@@ -139,12 +136,27 @@ class Servers:
         """The ids of the pool's workers: the children of the process that copies itself."""
         return _children(_children([self.cluster.processes["worker-pool"].pid]))
 
+    def _by_work(self, workers: list[int]) -> list[int]:
+        """Those first that work most: nobody misses at once one that has nothing to do."""
+        before = {each: _ticks(each) for each in workers}
+        time.sleep(0.5)
+        return sorted(workers, key=lambda each: before[each] - _ticks(each))
+
     def _end(self, workers: list[int]) -> None:
         for each in workers:
             try:
                 os.kill(each, signal.SIGKILL)  # looked up a moment ago; one that ends meanwhile is not there any more
             except ProcessLookupError:
                 pass
+
+
+def _ticks(process: int) -> int:
+    """How long a process has worked, in ticks of the system's clock; 0 where it has ended."""
+    try:
+        words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(words[11]) + int(words[12])
 
 
 def _children(parents: list[int]) -> list[int]:

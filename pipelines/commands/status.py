@@ -19,7 +19,7 @@ from private_topk.pipelines.logs import level
 from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "heed_signals", "leave", "told"]
+__all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "heed_signals", "leave", "open_streams", "told"]
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 _OF_A_SIGNAL = 128
@@ -48,6 +48,17 @@ def heed_signals() -> None:
 
     listen(stop)
     sys.unraisablehook = unheard
+
+
+def open_streams() -> None:
+    """Let the standard streams that are closed, as some services leave them, lead nowhere.
+
+    Python has None in their place, which nobody can print to, and a file that is opened gets their number: whatever a
+    library prints to standard error would go into it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
 
 
 def guarded(command: Callable[[], object]) -> int:

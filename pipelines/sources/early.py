@@ -115,7 +115,7 @@ class Early:
             self._look()
             while (begun := self._next()) is not None:
                 self._decode(*begun)
-        except Exception:  # the pipeline's own look will meet the same, and say so
+        except BaseException:  # the pipeline's own look will meet the same, and say so; a Rust panic is no Exception
             with self._turn:
                 self._close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import tempfile
@@ -23,31 +24,40 @@ class _Detour:
 
     def __init__(self) -> None:
         self._lock, self._users, self._passed = threading.Lock(), 0, 0
+        self._ended = False
         self._true: int | None = None
         self._file: IO[bytes] | None = None
 
     def enter(self) -> None:
         with self._lock:
             self._users += 1
-            if self._users == 1:
+            if self._users == 1 and not self._ended:
                 with suppress(OSError):  # a process without standard error prints nothing anyway
-                    self._true = os.dup(_STDERR)
                     self._file = tempfile.TemporaryFile(buffering=0)
+                    self._true = os.dup(_STDERR)
                     os.dup2(self._file.fileno(), _STDERR)
 
     def leave(self) -> None:
         with self._lock:
             self._users -= 1
-            if self._true is None or self._file is None:
-                return
-            last = self._users == 0
-            if last:
-                os.dup2(self._true, _STDERR)
-            self._pass_on(self._file, self._true, last)
-            if last:
-                self._file.close()
-                os.close(self._true)
-                self._true, self._file, self._passed = None, None, 0
+            self._lead_back(last=self._users == 0)
+
+    def end(self) -> None:
+        """Lead standard error back for good: the process ends, and some thread may be inside to the last."""
+        with self._lock:
+            self._ended = True
+            self._lead_back(last=True)
+
+    def _lead_back(self, last: bool) -> None:
+        if self._true is None or self._file is None:
+            return
+        if last:
+            os.dup2(self._true, _STDERR)
+        self._pass_on(self._file, self._true, last)
+        if last:
+            self._file.close()
+            os.close(self._true)
+            self._true, self._file, self._passed = None, None, 0
 
     def _pass_on(self, file: IO[bytes], true: int, last: bool) -> None:
         """Whatever others have printed meanwhile, which another thread's panic does not concern.
@@ -73,6 +83,7 @@ def _unfinished(said: bytes) -> int:
 
 
 _DETOUR = _Detour()
+atexit.register(_DETOUR.end)
 
 
 @contextmanager

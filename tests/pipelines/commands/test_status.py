@@ -26,6 +26,7 @@ from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from tests.pipelines.support import command, write
+from tests.quick import in_check
 
 ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
 
@@ -69,6 +70,19 @@ def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, statu
     assert err.endswith("--release-id the id\n") and "the charge stays" in err and "secret" not in err
     assert [entry.outcome for entry in Ledger("sqlite:///b.db").read()[1]] == ["failed"]
     assert {path.name for path in folder.iterdir()} == before
+
+
+@in_check("<&- >&- 2>&-")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_none_of_a_runs_business(folder: Path, closed: str) -> None:
+    """As below some services: what is printed goes nowhere, and not into a file that has got the stream's number."""
+    asked = "--input in/rows.csv --domain items.txt --mechanism joint --k 2 --epsilon 1 --release-key file:key"
+    words = f"run {asked} --release-id r --output"
+    assert command(*words.split(), "plain.jsonl").status == 0
+    shell = f"{sys.executable} -m private_topk {words} out.jsonl {closed}"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True)
+    assert done.returncode == 0 and "rror" not in done.stderr, done.stderr
+    assert (folder / "out.jsonl").read_bytes() == (folder / "plain.jsonl").read_bytes()
 
 
 _HIT_IN_A_ROW = """

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from polars.exceptions import PanicException
 
 from private_topk.pipelines.files import FileInfo, match
 from private_topk.pipelines.sources import early as module
@@ -143,11 +144,13 @@ def test_what_is_wrong_is_raised_by_the_reader(tmp_path: Path) -> None:
     assert str(before.value) == str(plainly.value)
 
 
-def test_files_that_cannot_be_listed_are_left_to_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("raised", [PermissionError("no list"), PanicException("in Rust"), SystemExit()])
+def test_files_that_cannot_be_listed_are_left_to_others(tmp_path: Path, raised: BaseException) -> None:
+    """A panic of a Rust library is no Exception: a reader would wait for good for a thread that has ended of it."""
     files = some_files(tmp_path, ".csv")
 
     def broken() -> list[FileInfo]:
-        raise PermissionError("no list")
+        raise raised
 
     with early(broken, COLUMNS):
         assert plain(read(cut_into_pieces(files), COLUMNS)) == plain(read_pieces(cut_into_pieces(files), COLUMNS))

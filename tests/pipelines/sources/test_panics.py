@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 
 import pytest
@@ -47,3 +50,40 @@ def test_a_finished_line_does_not_wait_for_the_last_thread(capfd: pytest.Capture
             os.write(2, b"a line\nand half")
         assert capfd.readouterr().err == "a line\n"
     assert capfd.readouterr().err == "and half"
+
+
+_ENDS_MEANWHILE = f"""
+import os, sys, threading, time
+from private_topk.pipelines.commands.status import leave
+from private_topk.pipelines.sources.panics import unprinted
+
+def decode():
+    with unprinted():
+        inside.set()
+        time.sleep(600)
+
+inside = threading.Event()
+threading.Thread(target=decode, daemon=True).start()
+inside.wait()
+os.write(2, {PANIC!r})
+print("what is wrong", file=sys.stderr)
+leave(2)
+"""
+
+
+def test_what_is_said_last_is_not_lost_with_a_thread_that_is_still_inside() -> None:
+    """A run that is refused, or ended by a signal, while its files are decoded early, of a block that takes seconds."""
+    done = subprocess.run([sys.executable, "-c", _ENDS_MEANWHILE], stderr=subprocess.PIPE, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (2, "what is wrong\n")
+
+
+def test_no_handle_is_left_where_there_is_no_room_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    before = os.listdir("/dev/fd")
+    for _ in range(9):
+        with unprinted():
+            pass
+    assert os.listdir("/dev/fd") == before

@@ -181,17 +181,20 @@ class RankBlocks(beam.PTransform):
         self._windows_are_public = period is not None or reveal_active_windows
         self.reads = selection.reads(period)
 
-    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+    def _check(self, blocks: beam.PCollection) -> None:
         refuse_second_firings(blocks)
         if not self._windows_are_public and not isinstance(blocks.windowing.windowfn, window.GlobalWindows):
             raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
                           "was active in would be published, which tells of a user who is alone in one",
                           "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
+        check_all_windows(self._selection, self._period, blocks.is_bounded)
+        refuse_windows(self._selection, blocks)
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        self._check(blocks)
         selection, key, groups = self._selection, self._release.key, self._selection.groups
         numbered = self._period if blocks.is_bounded else None
         most, risers = selection.max_windows_per_user, selection.risers
-        check_all_windows(selection, self._period, blocks.is_bounded)
-        refuse_windows(selection, blocks)
         layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size)
         rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split)
         if isinstance(selection.domain, SplitDomain):

@@ -125,7 +125,9 @@ def test_a_run_ranks_as_with_the_whole_list(tmp_path: Path, monkeypatch: pytest.
         "from_": "2026-01-01", "to": "2026-01-15", "window": "7d", "release_key": "file:key", "release_id": "r",
     }  # fmt: skip
     whole = command("run", "--json", *options(**asked, output="whole.csv"))
-    split = command("run", "--json", *options(**asked, output="split.csv"), "--domain-split", "--show-left-out", "--exact-counters")
+    split = command(
+        "run", "--json", *options(**asked, output="split.csv"), "--domain-split", "--show-left-out", "--exact-counters"
+    )
     assert (whole.status, split.status) == (0, 0), (whole.err, split.err)
     assert (tmp_path / "whole.csv").read_bytes() == (tmp_path / "split.csv").read_bytes()
     manifests = [(tmp_path / f"{name}.manifest.json").read_text() for name in ("whole", "split")]

@@ -24,6 +24,7 @@ from private_topk.transforms.domain_index import (
     lengths_of,
     list_words,
     refuse_repeated,
+    repeated,
 )
 from private_topk.transforms.integers import as_integers
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -216,7 +217,7 @@ class SplitDomain(_OfAllGroups):
     def of_blocks(cls, load: Callable[[int], pa.Array], blocks: int) -> SplitDomain:
         """The domain of a list in blocks, which are read here twice, one at a time.
 
-        Raises Refusal unless they hold an item, and none empty or twice. Memory: 16 bytes an item, and a block.
+        Raises Refusal unless they hold an item, and none empty or twice. Memory: 8 bytes an item, and a block.
         """
         lengths, edges, digests, words, missing = hashlib.sha256(), [0], list[str](), list[Words](), 0
         for number in range(blocks):
@@ -226,20 +227,19 @@ class SplitDomain(_OfAllGroups):
             lengths.update(lengths_of(labels))
             edges.append(edges[-1] + len(labels))
             digests.append(digest_of(labels))
-            words.append(list_words(labels))
+            words.append(sorted_words(list_words(labels)))
         check_number(edges[-1] + missing, missing)
         found = cls(load, "", edges[-1], tuple(edges), tuple(digests))
-        found._refuse_repeated(words)
+        twice, alike = repeated(words), list[pa.Array]()
+        del words
         for number in range(blocks):
-            lengths.update(bytes_of(found.block(number)))
-        return replace(found, digest=lengths.hexdigest())
-
-    def _refuse_repeated(self, words: list[Words]) -> None:
-        ordered = sorted_words(np.concatenate(words))
-        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(repeated):
-            alike = [self.block(number).filter(pa.array(np.isin(its, repeated))) for number, its in enumerate(words)]
+            labels = found.block(number)
+            lengths.update(bytes_of(labels))
+            if len(twice):
+                alike.append(labels.filter(pa.array(np.isin(list_words(labels), twice))))
+        if alike:
             refuse_repeated(pa.concat_arrays(alike))
+        return replace(found, digest=lengths.hexdigest())
 
     @property
     def residues(self) -> int:

@@ -81,17 +81,20 @@ class JoinWithList(beam.PTransform):
             # (number, [number])  ->  (place, Part of {item: label, code}) for every residue, and a manifest
             | "Read and split the list" >> read.with_output_types(PlacedPart)
         )
-        parts = (
-            (*inputs, listed)
-            | "Counts and the list" >> beam.Flatten()
-            | "To their residues" >> beam.Map(_by_residue, domain.residues).with_output_types(Keyed)
-        )
-        shelf = None
-        if self._shelf is not None:
-            parts, shelf = parts | "Put labels aside" >> PutAside(self._shelf), self._shelf.name
+        shelf = None if self._shelf is None else self._shelf.name
+        # Each by itself, since a runner may encode what comes from several stages where it is put together.
+        keyed = [
+            each | f"To their residues {number}" >> _ToResidues(domain.residues, self._shelf)
+            for number, each in enumerate((*inputs, listed))
+        ]
         join = beam.ParDo(_JoinDoFn(domain, self._layout, shelf))
         # (residue, [(place, Part)])  ->  (_ON, counts of codes and a manifest), and (_TAKEN, what came here)
-        found = parts | "Gather each residue" >> beam.GroupByKey() | "Join" >> join.with_output_types(Keyed)
+        found = (
+            keyed
+            | "Counts and the list" >> beam.Flatten()
+            | "Gather each residue" >> beam.GroupByKey()
+            | "Join" >> join.with_output_types(Keyed)
+        )
         check = beam.Map(_checked, self._shards + blocks, self._readers, domain.residues)
         answer = (
             found
@@ -101,6 +104,18 @@ class JoinWithList(beam.PTransform):
         )
         counts = found | "Counts of codes" >> beam.FlatMap(_going_on).with_output_types(PlacedPart)
         return (counts, answer) | "With the answer" >> beam.Flatten()
+
+
+class _ToResidues(beam.PTransform):
+    """(place, Part) to (residue, it), or to (residue, its number on a shelf)."""
+
+    def __init__(self, residues: int, shelf: Shelf | None) -> None:
+        super().__init__()
+        self._residues, self._shelf = residues, shelf
+
+    def expand(self, placed: beam.PCollection) -> beam.PCollection:
+        keyed = placed | beam.Map(_by_residue, self._residues).with_output_types(Keyed)
+        return keyed if self._shelf is None else keyed | "Put labels aside" >> PutAside(self._shelf)
 
 
 def _is_taken(keyed: Keyed) -> bool:

@@ -7,6 +7,8 @@ import re
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +17,7 @@ import pyarrow as pa
 from private_topk.transforms.columnar import Codes, Words, as_labels, partition, sorted_words
 from private_topk.transforms.domain_index import (
     DomainIndex,
+    Slices,
     bytes_of,
     check_items,
     check_labels,
@@ -32,6 +35,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 __all__ = ["Domain", "Lists", "PublicDomain", "RangeDomain", "SplitDomain", "UnknownDomain"]
 
 _LARGEST_RANGE = 1 << 40
+_CHUNK = 1 << 18
 
 
 class Lists(Protocol):
@@ -183,10 +187,9 @@ class SplitDomain(_OfAllGroups):
     """A public list of items of which no worker holds all: it is split over the workers, by a hash of the items.
 
     Codes are those of the `PublicDomain` of the same list, and so is the ranking under a release's key and id wherever
-    no bound on a user's items, groups or windows takes effect, nor weights of users. Rows travel as those of an unknown
-    domain, and meet the list after counting, so that no one can tell before which items are on it: those of any other
-    use up a user's bounds too, and drop out then. The bounds hold all the same: they are over all that a user holds,
-    and what is left of it is told by the public list alone. Rows must end, and lie in no windows of Beam.
+    no bound on a user's items, groups or windows takes effect, nor weights of users. Rows travel as of an unknown
+    domain, and meet the list after counting. Until then items outside it use up a user's bounds as well. The bounds
+    hold all the same, over all that a user holds: what is left of it is told by the public list alone. Rows must end.
 
     Args:
         load: gives the items of a block by its number, (n,) strings; called on the workers, for some of the blocks.
@@ -195,8 +198,8 @@ class SplitDomain(_OfAllGroups):
         edges: the code of the first item of every block, and `size`.
         digests: SHA-256 of the items of every block.
 
-    Memory: a block, where the list is read; where it meets the counts, its items of one of `residues` residues of the
-    hash. Cost: beside the counts, the list is read and hashed once by all workers together.
+    Memory: some blocks, where the list is read; where it meets the counts, its items of one residue of the hash.
+    Cost: beside the counts, the list is read and hashed once by all workers together.
     """
 
     load: Callable[[int], pa.Array] = field(
@@ -208,10 +211,10 @@ class SplitDomain(_OfAllGroups):
     digests: tuple[str, ...] = field(repr=False, compare=False, metadata={"unasked": "how the list is read"})
 
     @classmethod
-    def of(cls, items: Iterable[str | int] | pa.Array, block: int = 1 << 16) -> SplitDomain:
+    def of(cls, items: Iterable[str | int], block: int = 1 << 16) -> SplitDomain:
         """The domain of a list of items, which travels inside the pipeline: for tests."""
-        labels = check_items(items if isinstance(items, pa.Array) else column_of(items))
-        return cls.of_blocks(_Slices(labels, block), -(-len(labels) // block))
+        labels = check_items(column_of(items))
+        return cls.of_blocks(Slices(labels, block), -(-len(labels) // block))
 
     @classmethod
     def of_blocks(cls, load: Callable[[int], pa.Array], blocks: int) -> SplitDomain:
@@ -244,7 +247,7 @@ class SplitDomain(_OfAllGroups):
     @property
     def residues(self) -> int:
         """In how many parts the list meets the counts: of 2**18 items, but at least 16 and at most 1,024 parts."""
-        return min(max(self.size >> 18, 16), 1024)
+        return min(max(self.size // _CHUNK, 16), 1024)
 
     def block(self, number: int) -> pa.Array:
         """The items of a block. Raises Refusal if it changed since the launch."""
@@ -253,24 +256,31 @@ class SplitDomain(_OfAllGroups):
             raise changed()
         return labels
 
+    @property
+    def chunks(self) -> list[range]:
+        """The blocks that a worker reads at a time: together 2**18 items or more, but for the last."""
+        starts = [0]
+        for number, edge in enumerate(self.edges[1:], 1):
+            if edge - self.edges[starts[-1]] >= _CHUNK or number == len(self.digests):
+                starts.append(number)
+        return [range(start, stop) for start, stop in pairwise(starts)]
+
     def labels(self, codes: Codes) -> pa.Array:
-        """The items of codes. Cost: reading every block that has one of them."""
+        """The items of codes. Cost: reading every block that has one of them, but for the last 64 that were read."""
         edges, found = np.array(self.edges), np.full(len(codes), None, object)
         for number, rows in partition(np.searchsorted(edges, codes, "right") - 1, len(self.digests)):
-            found[rows] = self.block(number).take(pa.array(codes[rows] - edges[number])).to_pylist()
+            found[rows] = (
+                _read_before(self, number, self.digests[number]).take(pa.array(codes[rows] - edges[number])).to_pylist()
+            )
         return pa.array(found, pa.large_string())
 
     def describe(self) -> dict[str, object]:
         return {"kind": "public", "size": self.size, "sha256": self.digest}
 
 
-@dataclass(frozen=True)
-class _Slices:
-    labels: pa.Array
-    size: int
-
-    def __call__(self, number: int) -> pa.Array:
-        return self.labels.slice(number * self.size, self.size)
+@lru_cache(64)
+def _read_before(domain: SplitDomain, number: int, digest: str) -> pa.Array:
+    return domain.block(number)
 
 
 def changed() -> Refusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
@@ -16,6 +17,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = [
     "DomainIndex",
+    "Slices",
     "bytes_of",
     "check_items",
     "check_labels",
@@ -157,3 +159,14 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
         names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))
         raise Refusal("domain", f"must hold strings or integers, got {names}")
     return pa.array([str(value) for value in values], pa.large_string())
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Labels some at a time, by number."""
+
+    labels: pa.Array
+    size: int
+
+    def __call__(self, number: int) -> pa.Array:
+        return self.labels.slice(number * self.size, self.size)

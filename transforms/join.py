@@ -1,7 +1,7 @@
 """Where the counts of labels meet a public list that no worker holds all of: each residue of their hash by itself.
 
     counts by label, of user shards ----> residue r: labels to codes --> counts by code, as if of user shard r
-    blocks of the list: label, code --/   \\--> what was taken --> all that was sent? --> as if of one user shard more
+    chunks of the list: label, code --/   \\--> what was taken --> all that was sent? --> as if of one user shard more
 
 What comes out looks like the counts of so many user shards, with a manifest of each, so that whatever adds up and draws
 is the same as of a list that every worker holds. Labels that are not on the list drop out.
@@ -43,11 +43,11 @@ Keyed = tuple[int, PlacedPart]
 class JoinWithList(beam.PTransform):
     """Counts by label, manifests and statements to counts by code, as if `senders` user shards had sent them.
 
-    The guard holds over the hop. Blocks of the list are numbered after the user shards, and state what they send as
+    The guard holds over the hop. Chunks of the list are numbered after the user shards, and state what they send as
     these do; every residue states what it took. Only if that is the same, part by part, and what readers state was
     received, the last of the senders answers, without whom nothing is drawn.
 
-    Memory of a worker: a block of the list, or of one residue the list and the counts of all user shards.
+    Memory of a worker: a chunk of the list, or of one residue the list and the counts of all user shards.
 
     Args:
         layout: that of the codes.
@@ -71,13 +71,13 @@ class JoinWithList(beam.PTransform):
         self.senders = domain.residues + 1
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> beam.PCollection:
-        domain, blocks = self._domain, len(self._domain.digests)
+        domain, chunks = self._domain, len(self._domain.chunks)
         read = beam.ParDo(_ReadDoFn(domain, self._key, self._layout, self._shards))
         listed = (
             inputs[0].pipeline
             | beam.Impulse()
-            | "Blocks of the list" >> beam.FlatMap(_numbers, blocks).with_output_types(tuple[int, int])
-            | "Spread the blocks" >> beam.GroupByKey()
+            | "Chunks of the list" >> beam.FlatMap(_numbers, chunks).with_output_types(tuple[int, int])
+            | "Spread the chunks" >> beam.GroupByKey()
             # (number, [number])  ->  (place, Part of {item: label, code}) for every residue, and a manifest
             | "Read and split the list" >> read.with_output_types(PlacedPart)
         )
@@ -95,7 +95,7 @@ class JoinWithList(beam.PTransform):
             | "Gather each residue" >> beam.GroupByKey()
             | "Join" >> join.with_output_types(Keyed)
         )
-        check = beam.Map(_checked, self._shards + blocks, self._readers, domain.residues)
+        check = beam.Map(_checked, self._shards + chunks, self._readers, domain.residues)
         answer = (
             found
             | "What came" >> beam.Filter(_is_taken).with_output_types(Keyed)
@@ -127,8 +127,8 @@ def _going_on(keyed: Keyed) -> Iterator[PlacedPart]:
         yield keyed[1]
 
 
-def _numbers(_: bytes, blocks: int) -> Iterator[tuple[int, int]]:
-    yield from ((number, number) for number in range(blocks))
+def _numbers(_: bytes, chunks: int) -> Iterator[tuple[int, int]]:
+    yield from ((number, number) for number in range(chunks))
 
 
 def _by_residue(placed: PlacedPart, residues: int) -> Keyed:
@@ -136,7 +136,7 @@ def _by_residue(placed: PlacedPart, residues: int) -> Keyed:
 
 
 class _ReadDoFn(beam.DoFn):
-    """Every block goes to every residue, if with no item: so each residue wakes, and knows when the list is there."""
+    """Every chunk goes to every residue, if with no item: so each residue wakes, and knows when the list is there."""
 
     def __init__(self, domain: SplitDomain, key: ReleaseKey, layout: Layout, shards: int) -> None:
         self._domain, self._key, self._layout, self._first_source = domain, key, layout, shards
@@ -144,13 +144,13 @@ class _ReadDoFn(beam.DoFn):
     def setup(self) -> None:
         self._hash_key = self._key.derive("item hash")
 
-    def process(self, block: tuple[int, Iterable[int]]) -> Iterator[PlacedPart]:
-        for number in block[1]:
-            tables = self._split(number, self._domain.block(number))
-            yield from with_manifest(self._first_source + number, tables)
+    def process(self, chunk: tuple[int, Iterable[int]]) -> Iterator[PlacedPart]:
+        for number in chunk[1]:
+            yield from with_manifest(self._first_source + number, self._split(self._domain.chunks[number]))
 
-    def _split(self, number: int, labels: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
-        residues, codes = self._domain.residues, self._domain.edges[number] + np.arange(len(labels))
+    def _split(self, blocks: range) -> Iterator[tuple[int, pa.RecordBatch]]:
+        labels = pa.concat_arrays([self._domain.block(number) for number in blocks])
+        residues, codes = self._domain.residues, self._domain.edges[blocks.start] + np.arange(len(labels))
         keys = (hash_labels(labels, self._hash_key) % np.uint64(residues)).astype(np.int64)
 
         def table_of(rows: Codes) -> pa.RecordBatch:
@@ -169,7 +169,7 @@ def _place_of_list(layout: Layout, residues: int) -> int:
 
 class _JoinDoFn(beam.DoFn):
     def __init__(self, domain: SplitDomain, layout: Layout, shelf: str | None) -> None:
-        self._layout, self._shelf, self._blocks = layout, shelf, len(domain.digests)
+        self._layout, self._shelf, self._chunks = layout, shelf, len(domain.chunks)
         self._first_place = _place_of_list(layout, domain.residues)
         self._left_out = LeftOutRows("not_in_domain_after_counting")
 
@@ -189,8 +189,8 @@ class _JoinDoFn(beam.DoFn):
         yield from ((_ON, placed) for placed in with_manifest(residue, self._by_place(listed, counts)))
 
     def _check_list(self, sources: Codes) -> None:
-        """Raise LostPartError unless parts of all blocks are here, none of them twice: no item is zero in silence."""
-        if len(np.unique(sources)) != len(sources) or len(np.unique(slice_of(sources)[0])) != self._blocks:
+        """Raise LostPartError unless parts of all chunks are here, none of them twice: no item is zero in silence."""
+        if len(np.unique(sources)) != len(sources) or len(np.unique(slice_of(sources)[0])) != self._chunks:
             raise lost("of the list of items a part came not at all, or twice")
 
     def _by_place(

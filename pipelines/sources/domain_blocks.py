@@ -21,8 +21,8 @@ from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["LineBlocks", "PieceBlocks", "read_split_domain"]
 
-_BYTES = 4 << 20
-"""Of a block, about: what a worker reads at a time, and what is read to name an item."""
+_BYTES = 1 << 18
+"""Of a block, about: what is read to name an item."""
 
 _IN_PARTS = (".avro", ".parquet")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms import domain_index
+from private_topk.transforms import domain, domain_index
 from private_topk.transforms.domain import PublicDomain, RangeDomain, SplitDomain, UnknownDomain
 from private_topk.transforms.domain_index import DomainIndex
 
@@ -159,6 +159,15 @@ class TestSplitDomain:
         assert SplitDomain.of(self.LABELS, 3).size == 8
         with pytest.raises(ValueError, match="must hold every item once, got 1 repeated, such as 'é'"):
             SplitDomain.of_blocks(_Blocks((("é", "b"), ("é",))), 2)
+
+    def test_chunks_are_whole_blocks_of_many_items_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(domain, "_CHUNK", 3)
+        sizes = (1, 1, 1, 0, 5, 2, 1, 1, 0)
+        numbers = iter(range(100))
+        blocks = tuple(tuple(str(next(numbers)) for _ in range(size)) for size in sizes)
+        chunks = SplitDomain.of_blocks(_Blocks(blocks), len(blocks)).chunks
+        assert chunks == [range(3), range(3, 5), range(5, 7), range(7, 9)]
+        assert SplitDomain.of(["a"]).chunks == [range(1)]
 
     def test_how_many_residues(self) -> None:
         """Parts of 2**18 items, but for short lists and for very long ones."""

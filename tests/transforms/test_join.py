@@ -29,6 +29,7 @@ from private_topk.transforms import (
     join,
     top_k,
 )
+from private_topk.transforms import domain as domain_module
 from private_topk.transforms import parts as parts_module
 from private_topk.transforms.columnar import make_block, make_table
 from private_topk.transforms.contributions import CountContributions, _ShardDoFn
@@ -51,6 +52,11 @@ ITEMS = [f"é{n}" if n % 3 else str(n) for n in range(3000)]
 KEY = ReleaseKey("fresh", b"0123456789abcdef")
 OUTSIDE = ["", " 0", "00", "é", "é1 ", "x" * 2000, "\0"]
 """None of them is on the list."""
+
+
+@pytest.fixture(autouse=True)
+def several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domain_module, "_CHUNK", 200)
 
 
 def rows_of(seed: int, outside: bool, count: int = 4000) -> list[Any]:
@@ -210,7 +216,7 @@ def joined_counts(counts: Counted, domain: SplitDomain, layout: Layout, lose: Ho
     read = _ReadDoFn(domain, KEY, layout, len(counts))
     read.setup()
     sent = [placed for shard, tables in counts.items() for placed in with_manifest(shard, tables)]
-    sent += [placed for number in range(len(domain.digests)) for placed in read.process((number, [number]))]
+    sent += [placed for number in range(len(domain.chunks)) for placed in read.process((number, [number]))]
     residues = defaultdict[int, list[PlacedPart]](list)
     for element in lose.sent(sent):
         key, placed = join._by_residue(element, domain.residues)
@@ -218,7 +224,7 @@ def joined_counts(counts: Counted, domain: SplitDomain, layout: Layout, lose: Ho
     fn = _JoinDoFn(domain, layout, None)
     found = [keyed for its in residues.items() for keyed in fn.process(its)]
     taken, going_on = ([placed for kind, placed in found if kind == which] for which in (join._TAKEN, join._ON))
-    senders = len(counts) + len(domain.digests)
+    senders = len(counts) + len(domain.chunks)
     answer = _checked((1, lose.taken(taken)), senders, None, domain.residues)
     places = defaultdict[int, list[Part]](list)
     for place, part in lose.going_on([*going_on, answer]):
@@ -288,6 +294,10 @@ class TestNoLossIsSilent:
     LAYOUT = Layout(40)
     HELD = [(0, 3, 77), (3,), ()]
 
+    @pytest.fixture(autouse=True)
+    def a_chunk_a_block(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(domain_module, "_CHUNK", 20)
+
     def elements(self, hop: str) -> int:
         """How many elements pass a hop."""
         seen = list[int]()
@@ -308,7 +318,7 @@ class TestNoLossIsSilent:
     @pytest.mark.parametrize("hop", Hops._fields)
     def test_of_one_element(self, hop: str) -> None:
         number = self.elements(hop)
-        assert number > 15 and self.passes(Hops())
+        assert number > 15 and self.passes(Hops()) and len(self.DOMAIN.chunks) == 2
         for picked, times in itertools.product(range(number), (0, 2)):
             often = {**dict.fromkeys(range(number), 1), picked: times}
             assert not self.passes(Hops(**{hop: repeated(often)})), f"element {picked}, {times} times"
@@ -328,7 +338,7 @@ class TestNoLossIsSilent:
         monkeypatch.setattr(parts_module, "_MOST_ROWS", 1)
         self.test_of_one_element("sent")
 
-    def test_of_a_whole_residue_or_block(self) -> None:
+    def test_of_a_whole_residue_or_chunk(self) -> None:
         """All elements with one place, or of one sender, as if a key or a worker were gone."""
         for place in {element[0] for element in self.sent()}:
             assert not self.passes(Hops(sent=lambda its, place=place: [part for part in its if part[0] != place]))
@@ -348,24 +358,24 @@ def repeated(often: dict[int, int]) -> Lose:
 
 SABOTAGE: dict[str, Callable[[PlacedPart], bool]] = {
     "a part of the list": lambda placed: placed[0] >= 0 and 8 in placed[1].sources,
-    "the manifest of a block": lambda placed: placed[0] == MANIFEST and 8 in placed[1].sources,
-    "all of a block": lambda placed: 8 in placed[1].sources,
+    "the manifest of a chunk": lambda placed: placed[0] == MANIFEST and 8 in placed[1].sources,
+    "all of a chunk": lambda placed: 8 in placed[1].sources,
     "the list": lambda placed: True,
 }
 
 
-@in_check("drops-a part of the list", "doubles-all of a block")
+@in_check("drops-a part of the list", "doubles-all of a chunk")
 @pytest.mark.parametrize("picked", SABOTAGE)
 @pytest.mark.parametrize("does", ["drops", "doubles"])
 def test_no_ranking_comes_out_of_a_job_that_loses_the_list(
     picked: str, does: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Sabotaged(_ReadDoFn):
-        def process(self, block: Any) -> Iterator[PlacedPart]:  # noqa: ANN401
-            for element in super().process(block):
+        def process(self, chunk: Any) -> Iterator[PlacedPart]:  # noqa: ANN401
+            for element in super().process(chunk):
                 yield from [element] * (1 if not SABOTAGE[picked](element) else 2 * (does == "doubles"))
 
-    monkeypatch.setattr(join, "_ReadDoFn", Sabotaged)  # its first block has the number after the 8 user shards
+    monkeypatch.setattr(join, "_ReadDoFn", Sabotaged)  # its first chunk has the number after the 8 user shards
     with pytest.raises(Exception, match="lost or doubled on the way to the final stage"):
         from_blocks(SplitDomain.of(ITEMS, block=700))
     assert Collect.found["blocks"] == []

@@ -51,14 +51,19 @@ class Servers:
         self._running = ExitStack()
 
     def __enter__(self) -> Servers:
-        self._running.callback(self._stop)
+        with ExitStack() as running:  # what is up by then is ended if this is
+            running.callback(self._stop)
+            self._start(running)
+            self._running = running.pop_all()
+        return self
+
+    def _start(self, running: ExitStack) -> None:
         self.cluster.start(_TASK_MANAGERS)
         pool = self.cluster.start_worker_pool(self.cluster.port + 2)
         self.broker.start()
-        server = self._running.enter_context(served(self.cluster, self.folder))
+        server = running.enter_context(served(self.cluster, self.folder))
         self._place = ["--runner", "flink", "--flink_master", self.cluster.address, "--job_endpoint", server,
                        "--environment_type", "EXTERNAL", "--environment_config", pool]  # fmt: skip
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._running.close()

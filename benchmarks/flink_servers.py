@@ -54,14 +54,19 @@ class Servers:
         self._running = ExitStack()
 
     def __enter__(self) -> Servers:
-        self._running.callback(self._stop)
+        with ExitStack() as running:  # what is up by then is ended if this is
+            running.callback(self._stop)
+            self._start(running)
+            self._running = running.pop_all()
+        return self
+
+    def _start(self, running: ExitStack) -> None:
         self.cluster.start(_TASK_MANAGERS)
         pool = self.cluster.start_worker_pool(self.cluster.port + 2)
         self.broker.start()
-        server = self._running.enter_context(served(self.cluster, self.folder))
+        server = running.enter_context(served(self.cluster, self.folder))
         self._place = ["--runner", "flink", "--flink_master", self.cluster.address, "--job_endpoint", server,
                        "--environment_type", "EXTERNAL", "--environment_config", pool]  # fmt: skip
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._running.close()
@@ -92,7 +97,7 @@ class Servers:
             time.sleep(1)
             self.broker.start()
         elif kind == "worker":
-            workers = self._workers()
+            workers = self._at_work(self._workers())
             self._end(self._random.permutation(workers)[: -(-len(workers) // 2)].tolist())
         else:
             name = kind.removesuffix("-lost").removesuffix("-forgets")
@@ -139,12 +144,27 @@ class Servers:
         """The ids of the pool's workers: the children of the process that copies itself."""
         return _children(_children([self.cluster.processes["worker-pool"].pid]))
 
+    def _at_work(self, workers: list[int]) -> list[int]:
+        """Those that have something to do: nobody misses at once one that has not."""
+        before = {each: _ticks(each) for each in workers}
+        time.sleep(0.5)
+        return [each for each in workers if _ticks(each) > before[each]] or workers
+
     def _end(self, workers: list[int]) -> None:
         for each in workers:
             try:
                 os.kill(each, signal.SIGKILL)  # looked up a moment ago; one that ends meanwhile is not there any more
             except ProcessLookupError:
                 pass
+
+
+def _ticks(process: int) -> int:
+    """How long a process has worked, in ticks of the system's clock; 0 where it has ended."""
+    try:
+        words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(words[11]) + int(words[12])
 
 
 def _children(parents: list[int]) -> list[int]:

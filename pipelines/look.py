@@ -17,7 +17,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.counters import told_roughly
-from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.domain import PublicDomain, RangeDomain, SplitDomain, UnknownDomain
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period, from_microseconds
 
@@ -138,7 +138,9 @@ def _try_units(look: Look, rows: Rows, columns: Columns) -> None:
 class _Spelled:
     """The domain, and its items without what writers of items differ in."""
 
-    def __init__(self, domain: PublicDomain | RangeDomain) -> None:
+    def __init__(self, domain: PublicDomain | RangeDomain | SplitDomain) -> None:
+        if isinstance(domain, SplitDomain):  # who looks, holds it
+            domain = PublicDomain.of(pa.concat_arrays([domain.block(number) for number in range(len(domain.digests))]))
         self._domain = domain
         labels = domain.index().labels if isinstance(domain, PublicDomain) else None  # numbers have one spelling
         self._plain = {} if labels is None else {name: _without(labels, name) for name in _SPELLINGS}

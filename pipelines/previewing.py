@@ -12,7 +12,8 @@ from typing import Any
 from private_topk.pipelines.expecting import expected_of, sample_rises, zipf_of
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.files import open_content
-from private_topk.pipelines.question import RISERS_THAT_SHARE, counts_of, declared_period, domain_of, risers_of
+from private_topk.pipelines.lists import domain_of
+from private_topk.pipelines.question import RISERS_THAT_SHARE, counts_of, declared_period, risers_of
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.select import read_counts
 from private_topk.previews import Expected, InAmounts, PublicCounts, Rises, Setting

@@ -10,8 +10,9 @@ from private_topk.budget.charging import Account
 from private_topk.pipelines.beginning import columns_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.files import as_path, exists, is_local, why
+from private_topk.pipelines.lists import groups_of
 from private_topk.pipelines.places import sink_of, source_of
-from private_topk.pipelines.question import Question, groups_of, question_of
+from private_topk.pipelines.question import Question, question_of
 from private_topk.pipelines.sinks.partition import Partition
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import block_of

@@ -32,6 +32,10 @@ class Rest:
         words = json.dumps(body).encode()
         return self._ask(Request(f"{self.address}/{path}", words, {"Content-Type": "application/json"}, method="POST"))
 
+    def cancel(self, job: str) -> None:
+        """Order a job to end, whatever it has done."""
+        self._ask(Request(f"{self.address}/jobs/{job}?mode=cancel", method="PATCH"))
+
     def _ask(self, request: Request) -> Any:  # noqa: ANN401
         try:
             with urlopen(request, timeout=_PATIENCE) as answer:

@@ -7,7 +7,8 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,54 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         return _Handle(job_service, options, self.job_options)
 
     def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401
-        names = options.view_as(GoogleCloudOptions)
-        names.job_name = f"{names.job_name or 'private-topk'}-{secrets.token_hex(4)}"
-        result = super().run_portable_pipeline(pipeline, options)
-        if self.rest:
-            streaming = options.view_as(StandardOptions).streaming
-            Watch(Rest(self.rest), names.job_name, streaming, self.answered).start()
-        return result
+        name = options.view_as(GoogleCloudOptions).job_name or "private-topk"
+
+        def hand_over(slots: int) -> tuple[PipelineResult, Watch | None]:
+            """Under a name of its own, to so many slots; 0 leaves them as they were chosen."""
+            options.view_as(GoogleCloudOptions).job_name = own = f"{name}-{secrets.token_hex(4)}"
+            if slots:
+                options.view_as(FlinkRunnerOptions).parallelism = slots
+            result = super(FlinkJobRunner, self).run_portable_pipeline(deepcopy(pipeline), options)
+            if not self.rest:
+                return result, None
+            watch = Watch(Rest(self.rest), own, options.view_as(StandardOptions).streaming, self.answered)
+            watch.start()
+            return result, watch
+
+        return _HandedOver(hand_over)
+
+
+class _HandedOver(PipelineResult):
+    """A job, or the one that was handed over in its place because it stood still.
+
+    Which of them publishes makes no difference: the release key is part of what is handed over, and so is every draw.
+
+    Args:
+        hand_over: to so many slots, as `Watch.had` has them, or with 0 to as many as were chosen; who watches over it.
+    """
+
+    def __init__(self, hand_over: Callable[[int], tuple[PipelineResult, Watch | None]]) -> None:
+        self._hand_over = hand_over
+        self._job, self._watch = hand_over(0)
+
+    @property
+    def state(self) -> str:
+        return self._job.state
+
+    def cancel(self) -> None:
+        self._job.cancel()
+
+    def metrics(self) -> Any:  # noqa: ANN401 - Beam's own
+        return self._job.metrics()
+
+    def wait_until_finish(self, duration: int | None = None) -> str | None:
+        while True:
+            try:
+                return self._job.wait_until_finish(duration)
+            except RuntimeError:
+                if self._watch is None or not self._watch.had:
+                    raise
+            self._job, self._watch = self._hand_over(self._watch.had)
 
 
 class _Handle(JobServiceHandle):

@@ -1,4 +1,5 @@
-"""Watches a job while it runs on Flink: says when it restarts or waits for slots, and ends a stream that is over.
+"""Watches a job while it runs on Flink: says when it restarts or waits for slots, ends a stream that is over, and a
+batch that stands still.
 
 Flink keeps a streaming job for ever once its sources have ended, because a job whose sources are shut down takes no
 more checkpoints. Here the job is stopped when nothing can come any more: every declared window is seen to be published,
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from private_topk.runners.console import Line
 from private_topk.runners.console import say as say_on_stderr
 from private_topk.runners.flink_rest import Rest
+from private_topk.runners.flink_standstill import stands_still
 
 __all__ = ["Watch"]
 
@@ -36,7 +38,9 @@ class Watch(threading.Thread):
         name: of the job, and of no other on this cluster.
         answered: set when all that the job has to publish is seen to be published.
         say: takes one line of public facts for the operator.
-        patience: seconds without slots before it is said.
+        patience: seconds without slots before it is said, or of a standstill before the job is ended.
+
+    `had` is set when a batch that stood still was told to end: to as many slots as it had.
     """
 
     def __init__(
@@ -54,6 +58,9 @@ class Watch(threading.Thread):
         self._restarts = self._failed = 0
         self._awaits_cause = False
         self._starved: float | None = None
+        self._still: float | None = None
+        self._tasks: dict[str, int] = {}
+        self.had = 0
         self._stopping = ""
         self._gone: float | None = None
         self._unanswered = 0
@@ -76,15 +83,18 @@ class Watch(threading.Thread):
     def _look(self, job: str, state: str, tasks: dict[str, int]) -> None:
         self._look_at_restarts(job)
         self._look_at_slots(state, tasks)
-        if self._stopping:
+        if not self._streaming:
+            self._end_what_stands_still(job, tasks)
+        elif self._stopping:
             self._look_at_the_end(job)
-        elif self._streaming and state == "RUNNING" and tasks["running"] == tasks["total"]:
+        elif state == "RUNNING" and tasks["running"] == tasks["total"]:
             self._end_when_over(job)
 
     def _look_at_restarts(self, job: str) -> None:
         """Flink counts as a restart also a change of the slots that a job runs in, which is no failure."""
         failures = self._rest.failures(job)
-        restarts = max(self._rest.metric(job, "numRestarts"), len(failures))
+        # A batch has its failures only. To be asked for a number has Flink collect all that every task manager counts.
+        restarts = max(self._rest.metric(job, "numRestarts") if self._streaming or failures else 0, len(failures))
         if restarts <= self._restarts:
             return
         newest, cause = failures[0] if failures else (0, "")
@@ -125,6 +135,22 @@ class Watch(threading.Thread):
                     f"all {slots} of the {managers} task managers are taken")  # fmt: skip
             self._say(f"Flink: the job waits for slots: {taken}. Start task managers, or cancel the job and give "
                       f"--parallelism {max(free or slots, 1)}")  # fmt: skip
+
+    def _end_what_stands_still(self, job: str, tasks: dict[str, int]) -> None:
+        """A batch does not get over a standstill by itself. Whoever has handed it over may do so again."""
+        before, self._tasks = self._tasks, tasks  # where tasks come and go there is no need to ask
+        waits = tasks == before and tasks["running"] and tasks.get("scheduled")
+        if self.had or not waits or not stands_still(self._rest, job):
+            self._still = None
+            return
+        now = time.monotonic()
+        self._still = self._still or now
+        if now - self._still > self._patience:
+            self.had = tasks["running"]
+            self._say(Line(f"Flink: the job stands still: the tasks in all {self.had} slots that it has wait for "
+                           "others that are to be repeated and get none. It is ended, and begins anew with "
+                           f"--parallelism {self.had}", event="stood still", slots=self.had))  # fmt: skip
+            self._rest.cancel(job)
 
     def _end_when_over(self, job: str) -> None:
         if not (self._answered.is_set() or self._rest.has_come_to(job, _END_OF_TIME)):

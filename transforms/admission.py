@@ -5,12 +5,16 @@ from __future__ import annotations
 import apache_beam as beam
 from apache_beam.transforms import trigger, window
 
+from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.domain import SplitDomain
 from private_topk.transforms.keys import Release
+from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_all_windows", "check_kinds", "refuse_second_firings"]
+__all__ = ["check_all_windows", "check_kinds", "check_made", "check_scores", "refuse_second_firings", "refuse_windows"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
@@ -33,12 +37,22 @@ def check_all_windows(selection: Selection, period: Period | None, bounded: bool
     if bounded:
         return
     remedy = "rank files with `run`, once the horizon is over"
+    if isinstance(selection.domain, SplitDomain):
+        raise Refusal("domain", "is split over the workers, which needs rows that end: it meets their counts once",
+                      "let every worker hold the list, or rank files with `run`, once the horizon is over")  # fmt: skip
     if selection.max_windows_per_user is not None:
         raise Refusal("max_windows_per_user", "needs all windows at once, to choose among those of a user; a stream is "
                       "published window by window", remedy)  # fmt: skip
     if selection.risers is not None:
         raise Refusal("against", "needs a window and the one before at once; a stream is published window by window, "
                       "and what was counted is not kept", f"{remedy}, or each period with `report`")  # fmt: skip
+
+
+def refuse_windows(selection: Selection, rows: beam.PCollection) -> None:
+    """Raise Refusal where rows lie in windows of Beam's and need to be in none."""
+    if isinstance(selection.domain, SplitDomain) and not isinstance(rows.windowing.windowfn, window.GlobalWindows):
+        raise Refusal("domain", "is split over the workers, which needs rows in no windows but those of {period}",
+                      "declare the windows, or let every worker hold the list")  # fmt: skip
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:
@@ -53,3 +67,26 @@ def refuse_second_firings(rows: beam.PCollection) -> None:
                          "who is alone in one: use fixed windows")  # fmt: skip
     if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
         raise Refusal("period", "must be given for an unbounded input: its global window never ends")
+
+
+def check_made(mechanism: object, amounts: object) -> None:
+    """Raise TypeError unless these are what they are to be."""
+    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
+        raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
+    if not isinstance(mechanism, Mechanism):
+        raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
+    if amounts is not None and not isinstance(amounts, Amounts):
+        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
+
+
+def check_scores(mechanism: Mechanism, counts: CountBudget | None, amounts: Amounts | None) -> None:
+    """Raise Refusal where what is added up of users does not go with what is asked of the sums."""
+    about = mechanism.about
+    if amounts is not None and mechanism.weighs_users:
+        raise Refusal("mechanism", f"{about.name} adds up weights of users, and no amounts",
+                      "leave {value_column} out, or take another mechanism")  # fmt: skip
+    if amounts is not None and counts is not None and counts.round_to > 1:
+        raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
+    if mechanism.weighs_users and counts is not None:
+        raise Refusal("publish_counts", f"does not go with {about.name}, which adds up weights and counts nobody",
+                      "leave it out")  # fmt: skip

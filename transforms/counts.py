@@ -18,7 +18,7 @@ from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, SENT, Part, PlacedPart
 from private_topk.transforms.shelf import PutAside, Shelf, taken
 
-__all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest"]
+__all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest", "sums_by_cell"]
 
 _MOST_CELLS = 1 << 20
 _ROWS_AT_HAND = 1 << 21
@@ -124,7 +124,8 @@ def add_up_codes(place: int, tables: Iterable[pa.RecordBatch], layout: Layout) -
     codes = layout.codes(place % layout.item_shards)
     first, width = codes.start, len(codes)
     cells = ((_cells(part, windows.start, first, width), _numbers(part)) for part in tables)
-    cell, totals = (_in_cells if len(windows) * width <= _MOST_CELLS else _sorted)(cells, len(windows) * width)
+    size = len(windows) * width
+    cell, totals = _in_cells(cells, size) if size <= _MOST_CELLS else sums_by_cell(cells)
     column = {"window": (cell // width + windows.start).astype(np.uint32)} if layout.windows > 1 else {}
     return make_table(**column, item=(cell % width + first).astype(layout.item_type), **totals)
 
@@ -144,7 +145,8 @@ def _in_cells(parts: Iterable[tuple[Codes, _Numbers]], size: int) -> tuple[Codes
     return present, {name: its[present] for name, its in totals.items()}
 
 
-def _sorted(parts: Iterable[tuple[Codes, _Numbers]], size: int) -> tuple[Codes, _Numbers]:
+def sums_by_cell(parts: Iterable[tuple[Codes, _Numbers]]) -> tuple[Codes, _Numbers]:
+    """The cells of which the counts are not 0 in sum, increasing, and the sums of all columns. Cost: a sort."""
     cells, numbers = zip(*parts, strict=True)
     cell, totals = np.concatenate(cells), {}
     for name in numbers[0]:

@@ -5,21 +5,30 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import Codes, as_labels, sorted_words, sorting_order
-from private_topk.transforms.hashing import hash_labels
+from private_topk.transforms.columnar import Codes, Words, as_labels, partition, sorted_words
+from private_topk.transforms.domain_index import (
+    DomainIndex,
+    bytes_of,
+    check_items,
+    check_labels,
+    check_number,
+    column_of,
+    digest_of,
+    lengths_of,
+    list_words,
+    refuse_repeated,
+)
 from private_topk.transforms.integers import as_integers
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Domain", "DomainIndex", "Lists", "PublicDomain", "RangeDomain", "UnknownDomain"]
+__all__ = ["Domain", "Lists", "PublicDomain", "RangeDomain", "SplitDomain", "UnknownDomain"]
 
 _LARGEST_RANGE = 1 << 40
 
@@ -79,7 +88,7 @@ class PublicDomain(_OfAllGroups):
     @classmethod
     def of(cls, items: Iterable[str | int] | pa.Array) -> PublicDomain:
         """The domain of a list of items, which travels inside the pipeline: up to about a million items."""
-        labels = check_items(items if isinstance(items, pa.Array) else _column(items))
+        labels = check_items(items if isinstance(items, pa.Array) else column_of(items))
         return cls(_Embedded(labels), digest_of(labels), len(labels))
 
     def index(self) -> DomainIndex:
@@ -88,11 +97,11 @@ class PublicDomain(_OfAllGroups):
             index = _INDEXES.get(self.digest)
             if index is None:
                 labels = as_labels(self.load())
-                if digest_of(labels) == self.digest:
+                if not labels.null_count and digest_of(labels) == self.digest:
                     index = _INDEXES[self.digest] = DomainIndex(labels)
                 else:
                     check_items(labels)
-                    raise Refusal("domain", "changed since the launch: keep the file unchanged until the job has ended")
+                    raise changed()
         return index
 
     def prepare(self) -> None:
@@ -168,93 +177,107 @@ class _Embedded:
         return self.labels
 
 
-Domain = PublicDomain | RangeDomain | UnknownDomain
+@dataclass(frozen=True)
+class SplitDomain(_OfAllGroups):
+    """A public list of items of which no worker holds all: it is split over the workers, by a hash of the items.
 
+    Codes are those of the `PublicDomain` of the same list, and so is the ranking under a release's key and id wherever
+    no bound on a user's items, groups or windows takes effect, nor weights of users. Rows travel as those of an unknown
+    domain, and meet the list after counting, so that no one can tell before which items are on it: those of any other
+    use up a user's bounds too, and drop out then. The bounds hold all the same: they are over all that a user holds,
+    and what is left of it is told by the public list alone. Rows must end, and lie in no windows of Beam.
 
-class DomainIndex:
-    """Items and their codes 0 .. d - 1: a sorted array of hashes, 12 bytes an item besides the labels."""
+    Args:
+        load: gives the items of a block by its number, (n,) strings; called on the workers, for some of the blocks.
+            It must pickle.
+        digest, size: SHA-256 of the items in their order, and how many there are.
+        edges: the code of the first item of every block, and `size`.
+        digests: SHA-256 of the items of every block.
 
-    def __init__(self, labels: pa.Array) -> None:
-        self.labels = labels
-        for attempt in count():  # a collision inside the domain is left by another key
-            self._hash_key = _list_key(attempt)
-            words = hash_labels(labels, self._hash_key)
-            order = sorting_order(words)
-            self._order, self._sorted = order.astype(np.min_scalar_type(len(labels))), words[order]
-            if not np.any(self._sorted[1:] == self._sorted[:-1]):
-                break
-            check_items(labels)  # no key would part equal ones
+    Memory: a block, where the list is read; where it meets the counts, its items of one of `residues` residues of the
+    hash. Cost: beside the counts, the list is read and hashed once by all workers together.
+    """
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    load: Callable[[int], pa.Array] = field(
+        repr=False, compare=False, metadata={"unasked": "the digest names the items"}
+    )
+    digest: str
+    size: int
+    edges: tuple[int, ...] = field(repr=False, compare=False, metadata={"unasked": "how the list is read"})
+    digests: tuple[str, ...] = field(repr=False, compare=False, metadata={"unasked": "how the list is read"})
 
-    def encode(self, items: pa.Array) -> Codes:
-        """The code of every item, -1 for those outside the domain.
+    @classmethod
+    def of(cls, items: Iterable[str | int] | pa.Array, block: int = 1 << 16) -> SplitDomain:
+        """The domain of a list of items, which travels inside the pipeline: for tests."""
+        labels = check_items(items if isinstance(items, pa.Array) else column_of(items))
+        return cls.of_blocks(_Slices(labels, block), -(-len(labels) // block))
 
-        Every distinct item of the block is looked up once, by its hash and then by its full label, so that an item
-        from outside can never pass as one of the domain.
+    @classmethod
+    def of_blocks(cls, load: Callable[[int], pa.Array], blocks: int) -> SplitDomain:
+        """The domain of a list in blocks, which are read here twice, one at a time.
+
+        Raises Refusal unless they hold an item, and none empty or twice. Memory: 16 bytes an item, and a block.
         """
-        dictionary = items.dictionary_encode()
-        distinct = dictionary.dictionary
-        words = hash_labels(distinct, self._hash_key)
-        place = np.minimum(np.searchsorted(self._sorted, words), len(self._sorted) - 1)
-        codes = self._order[place].astype(np.int64)
-        known = pc.equal(self.labels.take(pa.array(codes)), distinct).to_numpy(zero_copy_only=False)
-        return np.where(known, codes, -1)[dictionary.indices.to_numpy()]
+        lengths, edges, digests, words, missing = hashlib.sha256(), [0], list[str](), list[Words](), 0
+        for number in range(blocks):
+            labels = check_labels(load(number))
+            missing += labels.null_count
+            labels = labels.drop_null()
+            lengths.update(lengths_of(labels))
+            edges.append(edges[-1] + len(labels))
+            digests.append(digest_of(labels))
+            words.append(list_words(labels))
+        check_number(edges[-1] + missing, missing)
+        found = cls(load, "", edges[-1], tuple(edges), tuple(digests))
+        found._refuse_repeated(words)
+        for number in range(blocks):
+            lengths.update(bytes_of(found.block(number)))
+        return replace(found, digest=lengths.hexdigest())
 
-
-def check_items(items: pa.Array) -> pa.Array:
-    """The labels of a domain, or a clear error: at least one, no nulls, no duplicates. Items of a domain are public."""
-    try:
-        labels = as_labels(items)
-    except TypeError as error:
-        raise Refusal("domain", f"must hold strings or integers: {verbatim(error)}") from None
-    if len(labels) == 0:
-        raise Refusal("domain", "must hold at least one item, got an empty list")
-    if labels.null_count:
-        raise Refusal("domain", f"must not hold empty items, got {labels.null_count}: remove them")
-    words = sorted_words(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels
-    if np.any(words[1:] == words[:-1]):
-        tally = pc.value_counts(labels)
-        repeated = tally.filter(pc.greater(tally.field("counts"), 1))
+    def _refuse_repeated(self, words: list[Words]) -> None:
+        ordered = sorted_words(np.concatenate(words))
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
         if len(repeated):
-            example = verbatim(repr(repeated[0]["values"].as_py()))
-            raise Refusal("domain", f"must hold every item once, got {len(repeated)} repeated, such as {example}")
-    return labels
+            alike = [self.block(number).filter(pa.array(np.isin(its, repeated))) for number, its in enumerate(words)]
+            refuse_repeated(pa.concat_arrays(alike))
+
+    @property
+    def residues(self) -> int:
+        """In how many parts the list meets the counts: of 2**18 items, but at least 16 and at most 1,024 parts."""
+        return min(max(self.size >> 18, 16), 1024)
+
+    def block(self, number: int) -> pa.Array:
+        """The items of a block. Raises Refusal if it changed since the launch."""
+        labels = check_labels(self.load(number))
+        if labels.null_count or digest_of(labels) != self.digests[number]:
+            raise changed()
+        return labels
+
+    def labels(self, codes: Codes) -> pa.Array:
+        """The items of codes. Cost: reading every block that has one of them."""
+        edges, found = np.array(self.edges), np.full(len(codes), None, object)
+        for number, rows in partition(np.searchsorted(edges, codes, "right") - 1, len(self.digests)):
+            found[rows] = self.block(number).take(pa.array(codes[rows] - edges[number])).to_pylist()
+        return pa.array(found, pa.large_string())
+
+    def describe(self) -> dict[str, object]:
+        return {"kind": "public", "size": self.size, "sha256": self.digest}
 
 
-def _list_key(attempt: int) -> bytes:
-    return b"the key of a public list, %d" % attempt
+@dataclass(frozen=True)
+class _Slices:
+    labels: pa.Array
+    size: int
+
+    def __call__(self, number: int) -> pa.Array:
+        return self.labels.slice(number * self.size, self.size)
 
 
-def digest_of(labels: pa.Array) -> str:
-    """SHA-256 over lengths and bytes of the labels in order."""
-    lengths = pc.binary_length(labels).to_numpy().astype("<i8")
-    _, offsets, data = labels.buffers()
-    ends = np.frombuffer(offsets, np.int64)[[labels.offset, labels.offset + len(labels)]]
-    content = memoryview(data or b"")[int(ends[0]) : int(ends[1])]
-    digest = hashlib.sha256(lengths)
-    digest.update(content)
-    return digest.hexdigest()
+def changed() -> Refusal:
+    return Refusal("domain", "changed since the launch: keep the file unchanged until the job has ended")
 
 
-def _column(items: Iterable[str | int]) -> pa.Array:
-    try:
-        if isinstance(items, Mapping) or isinstance(items, type):
-            raise TypeError
-        # Arrays and columns of tables give Python's own values so.
-        listed = next((getattr(items, name) for name in ("tolist", "to_pylist") if hasattr(items, name)), None)
-        values = list(items if listed is None else listed())
-    except TypeError:
-        got = "None" if items is None else type(items).__name__
-        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}") from None
-    if isinstance(items, Set):  # in no order of its own, and in another one in every process
-        values.sort(key=str)
-    kinds = {type(value) for value in values}
-    if not kinds <= {str, int}:
-        names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))
-        raise Refusal("domain", f"must hold strings or integers, got {names}")
-    return pa.array([str(value) for value in values], pa.large_string())
+Domain = PublicDomain | RangeDomain | SplitDomain | UnknownDomain
 
 
 _LOCK = threading.Lock()

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, as_labels
-from private_topk.transforms.domain import Domain, Lists, PublicDomain, check_items, digest_of
+from private_topk.transforms.domain import Domain, Lists, PublicDomain
+from private_topk.transforms.domain_index import check_items, digest_of
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.refusal import Refusal, verbatim
 

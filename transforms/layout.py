@@ -43,6 +43,7 @@ class Layout:
         overlap: a row may belong to several windows that follow each other.
         split: how many parts every window is split into, one for each group of users' rows; 0 without such.
         lists: which items can be ranked in which of these, where not all can in all.
+        residues: of an unknown domain, how many item shards there are.
     """
 
     size: int
@@ -50,6 +51,7 @@ class Layout:
     overlap: bool = False
     split: int = 0
     lists: Lists | None = None
+    residues: int = UNKNOWN_ITEM_SHARDS
 
     @classmethod
     def of(cls, domain: Domain, period: Period | None = None, split: int = 0) -> Layout:
@@ -63,6 +65,10 @@ class Layout:
         """That of the windows after the first one of time."""
         return replace(self, windows=self.windows - self.parts)
 
+    def of_labels(self, residues: int) -> Layout:
+        """That of the same windows while nobody knows the codes of items."""
+        return replace(self, size=0, lists=None, residues=residues)
+
     @property
     def parts(self) -> int:
         """How many windows of the tables one of time stands for."""
@@ -75,7 +81,7 @@ class Layout:
 
     @property
     def item_shards(self) -> int:
-        return -(-self.size >> self.item_bits) if self.size else UNKNOWN_ITEM_SHARDS
+        return -(-self.size >> self.item_bits) if self.size else self.residues
 
     @property
     def item_bits(self) -> int:

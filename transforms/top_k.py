@@ -9,19 +9,27 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms import window
 
-from private_topk.transforms.admission import check_all_windows, check_kinds, refuse_second_firings
+from private_topk.transforms.admission import (
+    check_all_windows,
+    check_kinds,
+    check_made,
+    check_scores,
+    refuse_second_firings,
+    refuse_windows,
+)
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions, ShardByUser
 from private_topk.transforms.count_budget import count_budget
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, IntoCells
-from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, SplitDomain, UnknownDomain
 from private_topk.transforms.draw import RankHeads
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.group_domain import DomainByGroup, groups_for
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
+from private_topk.transforms.join import JoinWithList
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Mechanism
@@ -53,7 +61,7 @@ class PrivateTopK(beam.PTransform):
         k: how many items.
         mechanism: how to draw them, such as `Joint(epsilon=1.0)`: its epsilon and delta are the cost of every window.
         domain: the public list of items, as a `PublicDomain` or any iterable of labels; consecutive integers, as a
-            `RangeDomain`; or `UnknownDomain()`.
+            `RangeDomain`; a list that no worker should hold all of, as a `SplitDomain`; or `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
         release: key and id that make the draw repeatable; by default a new random one.
@@ -173,18 +181,24 @@ class RankBlocks(beam.PTransform):
         self._windows_are_public = period is not None or reveal_active_windows
         self.reads = selection.reads(period)
 
-    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+    def _check(self, blocks: beam.PCollection) -> None:
         refuse_second_firings(blocks)
         if not self._windows_are_public and not isinstance(blocks.windowing.windowfn, window.GlobalWindows):
             raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
                           "was active in would be published, which tells of a user who is alone in one",
                           "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
+        check_all_windows(self._selection, self._period, blocks.is_bounded)
+        refuse_windows(self._selection, blocks)
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        self._check(blocks)
         selection, key, groups = self._selection, self._release.key, self._selection.groups
         numbered = self._period if blocks.is_bounded else None
         most, risers = selection.max_windows_per_user, selection.risers
-        check_all_windows(selection, self._period, blocks.is_bounded)
         layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size)
         rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split)
+        if isinstance(selection.domain, SplitDomain):
+            rows = rows.of_labels(selection.domain.residues)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
         waking = self._readers[0] if blocks.is_bounded and self._readers else None
         sharded = ShardByUser(selection.domain, key, self._shards, rows, cores, selection.amounts, groups, waking)
@@ -203,14 +217,18 @@ class RankBlocks(beam.PTransform):
                                       self._by_reference)  # fmt: skip
         ahead = not self._by_reference and weighting is None
         added = AddUp(layout, selection.head(), selection.least(), ahead, self._by_reference)
-        totals = pairs | "Bound contributions" >> counting | "Count items" >> added
-        if self._readers is not None and waking is None:
+        counts, shards, readers = pairs | "Bound contributions" >> counting, self._shards, self._readers
+        if readers is not None and waking is None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
             answers.append(said)
+        if isinstance(selection.domain, SplitDomain):
+            join = JoinWithList(selection.domain, key, layout, shards, readers, self._by_reference)
+            counts, answers, shards, readers = (counts, *answers) | "Join with the list" >> join, [], join.senders, None
+        totals = counts | "Count items" >> added
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
         others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
         ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
-        last = ranked(selection, self._release, self._shards, layout, self._period, self._readers)
+        last = ranked(selection, self._release, shards, layout, self._period, readers)
         rankings = (totals, others) | "Rank" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> IntoCells(numbered)
 
@@ -228,7 +246,7 @@ def make_selection(
 
     Raises Refusal or TypeError naming the argument, the rule and the remedy.
     """
-    _check_made(mechanism, amounts)
+    check_made(mechanism, amounts)
     publish_counts, domain = count_budget(publish_counts), _as_domain(domain)
     about = mechanism.about
     if isinstance(domain, UnknownDomain) and about.domain == "public":
@@ -243,27 +261,18 @@ def make_selection(
     domain, groups = groups_for(domain, groups, k)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)
-    _check_scores(mechanism, publish_counts, amounts)
+    check_scores(mechanism, publish_counts, amounts)
     limit = _bound(mechanism, max_items_per_user)
     mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
     return Selection(mechanism, k, domain, limit, publish_counts, amounts, groups)
 
 
-def _check_made(mechanism: object, amounts: object) -> None:
-    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
-        raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
-    if not isinstance(mechanism, Mechanism):
-        raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
-    if amounts is not None and not isinstance(amounts, Amounts):
-        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
-
-
 def _as_domain(domain: Domain | Iterable[str | int]) -> Domain:
     """A list is a public domain, and a list for each group one by group."""
     if isinstance(domain, str | bytes):
-        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), "
-                        "got a single string")  # fmt: skip
-    if isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
+        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain, a SplitDomain or "
+                        "UnknownDomain(), got a single string")  # fmt: skip
+    if isinstance(domain, PublicDomain | RangeDomain | SplitDomain | UnknownDomain):
         return domain
     return DomainByGroup.by_group(domain) if isinstance(domain, Mapping) else PublicDomain.of(domain)
 
@@ -274,16 +283,3 @@ def _bound(mechanism: Mechanism, asked: int | None) -> int | None:
     if asked is not None and own is not None and own != asked:
         raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {asked} and {own}")
     return check_parameter("max_items_per_user", own if asked is None else asked)
-
-
-def _check_scores(mechanism: Mechanism, counts: CountBudget | None, amounts: Amounts | None) -> None:
-    """Raise Refusal where what is added up of users does not go with what is asked of the sums."""
-    about = mechanism.about
-    if amounts is not None and mechanism.weighs_users:
-        raise Refusal("mechanism", f"{about.name} adds up weights of users, and no amounts",
-                      "leave {value_column} out, or take another mechanism")  # fmt: skip
-    if amounts is not None and counts is not None and counts.round_to > 1:
-        raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
-    if mechanism.weighs_users and counts is not None:
-        raise Refusal("publish_counts", f"does not go with {about.name}, which adds up weights and counts nobody",
-                      "leave it out")  # fmt: skip

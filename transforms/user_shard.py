@@ -26,7 +26,7 @@ from private_topk.transforms.columnar import (
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import UNKNOWN_ITEM_SHARDS, Layout
+from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.risers import Risers
 from private_topk.transforms.windows_of_users import WindowsOfUsers
@@ -232,12 +232,11 @@ class UserShard:
         return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
 
     def _by_place(self, found: _Pairs, codes: Codes, numbers: dict[str, Codes]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        windows, items = found.window(codes), found.item(codes)
+        windows, items, layout = found.window(codes), found.item(codes), self._counted
         if found.labels is None or found.words is None:
-            shards = items >> self._layout.item_bits
+            shards = items >> layout.item_bits
         else:
-            shards = (found.words[items] % np.uint64(UNKNOWN_ITEM_SHARDS)).astype(np.int64)
-        layout = self._counted
+            shards = (found.words[items] % np.uint64(layout.item_shards)).astype(np.int64)
         places = layout.places(windows, shards)
 
         def table_of(rows: Codes) -> pa.RecordBatch:

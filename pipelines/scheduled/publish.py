@@ -15,8 +15,9 @@ from private_topk.pipelines.expecting import names_a_file
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
+from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.logs import level
-from private_topk.pipelines.question import amounts_of, check_domain, check_groups, check_unknown, counts_of
+from private_topk.pipelines.question import amounts_of, counts_of
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.schedule import Schedule

@@ -135,7 +135,8 @@ def _what_is_ranked(facts: Mapping[str, Any]) -> str:
 def _items(domain: Mapping[str, Any]) -> str:
     if domain.get("kind") == "range":
         return f"the numbers from {domain['start']:,} to {domain['stop'] - 1:,}"
-    return f"{domain['size']:,}, a public list" if domain.get("kind") == "public" else "not known beforehand"
+    split = ", split over the workers" if domain.get("split") else ""
+    return f"{domain['size']:,}, a public list{split}" if domain.get("kind") == "public" else "not known beforehand"
 
 
 def parameters(told: Told) -> list[tuple[str, str]]:

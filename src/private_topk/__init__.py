@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Release,
         ReleaseKey,
         Risers,
+        SplitDomain,
         UnknownDomain,
     )
     from private_topk.transforms.mechanisms import (
@@ -82,6 +83,7 @@ __all__ = [
     "RestrictedNormal",
     "RestrictedPnf",
     "Risers",
+    "SplitDomain",
     "TopStable",
     "UnknownDomain",
     "WeightedGaussian",
@@ -93,7 +95,7 @@ __all__ = [
 
 _OF_TRANSFORMS = (
     "Amounts", "CountBudget", "Groups", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
-    "Risers", "UnknownDomain",
+    "Risers", "SplitDomain", "UnknownDomain",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -19,10 +20,13 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.utils import thread_pool_executor
 
+from private_topk.runners import flink_watch
+from private_topk.runners.console import say
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.network import reachable
 from private_topk.runners.worker_pool import ThreadWorkers, Workers, serve
+from tests.pipelines.support import command
 from tests.runners.conftest import Published, Report, published
 from tests.runners.servers import free_port, module_serving, running
 
@@ -51,6 +55,7 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
     assert flink.flink_master == f"http://{cluster.address}"
     assert launch.options.view_as(PortableOptions).environment_cache_millis == 700
     assert launch.runner.job_options["checkpointing_interval"] == 10_000
+    assert launch.runner.job_options["max_bundle_time_mills"] == 200
     assert launch.options.view_as(JobServerOptions).job_server_jvm_properties[0] == "-XX:TieredStopAtLevel=1"
     assert launch.runner.job_options["finish_bundle_before_checkpointing"] is True
     assert launch.runner.job_options["execution_mode_for_batch"] == "BATCH_FORCED"
@@ -238,6 +243,27 @@ def test_a_cluster_without_slots_is_said_within_a_minute(
         for number in (1, 2):
             cluster.start_task_manager(number)
         assert job.wait(400) == 0, log.read_text()
+
+
+def test_a_batch_that_stands_still_is_handed_over_again(
+    report: Report, direct: Published, cluster: Cluster, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More tasks than slots, so that some always wait; one look takes that for a standstill. What a real one looks
+    like: test_flink_standstill.py.
+    """
+    looks = iter([True, True])
+    monkeypatch.setattr(flink_watch, "stands_still", lambda *_: next(looks, False))
+    monkeypatch.setattr(flink_watch.Watch.__init__, "__defaults__", (say, 0))
+    before = {job["jid"] for job in cluster.rest.jobs()}
+    output, said = f"{report.folder}/handed-over-again.avro", io.StringIO()
+    words = report.arguments("--runner", "flink", "--output", output, *workers, "--parallelism", "8")
+    monkeypatch.setattr(sys, "__stderr__", said)
+    assert command(*words).status == 0, said.getvalue()
+    assert said.getvalue().count("stands still") == 1 and published(output, "flink") == direct
+    jobs = [job for job in cluster.rest.jobs() if job["jid"] not in before]
+    assert sorted(job["state"] for job in jobs) == ["CANCELED", "FINISHED"]
+    total = {job["state"]: job["tasks"]["total"] for job in jobs}
+    assert total["FINISHED"] < total["CANCELED"]
 
 
 @contextmanager

@@ -35,6 +35,7 @@ class JobManager:
         self.failures: list[str] = []
         self.restarts = 0
         self.place = "file:///checkpoints"
+        self.plan: dict[str, Any] = {}
 
     def answer(self, path: str) -> Any:  # noqa: ANN401 - JSON
         tasks = {"running": self.running, "total": 3, "initializing": 0, "deploying": 0, "canceling": 0,
@@ -43,7 +44,7 @@ class JobManager:
         return {
             "overview": {"flink-version": "1.19.3", "slots-available": self.free, "slots-total": 4, "taskmanagers": 2},
             "jobs/overview": {"jobs": [] if self.lost else [job]},
-            "jobs/j": {"vertices": VERTICES},
+            "jobs/j": self.plan or {"vertices": VERTICES},
             "jobs/j/metrics": [{"id": "numRestarts", "value": str(self.restarts)}],
             "jobs/j/vertices/b/watermarks": [{"id": "0", "value": str(self.last)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
@@ -72,6 +73,9 @@ def address(manager: JobManager) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # noqa: N802 - the name that is called
             self.send(manager.answer(self.path.strip("/").partition("?")[0]))
+
+        def do_PATCH(self) -> None:  # noqa: N802
+            self.send(manager.order(self.path.strip("/"), {}))
 
         def do_POST(self) -> None:  # noqa: N802
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -180,6 +184,23 @@ def test_restarts_and_missing_slots_are_said(manager: JobManager, watch: Callabl
     manager.scheduled = 3
     said = watch(answered=False, looks=3, patience=0)
     assert len(said) == 1 and "only 1 of the 4 of 2 task managers are free" in said[0] and "--parallelism 1" in said[0]
+
+
+def test_a_batch_that_stands_still_is_ended_once_and_a_stream_is_not(manager: JobManager, watch: Callable) -> None:
+    manager.running, manager.scheduled = 2, 1
+    assert watch(answered=False, looks=3, streaming=False, patience=0) == []  # it waits for a slot, as any batch may
+    manager.plan = {
+        "vertices": [{"id": "a", "tasks": {"SCHEDULED": 1}}, {"id": "b", "tasks": {"RUNNING": 2}}],
+        "plan": {"nodes": [{"id": "b", "inputs": [{"id": "a", "exchange": "blocking", "ship_strategy": "Hash"}]}]},
+    }
+    assert watch(answered=False, looks=3, streaming=False) == []  # for less than twenty seconds
+    manager.free = 1
+    assert watch(answered=False, looks=3, streaming=False, patience=0) == []
+    manager.free = 0
+    assert watch(answered=False, looks=3, streaming=True, patience=0) == [] and manager.orders == []
+    said = watch(answered=False, looks=5, streaming=False, patience=0)
+    assert len(said) == 1 and "stands still" in said[0] and "--parallelism 2" in said[0]
+    assert manager.orders == [("jobs/j?mode=cancel", {})]
 
 
 def test_the_cause_is_said_however_many_failures_there_were(manager: JobManager, watch: Callable, address: str) -> None:

@@ -28,6 +28,7 @@ from private_topk.transforms import (
     Period,
     PrivateTopK,
     PublicDomain,
+    RangeDomain,
     ReleaseKey,
     Risers,
     contributions,
@@ -324,3 +325,17 @@ def test_streams_are_refused() -> None:
     stream = test_stream.TestStream().add_elements([TimestampedValue(("a", "b"), 0)]).advance_watermark_to_infinity()
     with pytest.raises(ValueError, match="against needs a window and the one before at once"):
         beam.Pipeline() | stream | PrivateTopK(1, Laplace(1.0), ITEMS, period=DAYS, risers=Risers(1))
+
+
+def test_windows_and_terms_have_item_shards_of_their_own() -> None:
+    """Of some millions of items, two windows have larger item shards than the one that is ranked."""
+    items = [n << 19 for n in range(32)]
+    rows = [TimestampedValue((f"u{user}", item), DAY + DAY // 2) for n, item in enumerate(items) for user in range(n)]
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        rank = PrivateTopK(5, Joint(epsilon=10_000.0), RangeDomain(0, 1 << 24), period=ONE_DAY, risers=Risers(1))
+        return pipeline | beam.Create(rows, reshuffle=False) | rank | beam.Map(lambda ranking: list(ranking.items))
+
+    layouts = Layout(1 << 24, 2), Layout(1 << 24)
+    assert layouts[0].item_bits > layouts[1].item_bits
+    assert [found for _, found in outcome(build)] == [[str(item) for item in items[:-6:-1]]]

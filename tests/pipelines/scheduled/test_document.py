@@ -66,7 +66,10 @@ def test_parts_that_refer_to_each_other_end(tmp_path: Path, content: str) -> Non
         ("mechanism:\n  epsilon: 1", "mechanism.epsilon is not known: did you mean budget.epsilon?"),
         ("mechanism:\n  nmae: joint", "mechanism.nmae is not known: did you mean mechanism.name?"),
         ("sourec:\n  input: x", "sourec is not known: did you mean source?"),
-        ("domain:\n  path: x", "domain.path is not known: there can be column, file, group_column, range, unknown"),
+        (
+            "domain:\n  path: x",
+            "domain.path is not known: there can be column, file, group_column, range, split, unknown",
+        ),
         ("release_id: x", "release_id is not known: there can be"),
         ("source:\n  user_col: x", "source.user_col is not known: did you mean source.user_column?"),
     ],

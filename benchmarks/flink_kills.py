@@ -19,8 +19,8 @@ counts as hung. The kinds take turns. With --results every job that is done is k
 command goes on from there.
 
 kinds: task-manager (one of them, replaced), task-manager-lost (replaced only when the jobs have gone on without it),
-worker-pool (with its workers, replaced), worker (half of the Python workers, those that work most; nobody replaces them
-but Flink), job-manager (replaced), broker (replaced; streams only). And job-manager-forgets, which needs a cluster
+worker-pool (with its workers, replaced), worker (half of the Python workers that have something to do; nobody replaces
+them but Flink), job-manager (replaced), broker (replaced; streams only). And job-manager-forgets, which needs a cluster
 without high availability: the job is lost, which must be told.
 """
 
@@ -147,7 +147,8 @@ class Kills:
     def _see(self, jobs: Sequence[Job], kind: str) -> None:
         """Wait until the jobs have gone on, or for a while where they may not have noticed; then replace."""
         looked = time.monotonic() + 20
-        await_(lambda: all(job.look_at_hit() or job.over() for job in jobs) or time.monotonic() > looked, 60, "")
+        # Of all of them: one that was not hit must not keep the others from being looked at.
+        await_(lambda: all([job.look_at_hit() or job.over() for job in jobs]) or time.monotonic() > looked, 60, "")
         if kind == "task-manager-lost":
             await_(lambda: all(job.ready() or job.over() for job in jobs), PATIENCE,
                    "the jobs do not go on without what they have lost")  # fmt: skip

@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.flink_jobs import await_, served
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.kafka_broker import Broker
@@ -47,18 +49,24 @@ class Servers:
                                settings=_SETTINGS)  # fmt: skip
         self.rest = self.cluster.rest
         self.broker = Broker(folder / "kafka", port + 10, patience=300)
+        self._random = np.random.default_rng()
         self._place: list[str] = []
         self._running = ExitStack()
 
     def __enter__(self) -> Servers:
-        self._running.callback(self._stop)
+        with ExitStack() as running:  # what is up by then is ended if this is
+            running.callback(self._stop)
+            self._start(running)
+            self._running = running.pop_all()
+        return self
+
+    def _start(self, running: ExitStack) -> None:
         self.cluster.start(_TASK_MANAGERS)
         pool = self.cluster.start_worker_pool(self.cluster.port + 2)
         self.broker.start()
-        server = self._running.enter_context(served(self.cluster, self.folder))
+        server = running.enter_context(served(self.cluster, self.folder))
         self._place = ["--runner", "flink", "--flink_master", self.cluster.address, "--job_endpoint", server,
                        "--environment_type", "EXTERNAL", "--environment_config", pool]  # fmt: skip
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._running.close()
@@ -89,8 +97,8 @@ class Servers:
             time.sleep(1)
             self.broker.start()
         elif kind == "worker":
-            workers = self._by_work(self._workers())
-            self._end(workers[: -(-len(workers) // 2)])
+            workers = self._at_work(self._workers())
+            self._end(self._random.permutation(workers)[: -(-len(workers) // 2)].tolist())
         else:
             name = kind.removesuffix("-lost").removesuffix("-forgets")
             name += f"-{self._busiest()}" if kind.startswith("task") else ""
@@ -136,11 +144,11 @@ class Servers:
         """The ids of the pool's workers: the children of the process that copies itself."""
         return _children(_children([self.cluster.processes["worker-pool"].pid]))
 
-    def _by_work(self, workers: list[int]) -> list[int]:
-        """Those first that work most: nobody misses at once one that has nothing to do."""
+    def _at_work(self, workers: list[int]) -> list[int]:
+        """Those that have something to do: nobody misses at once one that has not."""
         before = {each: _ticks(each) for each in workers}
         time.sleep(0.5)
-        return sorted(workers, key=lambda each: before[each] - _ticks(each))
+        return [each for each in workers if _ticks(each) > before[each]] or workers
 
     def _end(self, workers: list[int]) -> None:
         for each in workers:

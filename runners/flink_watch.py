@@ -59,6 +59,7 @@ class Watch(threading.Thread):
         self._awaits_cause = False
         self._starved: float | None = None
         self._still: float | None = None
+        self._tasks: dict[str, int] = {}
         self.had = 0
         self._stopping = ""
         self._gone: float | None = None
@@ -92,7 +93,8 @@ class Watch(threading.Thread):
     def _look_at_restarts(self, job: str) -> None:
         """Flink counts as a restart also a change of the slots that a job runs in, which is no failure."""
         failures = self._rest.failures(job)
-        restarts = max(self._rest.metric(job, "numRestarts"), len(failures))
+        # A batch has its failures only. To be asked for a number has Flink collect all that every task manager counts.
+        restarts = max(self._rest.metric(job, "numRestarts") if self._streaming or failures else 0, len(failures))
         if restarts <= self._restarts:
             return
         newest, cause = failures[0] if failures else (0, "")
@@ -136,7 +138,9 @@ class Watch(threading.Thread):
 
     def _end_what_stands_still(self, job: str, tasks: dict[str, int]) -> None:
         """A batch does not get over a standstill by itself. Whoever has handed it over may do so again."""
-        if self.had or not tasks["running"] or not tasks.get("scheduled") or not stands_still(self._rest, job):
+        before, self._tasks = self._tasks, tasks  # where tasks come and go there is no need to ask
+        waits = tasks == before and tasks["running"] and tasks.get("scheduled")
+        if self.had or not waits or not stands_still(self._rest, job):
             self._still = None
             return
         now = time.monotonic()

@@ -104,7 +104,6 @@ ELSEWHERE = {
     "previews/weights.py": "previews/test_comparing.py",
     "runners/cache.py": FLINK,
     "runners/console.py": "runners/test_flink.py::stderr",
-    "runners/direct.py": "pipelines/test_launching.py",
     "runners/flink_cluster.py": "runners/test_flink.py",
     "runners/flink_distribution.py": "conftest.py",
     "runners/flink_jar.py": FLINK,

@@ -45,8 +45,15 @@ BY_HAND = {
     "python -m benchmarks.audits --folder audited":
         "long: tests/testing/audit/test_table.py, and tests/pipelines/commands/test_audit.py runs less",
 }  # fmt: skip
-OF_JOB_SERVER = {"--checkpointing_interval", "--execution_mode_for_batch", "--min_pause_between_checkpoints",
-                 "--number_of_execution_retries", "--shutdown_sources_after_idle_ms", "--state_backend"}  # fmt: skip
+OF_JOB_SERVER = {
+    "--checkpointing_interval",
+    "--execution_mode_for_batch",
+    "--max_bundle_time_mills",
+    "--min_pause_between_checkpoints",
+    "--number_of_execution_retries",
+    "--shutdown_sources_after_idle_ms",
+    "--state_backend",
+}
 """Options that Beam's job server for Flink knows, and is asked about when it runs."""
 OF_BENCHMARKS = {
     "--cases",

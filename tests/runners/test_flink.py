@@ -55,6 +55,7 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
     assert flink.flink_master == f"http://{cluster.address}"
     assert launch.options.view_as(PortableOptions).environment_cache_millis == 700
     assert launch.runner.job_options["checkpointing_interval"] == 10_000
+    assert launch.runner.job_options["max_bundle_time_mills"] == 200
     assert launch.options.view_as(JobServerOptions).job_server_jvm_properties[0] == "-XX:TieredStopAtLevel=1"
     assert launch.runner.job_options["finish_bundle_before_checkpointing"] is True
     assert launch.runner.job_options["execution_mode_for_batch"] == "BATCH_FORCED"

@@ -62,7 +62,9 @@ class AddUp(beam.PTransform):
 
 
 class _AddAheadDoFn(beam.DoFn):
-    """The parts of a bundle, added up by place: one for all its user shards, or a few. Memory: two million counts."""
+    """The parts of a bundle, added up by place: one for all its user shards, or a few; as they came where their sum is
+    more than 2**17 counts. Memory: two million counts.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -83,7 +85,12 @@ class _AddAheadDoFn(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._sums())
 
     def _sums(self) -> Iterator[PlacedPart]:
-        return (add_up(place, parts, self._layout) for place, parts in self._held.items())
+        for place, parts in self._held.items():
+            place, total = add_up(place, parts, self._layout)
+            if len(total.table) <= 1 << _BITS_AT_HAND:
+                yield place, total
+            else:  # of many windows it may be more than a runner groups at a time: as small as they came
+                yield from ((place, part) for part in parts)
 
 
 class _AddUpDoFn(beam.DoFn):

@@ -89,6 +89,20 @@ class TestWhatIsAtHand:
             assert _summed_up(ahead, layout) == expected
             assert len(ahead) <= len(parts) and (most < 10**6 or len(ahead) <= 3 * 4)
 
+    def test_no_part_becomes_larger_than_a_runner_can_group(self) -> None:
+        """Counts of a year of days: six windows a place, of 60,000 items each. Those that fit are added up as ever."""
+        layout = Layout(60_000, windows=365)
+        column = np.repeat(np.arange(6, dtype=np.uint32), layout.size)
+        items = np.tile(np.arange(layout.size, dtype=np.uint32), 6)
+        wide = make_table(window=column, item=items, count=np.ones(len(items), np.int64))
+        few = make_table(window=column[:9] + 6, item=items[:9], count=np.ones(9, np.int64))
+        parts = [placed for shard in (0, 1) for placed in with_manifest(shard, [(0, wide), (1, few)])]
+        fn = counts._AddAheadDoFn(layout)
+        fn.start_bundle()
+        ahead = [placed for each in parts for placed in fn.process(each)] + [late.value for late in fn.finish_bundle()]
+        assert max(len(part.table) for _, part in ahead) <= 1 << 16 and sum(place == 1 for place, _ in ahead) == 1
+        assert _summed_up(ahead, layout) == _summed_up(parts, layout)
+
 
 def _some(state: np.random.Generator, place: int) -> pa.RecordBatch:
     codes = np.sort(state.choice(1 << ITEM_SHARD_BITS, 20, replace=False)) + (place << ITEM_SHARD_BITS)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from private_topk.pipelines.commands.arguments import add_columns, add_config, add_looks, add_question, add_running
 from private_topk.pipelines.commands.clients import is_local
 from private_topk.pipelines.commands.loading import load, reading_early
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.texts import whole
+from private_topk.pipelines.unfinished import Unfinished
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.run import Done
 
 __all__ = ["execute", "parser"]
 
@@ -59,6 +65,15 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         done = publish(parser(), arguments, others)
     if done is None or done.deferred:
         return
+    try:
+        _show(done, arguments)
+    except BrokenPipeError:  # whoever reads has seen enough
+        raise
+    except OSError as error:  # as where standard output is a file on a full disk
+        raise Unfinished(f"{done.report.sink.place} is published all the same: there is nothing to repeat") from error
+
+
+def _show(done: Done, arguments: Namespace) -> None:
     from private_topk.pipelines.commands.show import print_published, show_left_out, show_rows
 
     if arguments.show_left_out:
@@ -67,3 +82,4 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         print_published(done.report.sink)
     elif not arguments.quiet:
         show_rows(done.report.sink, done.report.question.period)
+    sys.stdout.flush()

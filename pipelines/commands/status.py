@@ -121,7 +121,7 @@ def leave(status: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:  # as in `private-topk mechanisms | head`
+        except OSError:  # as in `private-topk mechanisms | head`, or on a full disk
             pass
     os._exit(status)
 

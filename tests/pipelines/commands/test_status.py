@@ -85,6 +85,18 @@ def test_closed_streams_are_none_of_a_runs_business(folder: Path, closed: str) -
     assert (folder / "out.jsonl").read_bytes() == (folder / "plain.jsonl").read_bytes()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
+def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Path) -> None:
+    """Standard output is a file on a full disk. To run again would be another release, which costs once more."""
+    asked = "--input in/rows.csv --domain items.txt --mechanism joint --k 2 --epsilon 1 --output out.jsonl"
+    words = [sys.executable, "-m", "private_topk", "run", *asked.split()]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and (folder / "out.jsonl").exists()
+    assert "failed with OSError (No space left on device); out.jsonl is published all the same" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.commands import main

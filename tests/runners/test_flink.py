@@ -112,7 +112,8 @@ def test_the_mini_cluster_counts_users_in_the_same_windows(report: Report, flink
 
 
 def test_the_cluster_joins_a_split_list(report: Report, workers: list[str]) -> None:
-    assert report.publish("flink", "--domain-split", *workers, timeout=300) == report.publish("direct", "--domain-split")
+    split = "--domain-split"
+    assert report.publish("flink", split, *workers, timeout=300) == report.publish("direct", split)
 
 
 @pytest.mark.parametrize("here", [False, True], ids=["workers in a pool", "workers in the command's process"])

@@ -253,10 +253,12 @@ def test_a_cluster_without_slots_is_said_within_a_minute(
 def test_a_batch_that_stands_still_is_handed_over_again(
     report: Report, direct: Published, cluster: Cluster, workers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More tasks than slots, so that some always wait; one look takes that for a standstill. What a real one looks
-    like: test_flink_standstill.py.
+    """Its first looks are told that it does, with all slots taken. What a real standstill looks like:
+    test_flink_standstill.py.
     """
-    looks = iter([True, True])
+    looks, end = iter([True, True]), flink_watch.Watch._end_what_stands_still
+    still = {"running": 4, "scheduled": 4}
+    monkeypatch.setattr(flink_watch.Watch, "_end_what_stands_still", lambda self, job, _: end(self, job, still))
     monkeypatch.setattr(flink_watch, "stands_still", lambda *_: next(looks, False))
     monkeypatch.setattr(flink_watch.Watch.__init__, "__defaults__", (say, 0))
     before = {job["jid"] for job in cluster.rest.jobs()}

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from apache_beam.options.pipeline_options import (
@@ -20,7 +21,8 @@ from apache_beam.runners.portability.job_server import ExternalJobServer
 
 from private_topk.runners import Launch, unknown_words
 from private_topk.runners.console import say
-from private_topk.runners.flink_jar import FLINK_VERSION, job_server
+from private_topk.runners.flink_jar import FLINK_VERSION, HAS_JOB_SERVER, job_server
+from private_topk.runners.flink_mend import STAYS
 from private_topk.runners.flink_options import DEFAULTS, KEEPS_WORKERS, ON_A_CLUSTER, job_options, take_options
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.flink_runner import FlinkJobRunner, write_settings
@@ -98,6 +100,8 @@ def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, set
     embedded = flink.flink_master in _EMBEDDED
     if not server.job_server_jvm_properties:
         server.job_server_jvm_properties = list(HANDS_ON)
+    if not embedded and Rest(rest).setting(HAS_JOB_SERVER) == Path(found.jar).name:
+        server.job_server_jvm_properties = [*server.job_server_jvm_properties, f"-D{STAYS}=true"]
     folder = write_settings(settings, keeps_state=embedded)
     chosen = {**DEFAULTS, **({} if embedded else ON_A_CLUSTER), "flink_conf_dir": str(folder)}
     if flink.flink_submit_uber_jar:  # then the cluster itself translates the job, and sees no folder of this machine

@@ -22,7 +22,7 @@ from typing import Any
 
 from private_topk.runners.flink import HANDS_ON, RESTARTS
 from private_topk.runners.flink_distribution import distribution
-from private_topk.runners.flink_jar import FLINK_VERSION, job_server
+from private_topk.runners.flink_jar import FLINK_VERSION, HAS_JOB_SERVER, job_server
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.network import reachable
 
@@ -62,7 +62,8 @@ class Cluster:
         self._job_server = job_server(FLINK_VERSION).jar
         self._home = distribution()
         self._zookeeper = port + 3 if high_availability else None
-        self._settings = {**_settings(self.folder, port, slots, task_memory, self._zookeeper), **settings}
+        self._settings = {**_settings(self.folder, port, slots, task_memory, self._zookeeper),
+                          HAS_JOB_SERVER: Path(self._job_server).name, **settings}  # fmt: skip
 
     @property
     def address(self) -> str:

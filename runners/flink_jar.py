@@ -20,10 +20,14 @@ from private_topk.runners.cache import cache_folder, made_once
 from private_topk.runners.console import say
 from private_topk.runners.flink_mend import mend
 
-__all__ = ["FLINK_VERSION", "JobServer", "job_server"]
+__all__ = ["FLINK_VERSION", "HAS_JOB_SERVER", "JobServer", "job_server"]
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-_MENDED = "mended-3"  # a new word for every new form: jars of the old one may be in caches
+_MENDED = "mended-4"  # a new word for every new form: jars of the old one may be in caches
+HAS_JOB_SERVER = "private-topk.job-server"
+"""The setting in which a cluster says which job server, by the name of the jar, is in the class path of all its
+processes: then jobs do not send it. Nothing else tells: of task managers the class path cannot be asked."""
+
 _PROJECT = Path(__file__).with_name("flink_job_server") / "pom.xml"
 
 

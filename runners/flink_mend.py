@@ -1,5 +1,5 @@
-"""Mends three faults of Beam's job server for Flink: checkpoints that grow without end, data sent without a look at
-whether anybody takes it, and data received that waits for the end of its bundle.
+"""Mends four faults of Beam's job server for Flink: checkpoints that grow without end, data sent without a look at
+whether anybody takes it, data received that waits for the end of its bundle, and a cluster that is sent what it has.
 
 *Checkpoints.* When a reader such as ours of Kafka pauses, Flink's runner keeps what is left to read in a state of its
 own, under a name with a number that it counts up, and never clears it (Beam's issue 27648, open; seen in 2.62). Every
@@ -31,7 +31,10 @@ from pathlib import Path
 
 from private_topk.runners.java_class import JavaClass
 
-__all__ = ["mend"]
+__all__ = ["STAYS", "mend"]
+
+STAYS = "private-topk.stays"
+"""The property of Java with which a mended job server does not send itself to the cluster."""
 
 _BUILDER, _STRING = "java/lang/StringBuilder", "java/lang/String"
 _VALUE, _STATE = "org/apache/beam/sdk/state/ValueState", "org/apache/beam/sdk/state/State"
@@ -41,6 +44,8 @@ _QUEUE, _MAP, _EXCEPTION = "org/apache/beam/sdk/fn/CancellableQueue", "java/util
 _ELEMENTS = "org/apache/beam/model/fnexecution/v1/BeamFnApi$Elements"
 _TIMERS = "transformIdToTimerFamilyIdToTimerEndpoint"
 _SENDS = "org/apache/beam/sdk/fn/stream/DirectStreamObserver"
+_INVOKES, _OPTIONS = "org/apache/beam/runners/flink/FlinkJobInvoker", "org/apache/beam/sdk/options/PipelineOptions"
+_LIST, _RESOURCES = "java/util/List", "org/apache/beam/sdk/util/construction/resources/PipelineResources"
 _RESUMES = (
     "org/apache/beam/runners/flink/translation/wrappers/streaming/ExecutableStageDoFnOperator$SdkHarnessDoFnRunner"
 )
@@ -57,6 +62,7 @@ def mend(jar: Path) -> bool:
                 f"{_RESUMES}.class": _that_clears(parts.read(f"{_RESUMES}.class")),
                 f"{_SENDS}.class": _that_waits(parts.read(f"{_SENDS}.class")),
                 f"{_RECEIVES}.class": _that_hands_on(parts.read(f"{_RECEIVES}.class")),
+                f"{_INVOKES}.class": _that_stays(parts.read(f"{_INVOKES}.class")),
             }
         except (KeyError, ValueError):
             return False
@@ -135,4 +141,19 @@ def _that_hands_on(content: bytes) -> bytes:
     )  # fmt: skip
     old = struct.pack(">BBHBBH", 0x2A, 0xB4, queue, 0x2B, 0xB6, put)
     found.replace(f"accept(L{_ELEMENTS};)V", old, struct.pack(">BBBH", 0x2A, 0x2B, 0xB8, added))
+    return found.content()
+
+
+def _that_stays(content: bytes) -> bytes:
+    """`detectClassPathResourcesToStage(loader, options)`, which is now nothing where a property says so."""
+    found = JavaClass(content)
+    kind = f"(Ljava/lang/ClassLoader;L{_OPTIONS};)L{_LIST};"
+    detect = found.method(_RESOURCES, "detectClassPathResourcesToStage", kind)
+    said = found.method("java/lang/System", "getProperty", f"(L{_STRING};)L{_STRING};")
+    nothing = found.method("java/util/Collections", "emptyList", f"()L{_LIST};")
+    # 0: if System.getProperty(STAYS) is not null, an empty list; 13: what was detected before
+    code = struct.pack(">BHBHBH", 0x13, found.string(STAYS), 0xB8, said, 0xC6, 7)
+    code += struct.pack(">BHBBBBHB", 0xB8, nothing, 0xB0, 0x2A, 0x2B, 0xB8, detect, 0xB0)
+    added = found.add("nothingOrDetected", kind, code, stack=2, arguments=2, frames=struct.pack(">HB", 1, 13))
+    found.redirect("invokeWithExecutor", struct.pack(">BH", 0xB8, detect), added)
     return found.content()

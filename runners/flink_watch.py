@@ -27,6 +27,8 @@ _END_OF_TIME = 9_223_371_950_454_775
 _SAVEPOINTS = ("state.savepoints.dir", "execution.checkpointing.savepoint-dir", "state.checkpoints.dir",
                "execution.checkpointing.dir")  # fmt: skip
 
+_OVER = ("FINISHED", "FAILED", "CANCELED")
+
 _FORGOTTEN = 10
 """So many times in a row nobody knows of the order to end a job: it is forgotten."""
 
@@ -39,6 +41,7 @@ class Watch(threading.Thread):
         answered: set when all that the job has to publish is seen to be published.
         say: takes one line of public facts for the operator.
         patience: seconds without slots before it is said, or of a standstill before the job is ended.
+        looks: so many looks to one at the job's failures, for which the job manager writes down all of the job.
 
     `had` is set when a batch that stood still was told to end: to as many slots as it had.
     """
@@ -51,10 +54,11 @@ class Watch(threading.Thread):
         answered: threading.Event,
         say: Callable[[str], None] = say_on_stderr,
         patience: float = 20,
+        looks: int = 5,
     ) -> None:
         super().__init__(name="flink-watch", daemon=True)
         self._rest, self._name, self._streaming, self._answered = rest, name, streaming, answered
-        self._say, self._patience = say, patience
+        self._say, self._patience, self._looks, self._looked = say, patience, looks, 0
         self._restarts = self._failed = 0
         self._awaits_cause = False
         self._starved: float | None = None
@@ -68,7 +72,7 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         state = ""
-        while state not in ("FINISHED", "FAILED", "CANCELED"):
+        while state not in _OVER:
             time.sleep(1)
             try:
                 job = next((job for job in self._rest.jobs() if job["name"] == self._name), None)
@@ -81,7 +85,9 @@ class Watch(threading.Thread):
                 self._say_once(f"Flink: the job manager said what is not understood ({type(error).__name__})")
 
     def _look(self, job: str, state: str, tasks: dict[str, int]) -> None:
-        self._look_at_restarts(job)
+        if self._looked % self._looks == 0 or state in _OVER:
+            self._look_at_restarts(job)
+        self._looked += 1
         self._look_at_slots(state, tasks)
         if not self._streaming:
             self._end_what_stands_still(job, tasks)

@@ -10,7 +10,7 @@ import struct
 
 __all__ = ["JavaClass"]
 
-_UTF8, _CLASS, _FIELD, _METHOD, _INTERFACE_METHOD, _NAME_AND_TYPE = 1, 7, 9, 10, 11, 12
+_UTF8, _CLASS, _STRING, _FIELD, _METHOD, _INTERFACE_METHOD, _NAME_AND_TYPE = 1, 7, 8, 9, 10, 11, 12
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
 _STATIC, _PRIVATE, _SYNTHETIC = 0x0008, 0x0002, 0x1000
 _NOTHING, _LOAD_0, _CALL_STATIC, _CALL_INTERFACE, _CALL = 0x00, 0x2A, 0xB8, 0xB9, 0xB6
@@ -48,6 +48,10 @@ class JavaClass:
     def named(self, name: str) -> int:
         """The place of a class by its name."""
         return self._entry(_CLASS, struct.pack(">H", self.text(name)))
+
+    def string(self, value: str) -> int:
+        """The place of a text that the code takes."""
+        return self._entry(_STRING, struct.pack(">H", self.text(value)))
 
     def method(self, owner: str, name: str, kind: str, interface: bool = False) -> int:
         """The place of a method of a class such as `java/lang/String`, by its name and kind such as `()I`."""

@@ -102,7 +102,8 @@ def flink_cluster(flink_home: Path, tmp_path_factory: pytest.TempPathFactory) ->
     """A job manager, two task managers with two slots each and a pool of Python workers, for all tests."""
     from private_topk.runners.flink_cluster import Cluster
 
-    running = Cluster(tmp_path_factory.mktemp("cluster"), free_port())
+    folder = tmp_path_factory.mktemp("cluster")
+    running = Cluster(folder, free_port(), settings={"blob.storage.directory": folder / "blobs"})
     try:
         running.start(task_managers=2)
         running.start_worker_pool(free_port())

@@ -19,7 +19,7 @@ from private_topk.transforms.admission import (
 )
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.blocks import MakeBlocks
-from private_topk.transforms.contributions import CountContributions, ShardByUser
+from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.count_budget import count_budget
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, IntoCells
@@ -42,6 +42,7 @@ from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
 from private_topk.transforms.risers import Risers
 from private_topk.transforms.sent import statements
+from private_topk.transforms.sharding import ShardByUser
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period
 
@@ -199,9 +200,11 @@ class RankBlocks(beam.PTransform):
         rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split)
         if isinstance(selection.domain, SplitDomain):
             rows = rows.of_labels(selection.domain.residues)
-        cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
+        everything = isinstance(blocks.windowing.windowfn, window.GlobalWindows)
+        cores, together = self._cores if everything else 1, everything and blocks.is_bounded and not self._by_reference
         waking = self._readers[0] if blocks.is_bounded and self._readers else None
-        sharded = ShardByUser(selection.domain, key, self._shards, rows, cores, selection.amounts, groups, waking)
+        sharded = ShardByUser(selection.domain, key, self._shards, rows, cores, selection.amounts, groups, waking,
+                              together)  # fmt: skip
         pairs = blocks | "Shard by user" >> sharded
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
         limit, waits, weighting = selection.max_items_per_user, self._waits_for_timers, selection.mechanism.weighting

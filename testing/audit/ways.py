@@ -13,7 +13,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from private_topk.testing.audit.scenes import GROUPS, USER, Row, Sheet, rows_of
-from private_topk.transforms import contributions, counts, cut, draw
+from private_topk.transforms import counts, cut, draw, sharding
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import Domain, PublicDomain
@@ -138,7 +138,7 @@ def count_blocks(counting: Counting, blocks: Sequence[pa.RecordBatch], way: Way)
 
 def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout, way: Way) -> Totals:
     domain, counter = counting.domain, counting.user_shard(layout)
-    shard_fn = contributions._ShardDoFn(
+    shard_fn = sharding._ShardDoFn(
         domain, counting.key, way.shards, layout, amounts=counting.amounts, groups=counting.groups
     )
     pairs: dict[int, list[pa.RecordBatch]] = {shard: [counter.no_pairs()] for shard in range(way.shards)}

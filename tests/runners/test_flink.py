@@ -23,6 +23,7 @@ from apache_beam.utils import thread_pool_executor
 from private_topk.runners import flink_watch
 from private_topk.runners.console import say
 from private_topk.runners.flink_cluster import Cluster
+from private_topk.runners.flink_jar import FLINK_VERSION, job_server
 from private_topk.runners.flink_rest import Rest
 from private_topk.runners.network import reachable
 from private_topk.runners.worker_pool import ThreadWorkers, Workers, serve
@@ -132,6 +133,38 @@ def test_job_after_job_brings_no_classes(
         assert report.publish("flink", *workers, timeout=300) == direct
         counts.append(_classes_loaded(cluster.rest))
     assert len(counts[0]) == 2 and all(counts[1][each] - counts[0][each] < 1_000 for each in counts[0]), counts
+
+
+def test_a_cluster_that_has_the_job_server_is_not_sent_it(
+    report: Report, direct: Published, cluster: Cluster, workers: list[str], tmp_path: Path
+) -> None:
+    """One that the cluster does not name is sent: all of its 157 MB come with the job."""
+    another = tmp_path / "another.jar"
+    another.symlink_to(job_server(FLINK_VERSION).jar)
+    for words, sent in (([], False), (["--flink_job_server_jar", str(another)], True)):
+        with _largest_file(cluster.folder / "blobs") as largest:
+            assert report.publish("flink", *workers, *words, timeout=300) == direct
+        assert (max(largest) > 100e6) == sent, max(largest)
+
+
+@contextmanager
+def _largest_file(folder: Path) -> Iterator[list[int]]:
+    """The sizes of the largest file in a folder, looked at meanwhile."""
+    sizes, done = [0], threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.05):
+            for path in folder.rglob("*"):
+                with suppress(OSError):
+                    sizes[0] = max(sizes[0], path.stat().st_size)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield sizes
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_a_bundle_may_put_out_more_than_the_heap_of_a_task_manager(cluster: Cluster, workers: list[str]) -> None:

@@ -111,7 +111,7 @@ def watch(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[s
         event = threading.Event()
         if answered:
             event.set()
-        watching = Watch(Rest(address), "job", streaming, event, said.append, patience)
+        watching = Watch(Rest(address), "job", streaming, event, said.append, patience, looks=1)
         if looks:
             for _ in range(looks):
                 job = Rest(address).jobs()[0]
@@ -206,11 +206,23 @@ def test_a_batch_that_stands_still_is_ended_once_and_a_stream_is_not(manager: Jo
 def test_the_cause_is_said_however_many_failures_there_were(manager: JobManager, watch: Callable, address: str) -> None:
     """Flink remembers the last sixteen."""
     said: list[str] = []
-    watching = Watch(Rest(address), "job", True, threading.Event(), said.append)
+    watching = Watch(Rest(address), "job", True, threading.Event(), said.append, looks=1)
     for number in range(1, 20):
         manager.failures, manager.restarts = [f"Failure{number}", *manager.failures], number
         watching._look("j", "RUNNING", Rest(address).jobs()[0]["tasks"])
     assert said == [f"Flink: the job restarted, {number} in all (Failure{number})" for number in range(1, 20)]
+
+
+def test_failures_are_asked_for_now_and_then_and_at_the_end(manager: JobManager, address: str) -> None:
+    """For an answer the job manager writes down all of the job."""
+    said: list[str] = []
+    watching = Watch(Rest(address), "job", False, threading.Event(), said.append)
+    tasks, heard = Rest(address).jobs()[0]["tasks"], []
+    for number in range(1, 10):
+        watching._look("j", "FINISHED" if number == 9 else "RUNNING", tasks)
+        heard.append(len(said))
+        manager.failures = [f"Failure{number}", *manager.failures]
+    assert heard == [0, 0, 0, 0, 0, 1, 1, 1, 2]
 
 
 def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: JobManager, watch: Callable) -> None:

@@ -28,7 +28,7 @@ from private_topk.transforms import (
     Release,
     ReleaseKey,
     UnknownDomain,
-    contributions,
+    sharding,
     user_shard,
 )
 from private_topk.transforms.amounts import as_numbers
@@ -174,7 +174,7 @@ def counted(
     """The totals of one window by the pipeline's functions; `early` as in a stream, bounded as the rows come."""
     known = DOMAINS[domain]
     layout = Layout.of(known)
-    fn = contributions._ShardDoFn(known, KEY, shards, layout, amounts=cap)
+    fn = sharding._ShardDoFn(known, KEY, shards, layout, amounts=cap)
     counter = UserShard(layout, KEY, limit, cap.cap)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}

@@ -31,7 +31,7 @@ from private_topk.transforms import (
     Release,
     ReleaseKey,
     UnknownDomain,
-    contributions,
+    sharding,
     user_shard,
 )
 from private_topk.transforms.columnar import make_block
@@ -94,7 +94,7 @@ def counted(
     """The totals of one window by the pipeline's functions, by group and item."""
     known, groups = DOMAINS[domain], Groups.of(NAMES, per_user)
     layout, (shards, blocks, early) = Layout.of(known, None, groups.size), way
-    fn = contributions._ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
+    fn = sharding._ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, None if amounts is None else amounts.cap, per_user)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}

@@ -32,7 +32,7 @@ from private_topk.transforms import (
 from private_topk.transforms import domain as domain_module
 from private_topk.transforms import parts as parts_module
 from private_topk.transforms.columnar import make_block, make_table
-from private_topk.transforms.contributions import CountContributions, _ShardDoFn
+from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.counts import AddUp, add_up
 from private_topk.transforms.guard import LostPartError, check_whole
 from private_topk.transforms.hashing import hash_labels
@@ -42,6 +42,7 @@ from private_topk.transforms.mechanisms import CandidatesThenRank, Canonical, Jo
 from private_topk.transforms.parts import MANIFEST, Part, PlacedPart, with_manifest
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.sent import stated
+from private_topk.transforms.sharding import _ShardDoFn
 from private_topk.transforms.top_k import RankBlocks, make_selection
 from private_topk.transforms.user_shard import UserShard
 from tests.quick import in_check, thinned

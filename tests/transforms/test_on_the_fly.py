@@ -10,12 +10,12 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.contributions import ShardedPairs
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import MANIFEST, PlacedPart
+from private_topk.transforms.sharding import ShardedPairs
 from private_topk.transforms.user_shard import UserShard
 
 KEY = ReleaseKey("fresh", b"a key of the tests, no secret")

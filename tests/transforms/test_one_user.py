@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.transforms import contributions
+from private_topk.transforms import sharding
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.counts import add_up
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
@@ -64,7 +64,7 @@ def counted(
     """
     known, layout = DOMAINS[domain], Layout.of(DOMAINS[domain])
     fn, counter = (
-        contributions._ShardDoFn(known, key, shards, layout),
+        sharding._ShardDoFn(known, key, shards, layout),
         UserShard(layout, key, limit, weighting=weighting),
     )
     fn.setup()

@@ -31,7 +31,7 @@ from private_topk.transforms import (
     RangeDomain,
     ReleaseKey,
     Risers,
-    contributions,
+    sharding,
     tallies,
 )
 from private_topk.transforms import counts as counting
@@ -120,7 +120,7 @@ def scored(
     """The scores by the pipeline's functions: by number of the window, group and item; those of 0 left out."""
     reads, (shards, blocks), split = risers.reads(period), way, 0 if groups is None else groups.size
     layout, own = Layout.of(DOMAIN, reads, split), Layout.of(DOMAIN, period, split)
-    fn = contributions._ShardDoFn(DOMAIN, KEY, shards, layout, 1, amounts, groups)
+    fn = sharding._ShardDoFn(DOMAIN, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, amounts and amounts.cap, 1, None, None, risers)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}

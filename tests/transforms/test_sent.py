@@ -14,7 +14,6 @@ from apache_beam.transforms.window import IntervalWindow
 
 from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.contributions import _ShardDoFn
 from private_topk.transforms.cut import _NumberDoFn, _SplitDoFn, cells
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.guard import LostPartError, check_whole
@@ -33,6 +32,7 @@ from private_topk.transforms.sent import (
     statement_in,
     statements,
 )
+from private_topk.transforms.sharding import _ShardDoFn
 from private_topk.transforms.windows import Period, microseconds
 from private_topk.transforms.windows.stretches import Stretches
 from tests.transforms.streams import CUTS, DOMAIN, START, period_of
@@ -129,7 +129,7 @@ def pieces_of(blocks: list[pa.RecordBatch], shards: int) -> list[tuple[int, pa.R
     domain = PublicDomain.of(DOMAIN)
     fn = _ShardDoFn(domain, KEY, shards, Layout.of(domain))
     fn.setup()
-    return [pair for block in blocks for pair in fn.work(block).pairs]
+    return [pair for block in blocks for pair in fn.work([block]).pairs]
 
 
 def received(pieces: list[tuple[int, pa.RecordBatch]], shards: int) -> list[PlacedPart]:

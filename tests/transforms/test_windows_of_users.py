@@ -31,7 +31,7 @@ from private_topk.transforms import (
     PublicDomain,
     ReleaseKey,
     UnknownDomain,
-    contributions,
+    sharding,
     user_shard,
     windows_of_users,
 )
@@ -124,7 +124,7 @@ def test_every_window_is_as_likely_and_tells_nothing_of_items() -> None:
     layout = Layout.of(domain, period)
     words = pa.array(np.repeat(users, 8).astype(str))
     counter, cells = UserShard(layout, KEY, 1, windows_per_user=1), np.zeros((8, 8), int)
-    fn = contributions._ShardDoFn(domain, KEY, 1, layout)
+    fn = sharding._ShardDoFn(domain, KEY, 1, layout)
     fn.setup()
     tables = []
     for item in items:
@@ -151,7 +151,7 @@ def counted(
     """The totals by the pipeline's functions: by number of the window, group and item."""
     known, (shards, blocks) = DOMAINS[domain], way
     layout = Layout.of(known, period, 0 if groups is None else groups.size)
-    fn = contributions._ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
+    fn = sharding._ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, amounts and amounts.cap, groups.per_user if groups else 1, None, most)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}

@@ -101,7 +101,7 @@ _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.commands import main
 from private_topk.pipelines.commands.status import heed_signals, leave
-from private_topk.transforms import contributions
+from private_topk.transforms import sharding
 
 def hit(self, block):
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
@@ -109,7 +109,7 @@ def hit(self, block):
 
 if sys.argv[2] == "ours":
     heed_signals()
-contributions._ShardDoFn.process = hit
+sharding._ShardDoFn.process = hit
 leave(main(sys.argv[3:]))
 """
 

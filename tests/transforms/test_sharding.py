@@ -1,0 +1,112 @@
+"""Blocks that are split together: the same pairs as one by one, in fewer pieces, and nothing lost without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, is_not_empty
+
+from private_topk.transforms import sharding
+from private_topk.transforms.columnar import make_block
+from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.sent import add_shares, share_in, stated, statement_in
+from private_topk.transforms.sharding import STATEMENTS, ShardByUser, ShardedPairs, _ShardDoFn
+
+KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
+KNOWN = PublicDomain.of([f"item {n}" for n in range(50)])
+SHARDS, BLOCKS, ROWS = 4, 9, 1_000
+
+
+def blocks(users: int = 500, rows: int = ROWS) -> list[pa.RecordBatch]:
+    """With marks, and what their reader states of them. Some items are in no list."""
+    state = np.random.default_rng(7)
+    whole = [
+        make_block(*(pa.array([f"{name} {n}" for n in state.integers(0, most, rows)])
+                     for name, most in (("user", users), ("item", 60))))[0]
+        for _ in range(BLOCKS)
+    ]  # fmt: skip
+    return list(stated(whole, 3))
+
+
+def split(found: Iterable[pa.RecordBatch], domain: Domain, together: bool, cores: int = 1) -> list[ShardedPairs]:
+    fn = _ShardDoFn(domain, KEY, SHARDS, Layout.of(domain), cores, waking=3, together=together)
+    fn.setup()
+    fn.start_bundle()
+    pieces = [piece for block in found for piece in fn.process(block)]
+    pieces += [windowed.value for windowed in fn.finish_bundle()]
+    fn.teardown()
+    return pieces
+
+
+def rows_of(pieces: list[ShardedPairs]) -> list[tuple[int, int, object]]:
+    return sorted((shard, *row.values()) for shard, piece in pieces if shard >= 0 for row in piece.to_pylist())
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("domain", [KNOWN, UnknownDomain()])
+def test_the_same_pairs_in_fewer_pieces(domain: Domain, cores: int) -> None:
+    one_by_one, together = (split(blocks(), domain, each, cores) for each in (False, True))
+    assert rows_of(together) == rows_of(one_by_one) and len(rows_of(together)) > 5_000
+    assert len(one_by_one) == BLOCKS * SHARDS + 1 + SHARDS  # the statement, and an empty piece that wakes each shard
+    assert len(together) == SHARDS + 1 + SHARDS
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_stated_is_what_the_shards_receive(together: bool) -> None:
+    """And no piece can take the place of another: their shares differ."""
+    pieces = split(blocks(), KNOWN, together)
+    (said,) = (statement_in(piece) for shard, piece in pieces if shard == STATEMENTS)
+    shares = [share_in(piece) for shard, piece in pieces if shard >= 0 and len(piece)]
+    received = 0
+    for share in shares:
+        received = add_shares(received, share)
+    assert said is not None and said.sums == [received]
+    assert len(set(shares)) == len(shares)
+
+
+def test_rows_that_no_piece_holds_are_accounted_for() -> None:
+    """Nobody's item is in the list: the marks go on with an empty piece."""
+    pieces = split(blocks(), PublicDomain.of(["another"]), together=True)
+    (said,) = (statement_in(piece) for shard, piece in pieces if shard == STATEMENTS)
+    assert said is not None and said.sums == [sum(share_in(piece) for shard, piece in pieces if shard >= 0)]
+
+
+def test_a_piece_is_never_larger_than_a_block_though_all_rows_are_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runner that sorts what it groups has to hold each element whole."""
+    monkeypatch.setattr(sharding, "_LONGEST", ROWS)
+    pieces = split(blocks(users=1), KNOWN, together=True)
+    sizes = [len(piece) for shard, piece in pieces if shard >= 0 and len(piece)]
+    assert max(sizes) <= ROWS and len(sizes) == -(-sum(sizes) // ROWS)
+    shares = {share_in(piece) for shard, piece in pieces if shard >= 0 and len(piece)}
+    assert len(shares) == len(sizes)
+
+
+@pytest.mark.parametrize(("name", "bound"), [("_ROWS_OF_A_PIECE", ROWS // 2), ("_BYTES_TOGETHER", 60_000)])
+def test_what_waits_is_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch, name: str, bound: int) -> None:
+    """Of 4 shards 2,000 rows, two blocks; of blocks of some 31,000 bytes two: 5 times, of 9 blocks."""
+    assert 30_000 < blocks()[0].nbytes < 35_000
+    monkeypatch.setattr(sharding, name, bound)
+    assert len(split(blocks(), KNOWN, together=True)) == 5 * SHARDS + 1 + SHARDS
+
+
+def test_beam_takes_what_is_left_at_the_end_of_a_bundle() -> None:
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        pieces = pipeline | beam.Create(blocks()[:3]) | ShardByUser(KNOWN, KEY, SHARDS, together=True)
+        rows = pieces | beam.GroupByKey() | beam.MapTuple(lambda _, found: sum(map(len, found)))
+        assert_that(rows, is_not_empty())
+        total = rows | beam.CombineGlobally(sum)
+        assert_that(total, _is(len(rows_of(split(blocks()[:3], KNOWN, together=False)))), label="all")
+
+
+def _is(expected: int) -> object:
+    def check(found: list[int]) -> None:
+        assert found == [expected]
+
+    return check

@@ -1,0 +1,231 @@
+"""Rows to their user shards: every row of one user meets the others in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.columnar import Codes, joined, make_table, parted
+from private_topk.transforms.counters import LeftOutRows
+from private_topk.transforms.domain import Domain, SplitDomain, UnknownDomain
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.hashing import hash_labels
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.sent import add_shares, mark_in, shares, statement_in, with_share
+from private_topk.transforms.side_by_side import SideBySideDoFn
+from private_topk.transforms.user_shard import UserShard
+
+__all__ = ["STATEMENTS", "ShardByUser", "ShardedPairs"]
+
+ShardedPairs = tuple[int, pa.RecordBatch]
+
+STATEMENTS = -1
+"""In the place of a user shard: where what readers state goes, on the way that the rows go."""
+
+_ROWS_OF_A_PIECE = 1 << 14
+_ROWS_TOGETHER, _BYTES_TOGETHER = 1 << 20, 1 << 25
+_LONGEST = 100_000
+"""Rows of a piece, at most: all rows of blocks that are split together may be one user's."""
+
+
+class ShardByUser(beam.PTransform):
+    """Blocks to (user shard, pairs): all rows of one user meet in one shard.
+
+    Users travel as keyed 64-bit hashes. Two users who share one, with probability 2**-64 whoever they are, count as
+    one: docs/privacy.md says what that means for the guarantee. Rows of items outside a public domain drop out here; of
+    a list that is split over the workers, where counts meet it.
+
+    Args:
+        shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
+        cores: how many blocks are split at a time. More than one: of blocks in the global window.
+        amounts: what the column `amount` means, where there is one. Rows of amount 0 or less drop out as well.
+        groups: those of the column `group`, where there is one. Rows of any other drop out as well.
+        together: of a bounded input in the global window, split so many blocks at once that pieces get a good size, up
+            to a million rows and 32 MiB. Where a piece is encoded and grouped, it costs as much as some hundred rows.
+        waking: of a bounded input, the reader whose statement wakes every user shard with an empty piece; what readers
+            state is then among the pairs. A second look at rows or pairs, for statements or for shards that have none,
+            would have Flink write and read all of them twice or three times.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        key: ReleaseKey,
+        shards: int,
+        layout: Layout | None = None,
+        cores: int = 1,
+        amounts: Amounts | None = None,
+        groups: Groups | None = None,
+        waking: int | None = None,
+        together: bool = False,
+    ) -> None:
+        super().__init__()
+        layout = layout or Layout.of(domain)
+        self._fn = _ShardDoFn(domain, key, shards, layout, cores, amounts, groups, waking, together)
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        # block  ->  (user shard, {user: uint64, item: code or string, amount in units, and the columns of windows})
+        return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(ShardedPairs)
+
+
+class _Split(NamedTuple):
+    """How many rows drop out, as of no item or of no group, and the others by user shard."""
+
+    unknown: int
+    elsewhere: int
+    pairs: list[ShardedPairs]
+
+
+class _Encoded(NamedTuple):
+    """How many rows of a block drop out, as of no item or of no group, and the others."""
+
+    unknown: int
+    elsewhere: int
+    rows: pa.RecordBatch
+
+
+class _ShardDoFn(SideBySideDoFn):
+    def __init__(
+        self,
+        domain: Domain,
+        key: ReleaseKey,
+        shards: int,
+        layout: Layout,
+        cores: int = 1,
+        amounts: Amounts | None = None,
+        groups: Groups | None = None,
+        waking: int | None = None,
+        together: bool = False,
+    ) -> None:
+        super().__init__(cores)
+        self._together = min(shards * _ROWS_OF_A_PIECE, _ROWS_TOGETHER) if together else 0
+        self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
+        self._amounts, self._groups, self._waking = amounts, groups, waking
+        self._empty = UserShard(layout, key, None, None if amounts is None else amounts.cap).no_pairs()
+        self._left_out, self._in_no_group = LeftOutRows("not_in_domain"), LeftOutRows("not_in_groups")
+
+    def setup(self) -> None:
+        super().setup()
+        self._hash_key = self._key.derive("user hash")
+        self._domain.prepare()
+        if self._groups is not None:
+            self._groups.labels.index()
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def process(self, block: pa.RecordBatch) -> Iterator[ShardedPairs]:
+        if not self._together or statement_in(block) is not None:
+            yield from super().process([block])
+            return
+        self._held.append(block)
+        self._rows += len(block)
+        self._bytes += block.nbytes
+        if self._rows >= self._together or self._bytes >= _BYTES_TOGETHER:
+            yield from super().process(self._taken())
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        if self._held:
+            yield from map(GlobalWindows.windowed_value, super().process(self._taken()))
+        yield from super().finish_bundle()
+
+    def _taken(self) -> list[pa.RecordBatch]:
+        held, self._held, self._rows, self._bytes = self._held, [], 0, 0
+        return held
+
+    def work(self, blocks: list[pa.RecordBatch]) -> _Split:
+        said = statement_in(blocks[0])
+        if said is not None:
+            woken = range(self._shards) if said.reader == self._waking else ()
+            kept = [] if self._waking is None else [(STATEMENTS, blocks[0])]
+            return _Split(0, 0, [*kept, *((shard, self._empty) for shard in woken)])
+        marks = [mark for mark in map(mark_in, blocks) if mark is not None]
+        found = self._split([self._encoded(block) for block in blocks])
+        return found._replace(pairs=self._shared(found.pairs, reduce(add_shares, marks))) if marks else found
+
+    def _shared(self, pairs: list[ShardedPairs], mark: int) -> list[ShardedPairs]:
+        """The pieces of blocks with their shares of the blocks' marks; an empty piece where there is no other."""
+        whole = pairs or [(0, self._empty)]
+        own = shares(mark, range(len(whole)))
+        return [(shard, with_share(piece, share)) for (shard, piece), share in zip(whole, own, strict=True)]
+
+    def _encoded(self, block: pa.RecordBatch) -> _Encoded:
+        if self._amounts is not None:
+            block = _above_zero(block, self._amounts)
+        before = len(block)
+        if self._groups is not None:
+            block = _of_groups(block, self._groups)
+        elsewhere = before - len(block)
+        values: np.ndarray | pa.Array
+        unknown = 0
+        if not isinstance(self._domain, SplitDomain | UnknownDomain):
+            codes = self._domain.encode(block["item"], None if self._groups is None else block["group"].to_numpy())
+            known = codes >= 0
+            if not known.all():
+                unknown = int(len(known) - known.sum())
+                block, codes = block.filter(pa.array(known)), codes[known]
+            values = codes.astype(self._layout.code_type)
+        else:
+            values = block["item"].cast(pa.string())
+        words = hash_labels(block["user"], self._hash_key)
+        others = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
+        names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
+        others |= {name: block[name].to_numpy() for name in names}
+        return _Encoded(unknown, elsewhere, make_table(user=words, item=values, **others))
+
+    def _split(self, encoded: list[_Encoded]) -> _Split:
+        whole = encoded[0].rows if len(encoded) == 1 else joined(each.rows for each in encoded)
+        columns = {name: _as_numpy(whole[name]) for name in whole.schema.names}
+        shards = (columns["user"] >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
+
+        def table_of(rows: Codes) -> pa.RecordBatch:
+            return make_table(**{
+                name: column[rows] if isinstance(column, np.ndarray) else column.take(pa.array(rows))
+                for name, column in columns.items()
+            })  # fmt: skip
+
+        pieces = [
+            (shard, piece.slice(start, _LONGEST))
+            for shard, piece in parted(shards, self._shards, table_of)
+            for start in range(0, len(piece), _LONGEST)
+        ]
+        return _Split(sum(each.unknown for each in encoded), sum(each.elsewhere for each in encoded), pieces)
+
+    def hand_on(self, result: _Split) -> list[ShardedPairs]:
+        for counter, rows in ((self._left_out, result.unknown), (self._in_no_group, result.elsewhere)):
+            if rows:
+                counter.inc(rows)
+        return result.pairs
+
+
+def _as_numpy(values: pa.Array) -> np.ndarray | pa.Array:
+    """Numbers as numpy has them, which is quicker to take from; texts as they are."""
+    return values if pa.types.is_string(values.type) else values.to_numpy()
+
+
+def _of_groups(block: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
+    """The rows of a declared group, with its number; each stands for one row."""
+    codes = groups.encode(block["group"])
+    columns = {name: block[name] for name in block.schema.names if name != "group"}
+    whole = make_table(**columns, group=codes, rows=np.ones(len(codes), np.uint32))
+    known = codes >= 0
+    return whole if known.all() else whole.filter(pa.array(known))
+
+
+def _above_zero(block: pa.RecordBatch, amounts: Amounts) -> pa.RecordBatch:
+    """The rows that add something, with their amounts in units."""
+    units = amounts.units(block["amount"])
+    columns = {name: block[name] for name in block.schema.names if name != "amount"}
+    whole = make_table(**columns, amount=units.astype(np.uint32))
+    return whole.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else whole

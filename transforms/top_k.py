@@ -191,6 +191,12 @@ class RankBlocks(beam.PTransform):
         check_all_windows(self._selection, self._period, blocks.is_bounded)
         refuse_windows(self._selection, blocks)
 
+    def _sharding(self, blocks: beam.PCollection, rows: Layout, cores: int, waking: int | None) -> ShardByUser:
+        selection, everything = self._selection, isinstance(blocks.windowing.windowfn, window.GlobalWindows)
+        together = everything and blocks.is_bounded and not self._by_reference
+        return ShardByUser(selection.domain, self._release.key, self._shards, rows, cores, selection.amounts,
+                           selection.groups, waking, together)  # fmt: skip
+
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         self._check(blocks)
         selection, key, groups = self._selection, self._release.key, self._selection.groups
@@ -200,12 +206,9 @@ class RankBlocks(beam.PTransform):
         rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split)
         if isinstance(selection.domain, SplitDomain):
             rows = rows.of_labels(selection.domain.residues)
-        everything = isinstance(blocks.windowing.windowfn, window.GlobalWindows)
-        cores, together = self._cores if everything else 1, everything and blocks.is_bounded and not self._by_reference
+        cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
         waking = self._readers[0] if blocks.is_bounded and self._readers else None
-        sharded = ShardByUser(selection.domain, key, self._shards, rows, cores, selection.amounts, groups, waking,
-                              together)  # fmt: skip
-        pairs = blocks | "Shard by user" >> sharded
+        pairs = blocks | "Shard by user" >> self._sharding(blocks, rows, cores, waking)
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
         limit, waits, weighting = selection.max_items_per_user, self._waits_for_timers, selection.mechanism.weighting
         cap, per_user = selection.amounts.cap if selection.amounts else None, groups.per_user if groups else 1

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.tally import Tally
+from private_topk.transforms.mechanisms.exact.tally import Tally, least_of
 
 __all__ = ["Column"]
 
@@ -23,6 +23,8 @@ Indices = NDArray[np.int64]
 
 _SEPARATELY = 4  # keys whose items are looked for one after the other
 _CROWDED = 32
+_DIGITS = 16  # binary ones that numpy sorts by counting them
+_WHOLE = 42 << 10  # keys of counts that are doubles as they are, below 2**52
 _HEAD = 500  # counts next to the largest that are looked at together, as hardly any draw stays above them
 
 
@@ -77,17 +79,21 @@ class Column:
         return self._head[:number], self._head_ends[:number]
 
     def _extend(self, key: int) -> None:
-        """Look at the counts down to those of a key."""
+        """Look at the items down to those of a key: at their counts, and which they are."""
         alone = self._alone(np.arange(key, min(self._down_to, len(self.tally.table))))
-        items = self.tally.items_between(key, self._down_to, list(alone))
-        counts, sizes = np.unique(self.vector.take(items), return_counts=True)
+        items = self._by_count(self.tally.items_between(key, self._down_to, list(alone)))
+        keys = self._keys[slice(*self._keys.searchsorted((key, self._down_to)))][::-1]
+        self._note(keys[~np.isin(keys, list(alone))] if alone else keys, items)
+        ranked = self.vector.take(items)
+        starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+        counts, sizes = ranked[starts], np.diff(starts, append=len(items))
         if alone:
             counts = np.concatenate((counts, list(alone.values())))
-            order = np.argsort(counts)
+            order = np.argsort(-counts)
             counts, sizes = counts[order], np.concatenate((sizes, self.tally.table[list(alone)]))[order]
         before = int(self._head_ends[-1]) if len(self._head) else 0
-        self._head = np.concatenate((self._head, counts[::-1]))
-        self._head_ends = np.concatenate((self._head_ends, before + np.cumsum(sizes[::-1])))
+        self._head = np.concatenate((self._head, counts))
+        self._head_ends = np.concatenate((self._head_ends, before + np.cumsum(sizes)))
         self._down_to = key
 
     def _alone(self, keys: Indices) -> dict[int, int]:
@@ -142,6 +148,20 @@ class Column:
         counts[near] = self._head[self._head_ends.searchsorted(ranks[near], "right")]
         return counts
 
+    def between(self, ranks: Indices) -> tuple[Indices, Indices]:
+        """Counts between which those at ranks lie, without another look at the items; shape (n,) both."""
+        counts = self._keys_at(ranks)
+        many, near = counts >= self.tally.own, ranks < (self._head_ends[-1] if len(self._head) else 0)
+        deep = np.flatnonzero(many & ~near)
+        if not len(deep) or len(self.tally.table) > _WHOLE:
+            counts = self.counts_at(ranks)
+            return counts, counts
+        counts[near] = self._head[self._head_ends.searchsorted(ranks[near], "right")]
+        most = counts.copy()
+        counts[deep], width = least_of(counts[deep])
+        most[deep] = counts[deep] + width - 1
+        return counts, most
+
     def items_at(self, ranks: Indices) -> Indices:
         """The items at distinct ranks, int64, same shape."""
         return self._members(self._keys_at(ranks), ranks)
@@ -186,10 +206,14 @@ class Column:
     def _open(self, keys: Indices) -> None:
         """Find the items of some keys, which fall."""
         items = self._found(keys)
-        sizes = self.tally.table[keys]
-        many = int(sizes[keys >= self.tally.own].sum())
+        many = int(self.tally.table[keys[keys >= self.tally.own]].sum())
         if many:
             items[:many] = self._by_count(items[:many])
+        self._note(keys, items)
+
+    def _note(self, keys: Indices, items: Indices) -> None:
+        """Keep the items of some keys, which fall, by rank."""
+        sizes = self.tally.table[keys]
         self._starts[keys] = len(self._items) + np.cumsum(sizes) - sizes
         self._items = np.concatenate((self._items, items))
 
@@ -211,13 +235,14 @@ class Column:
 
     def _by_count(self, items: Indices) -> Indices:
         """Items in decreasing order of their counts, equal ones as they come."""
-        less = self.largest - self.vector[items]
-        if (less[1:] >= less[:-1]).all():
-            return items  # each key has one count
-        digits = len(items).bit_length()
-        if int(less.max()) >> (63 - digits):
+        counts = self.vector.take(items)
+        if not (counts[1:] > counts[:-1]).any():
+            return items  # each key has one count, or there is nothing
+        less = counts.max() - counts
+        digits = int(less.max()).bit_length()
+        if digits > 3 * _DIGITS:
             return items[np.argsort(less, kind="stable")]
-        less <<= digits  # a sort of numbers takes a fraction of what one of places does
-        less |= np.arange(len(items))
-        less.sort()
-        return items[less & ((1 << digits) - 1)]
+        order = np.argsort(less.astype(np.uint16), kind="stable")  # a radix sort, a fraction of what one of int64 takes
+        for done in range(_DIGITS, digits, _DIGITS):
+            order = order[np.argsort((less >> done).astype(np.uint16)[order], kind="stable")]
+        return items[order]

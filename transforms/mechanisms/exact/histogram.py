@@ -118,6 +118,11 @@ class Histogram:
         """The counts at ranks, same shape."""
         return self.values[self.places(ranks)]
 
+    def between(self, ranks: Indices) -> tuple[Indices, Indices]:
+        """Counts between which those at ranks lie, as far as they are at hand; same shape both."""
+        counts = self.counts_at(ranks)
+        return counts, counts
+
     def down_to(self, least: int) -> tuple[Indices, Indices]:
         """The values that are `least` or more, in decreasing order, and how many items have each or a larger one."""
         last = int(self._rising.searchsorted(least))
@@ -194,6 +199,9 @@ class _Counted(Histogram):
 
     def counts_at(self, ranks: Indices) -> Indices:
         return self._column.counts_at(ranks)
+
+    def between(self, ranks: Indices) -> tuple[Indices, Indices]:
+        return self._column.between(ranks)
 
     def down_to(self, least: int) -> tuple[Indices, Indices]:
         (head, ends), (counts, sizes) = self._column.head(least), self._column.own

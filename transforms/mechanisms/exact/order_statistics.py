@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from flint import arb, ctx
@@ -84,14 +84,22 @@ class _Readings:
 
 @dataclass
 class _Met:
-    """Scores met: which item of which block has which noise; in floats with bounds on their errors; shape (n,) each."""
+    """Scores met: which item of which block has which noise; in floats with bounds on their errors; shape (n,) each.
+
+    Of an item's count there may be known only that it lies between `leasts` and `counts`: to look at the item takes a
+    pass, and most are out of the question as soon as more scores have been met. A score is of the larger count then.
+    """
 
     places: Indices
     turns: Indices
     ranks: Indices
+    leasts: Indices
     counts: Indices
+    noises: Floats
+    noise_errors: Floats
     scores: Floats
     errors: Floats
+    low: Floats
 
 
 @dataclass
@@ -128,13 +136,25 @@ class _Descents:
 
     def winners(self) -> Indices:
         """The ranks of the k largest scores, in decreasing order."""
-        met = _Met(*(np.concatenate([getattr(m, name) for m in self.met]) for name in _Met.__dataclass_fields__))
-        near = np.flatnonzero(met.scores + met.errors >= self.cut)
+        met = self._near(_Met(*(np.concatenate([getattr(m, its.name) for m in self.met]) for its in fields(_Met))))
+        open_ones = met.leasts < met.counts
+        if open_ones.any():
+            counts = met.counts.copy()
+            counts[open_ones] = self.histogram.counts_at(met.ranks[open_ones])
+            met = self._scored(met.places, met.turns, met.ranks, counts, counts, met.noises, met.noise_errors)
+            self.met = [met]
+            self._raise_cut()
+            met = self._near(met)
 
         def exact(i: int) -> Real:
-            return self._score(*(int(column[near[i]]) for column in (met.places, met.turns, met.counts)))
+            return self._score(*(int(column[i]) for column in (met.places, met.turns, met.counts)))
 
-        return met.ranks[near[certified_top(met.scores[near], met.errors[near], self.k, exact)]]
+        return met.ranks[certified_top(met.scores, met.errors, self.k, exact)]
+
+    def _near(self, met: _Met) -> _Met:
+        """Those that may be among the k largest, by the cut."""
+        near = np.flatnonzero(met.scores + met.errors >= self.cut)
+        return met if len(near) == len(met.scores) else _Met(*(getattr(met, its.name)[near] for its in fields(met)))
 
     def _descend(self, readings: _Readings, least: int = 1) -> None:
         """Read on while a block could matter, and at least so many noises of each."""
@@ -219,17 +239,33 @@ class _Descents:
             spans = [(octave, start + np.arange(width)) for octave in octaves for start, width in [_span(octave)]]
             ranks = ranks + self._shuffles.numbers(places[blocks], spans)[rows, columns]
         rows = blocks[rows]
-        counts = self._counts(places[rows], ranks)
-        steps, step_errors = self._steps(counts)
-        scores, errors = steps + noise[rows, columns], step_errors + errors[rows, columns]
-        self.met.append(_Met(places[rows], turns[columns], ranks, counts, scores, errors))
+        leasts, counts = self._counts(places[rows], ranks)
+        columns_of = (places[rows], turns[columns], ranks, leasts, counts)
+        self.met.append(self._scored(*columns_of, noise[rows, columns], errors[rows, columns]))
 
-    def _counts(self, places: Indices, ranks: Indices) -> Indices:
+    def _scored(
+        self, places: Indices, turns: Indices, ranks: Indices, leasts: Indices, counts: Indices, noises: Floats, noise_errors: Floats
+    ) -> _Met:
+        steps, step_errors = self._steps(counts)
+        scores, errors = steps + noises, step_errors + noise_errors
+        low = scores - errors
+        if leasts is not counts:
+            low -= (counts - leasts) * (self.levels.rate * (1 + 2.0**-40))
+        return _Met(places, turns, ranks, leasts, counts, noises, noise_errors, scores, errors, low)
+
+    def _counts(self, places: Indices, ranks: Indices) -> tuple[Indices, Indices]:
+        """Counts between which those at ranks lie, which may be the same array."""
         counts = self.blocks.bounds[places]
         below = places >= self.blocks.exact
-        if below.any():
-            counts[below] = self.histogram.counts_at(ranks[below])
-        return counts
+        if not below.any():
+            return counts, counts
+        least, most = self.histogram.between(ranks[below])
+        leasts = counts
+        if least is not most:
+            leasts = counts.copy()
+            leasts[below] = least
+        counts[below] = most
+        return leasts, counts
 
     def _steps(self, counts: Indices) -> tuple[Floats, Floats]:
         """The levels of counts less that of the k-th largest, and bounds on their errors.
@@ -254,7 +290,7 @@ class _Descents:
 
     def _raise_cut(self) -> None:
         """The k-th largest score met is at least the cut; fewer than k have none."""
-        low = np.concatenate([m.scores - m.errors for m in self.met])
+        low = np.concatenate([m.low for m in self.met])
         if len(low) >= self.k:
             self.cut = float(np.partition(low, len(low) - self.k)[len(low) - self.k])
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["OWN_KEYS", "Tally", "keys_of", "rounded_down"]
+__all__ = ["OWN_KEYS", "Tally", "keys_of", "least_of", "rounded_down"]
 
 Indices = NDArray[np.int64]
 
@@ -49,7 +49,11 @@ def _keys_into(doubles: NDArray[np.float64], counts: Indices) -> Indices:
 
 def rounded_down(counts: Indices) -> tuple[Indices, Indices]:
     """The least count of each one's key, and how many counts share the key; for counts below 2**53."""
-    keys = keys_of(counts)
+    return least_of(keys_of(counts))
+
+
+def least_of(keys: Indices) -> tuple[Indices, Indices]:
+    """The least count of each key, and how many counts share it; for keys of counts below 2**53."""
     shifts = keys >> 10
     return ((OWN_KEYS + (keys & (OWN_KEYS - 1))) << shifts) - OWN_KEYS, 1 << shifts
 

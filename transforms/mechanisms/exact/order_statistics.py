@@ -39,6 +39,7 @@ _LANES = 64  # of the keystream, for each lane of a caller
 _SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
 _FIRST = 8  # noises of the octave after the first
 _FEW = 256  # noises that take hardly longer than one
+_SOME = 1536  # noises that take no longer than another round
 _MANY = 400  # items asked for, from which on it pays to foresee how far to read
 
 
@@ -178,6 +179,17 @@ class _Descents:
             few = len(readings.places) * (start + width - readings.turns) <= _FEW
             wanted = self._expected(readings.places, start + 2 * math.isqrt(start)) >= self._guess
             if start > self.k or 2 * np.count_nonzero(wanted) < len(wanted) * (1 if few else 2):
+                break
+            number += 1
+        return number if self._guess < np.inf else self._ahead_of_few(readings)
+
+    def _ahead_of_few(self, readings: _Readings) -> int:
+        """How many octaves to read at once before it is known where the cut will be."""
+        octave, number = _octave(readings.turns), 1
+        while -np.inf < self.cut:
+            start, width = _span(octave + number)
+            many = len(readings.places) * (start + width - readings.turns) > _SOME or start > self.k
+            if many or not (self._expected(readings.places, start) >= self.cut).any():
                 break
             number += 1
         return number

@@ -36,22 +36,27 @@ class Column:
 
     def __init__(self, vector: Indices) -> None:
         self.vector, self.tally = vector, Tally(vector)
-        self._keys = np.flatnonzero(self.tally.table > 0)  # those that items have
-        self._ends = np.cumsum(self.tally.table[self._keys[::-1]])
-        self._from_least = np.append(self._ends[::-1], 0)  # how many items have each of these keys or more, then 0
+        self._below = np.zeros(len(self.tally.table) + 1, np.int64)  # how many items have a smaller key than each
+        np.cumsum(self.tally.table, out=self._below[1:])
         self._down_to = len(self.tally.table)  # a key: all counts from it on are in the head
         self._head = self._head_ends = np.zeros(
             0, np.int64
         )  # different ones, falling, and how many items have each or more
         self._items = np.zeros(0, np.int64)  # of the keys that were opened, each by rank
-        self._starts = np.full(len(self.tally.table), -1)  # of each key among them
+        self._open_keys = self._open_starts = np.zeros(0, np.int64)  # these keys, rising, and where each begins
         self._single: dict[int, int | None] = {}  # what `_alone` has found
 
-    @property
-    def own(self) -> tuple[Indices, Indices]:
-        """The counts that have keys of their own, in decreasing order, and how many items have each."""
-        counts = self._keys[: self._keys.searchsorted(self.tally.own)][::-1]
-        return counts, self.tally.table[counts]
+    def own(self, least: int) -> tuple[Indices, Indices]:
+        """The counts from `least` on that have keys of their own, in decreasing order.
+
+        And how many items have each of these or a larger one.
+        """
+        counts = self._present(least, self.tally.own)
+        return counts, self._at_least(counts)
+
+    def _present(self, first: int, end: int) -> Indices:
+        """The keys from `first` up to, not including, `end` that items have, in decreasing order."""
+        return first + np.flatnonzero(self.tally.table[first:end] > 0)[::-1]
 
     @cached_property
     def largest(self) -> int:
@@ -82,7 +87,7 @@ class Column:
         """Look at the items down to those of a key: at their counts, and which they are."""
         alone = self._alone(np.arange(key, min(self._down_to, len(self.tally.table))))
         items = self._by_count(self.tally.items_between(key, self._down_to, list(alone)))
-        keys = self._keys[slice(*self._keys.searchsorted((key, self._down_to)))][::-1]
+        keys = self._present(key, self._down_to)
         self._note(keys[~np.isin(keys, list(alone))] if alone else keys, items)
         ranked = self.vector.take(items)
         starts = np.flatnonzero(np.diff(ranked, prepend=-1))
@@ -117,8 +122,8 @@ class Column:
         self.head(self.tally.least(further))
         counts, ends = self.head(self.tally.least(key))
         if key < self.tally.own:
-            own = self._keys[self._keys.searchsorted(key) : self._keys.searchsorted(self.tally.own)][::-1]
-            counts, ends = np.concatenate((counts, own)), np.concatenate((ends, self._at_least(own)))
+            own, own_ends = self.own(key)
+            counts, ends = np.concatenate((counts, own)), np.concatenate((ends, own_ends))
         last = int(ends.searchsorted(k)) + 1
         return np.repeat(counts[:last], np.diff(np.minimum(ends[:last], k), prepend=0))
 
@@ -168,10 +173,10 @@ class Column:
 
     def _at_least(self, keys: Indices) -> Indices:
         """How many items have each of the keys or a larger one."""
-        return self._from_least[self._keys.searchsorted(keys)]
+        return len(self.vector) - self._below.take(keys, mode="clip")
 
     def _keys_at(self, ranks: Indices) -> Indices:
-        return self._keys[len(self._keys) - 1 - self._ends.searchsorted(ranks, "right")]
+        return self._below.searchsorted(len(self.vector) - 1 - ranks, "right") - 1
 
     def _key_at(self, rank: int) -> int:
         return int(self._keys_at(np.array([rank]))[0])
@@ -197,11 +202,12 @@ class Column:
 
     def _opened(self, keys: Indices, numbers: Indices) -> Indices:
         """Those numbered so, by rank, among the items of each key."""
-        starts = self._starts[keys]
-        if (starts < 0).any():
-            self._open(np.unique(keys[starts < 0])[::-1])
-            starts = self._starts[keys]
-        return self._items[starts + numbers]
+        places = self._open_keys.searchsorted(keys)
+        closed = np.append(self._open_keys, -1)[places] != keys
+        if closed.any():
+            self._open(np.unique(keys[closed])[::-1])
+            places = self._open_keys.searchsorted(keys)
+        return self._items[self._open_starts[places] + numbers]
 
     def _open(self, keys: Indices) -> None:
         """Find the items of some keys, which fall."""
@@ -214,7 +220,10 @@ class Column:
     def _note(self, keys: Indices, items: Indices) -> None:
         """Keep the items of some keys, which fall, by rank."""
         sizes = self.tally.table[keys]
-        self._starts[keys] = len(self._items) + np.cumsum(sizes) - sizes
+        all_keys = np.concatenate((self._open_keys, keys))
+        starts = np.concatenate((self._open_starts, len(self._items) + np.cumsum(sizes) - sizes))
+        order = np.argsort(all_keys)
+        self._open_keys, self._open_starts = all_keys[order], starts[order]
         self._items = np.concatenate((self._items, items))
 
     def _found(self, keys: Indices) -> Indices:
@@ -222,7 +231,7 @@ class Column:
         tally = self.tally
         if tally.keys is not None and len(keys) <= _SEPARATELY:
             return np.concatenate([np.flatnonzero(tally.keys == key) for key in keys.tolist()])
-        codes = np.zeros(len(tally.table), np.uint16)
+        codes = np.zeros(len(tally.table), np.uint16 if len(keys) < 1 << 16 else np.uint32)
         codes[keys] = 1 + np.arange(len(keys))
         lowest = int(keys[-1])
         if 32 * int(self._at_least(keys[-1:])[0]) <= len(self.vector):

@@ -204,10 +204,8 @@ class _Counted(Histogram):
         return self._column.between(ranks)
 
     def down_to(self, least: int) -> tuple[Indices, Indices]:
-        (head, ends), (counts, sizes) = self._column.head(least), self._column.own
-        few = len(counts) - int(np.searchsorted(counts[::-1], least))
-        before = ends[-1] if len(ends) else 0
-        return np.concatenate((head, counts[:few])), np.concatenate((ends, before + np.cumsum(sizes[:few])))
+        (head, head_ends), (own, own_ends) = self._column.head(least), self._column.own(max(least, 0))
+        return np.concatenate((head, own)), np.concatenate((head_ends, own_ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,11 +229,7 @@ class Named:
             Refusal: a count is negative.
         """
         column = Column(counts)
-        if not column.tally.plain:
-            return cls(counts, _Counted(column), column)
-        whole = object.__new__(Histogram)  # of which nothing has to be checked
-        whole.__dict__.update(zip(("values", "sizes"), column.own, strict=True))
-        return cls(counts, whole, column)
+        return cls(counts, _Counted(column), column)
 
     def items(self, ranks: Indices) -> Indices:
         """The items at distinct ranks, int64, same shape: equal counts go by index. Cost: one pass over the counts."""

@@ -27,7 +27,7 @@ OWN_KEYS = 1 << 10
 
 _DROPPED = 42  # binary digits of a double
 _FIRST = (1023 + 10) << 10  # the ones kept of 1024.0
-_PLAIN = 1 << 14  # where all counts are below it, each is its own key
+_PLAIN = 1 << 14  # where all counts are below it, or below the number of items if that is more, each is its own key
 _KEPT = 1 << 18  # keys of vectors up to this length are kept, those of longer ones made again where they are needed
 _CHUNK = 1 << 16  # counts whose temporaries stay in the processor's cache
 _PART = 1 << 17  # counts of a long vector of which a table of their own is kept
@@ -64,7 +64,7 @@ class Tally:
     Attributes:
         own: keys below it stand for one count, which is the key itself. All of them, or the first 1,024.
         table: how many items have each key, as far as the largest, shape (n,).
-        keys: of each item, uint16, shape (d,); None of a vector of more than 262,144 counts.
+        keys: of each item, uint16 or uint32, shape (d,); None of a vector of more than 262,144 counts.
         largest: the largest count; None of such a vector.
 
     Cost: one pass. Memory beside the counts: 1 MB, and half a byte at most for each count of a long vector.
@@ -75,24 +75,25 @@ class Tally:
 
     def __init__(self, vector: Indices) -> None:
         self.vector = vector
-        self.own, self.table = _PLAIN, np.zeros(1, np.int64)
-        self.keys: NDArray[np.uint16] | None = None
+        short = len(vector) <= _KEPT
+        self.own, self.table = max(_PLAIN, len(vector)) if short else _PLAIN, np.zeros(1, np.int64)
+        self.keys: NDArray[np.unsignedinteger[Any]] | None = None
         self.largest: int | None = None
         try:
-            if len(vector) <= _KEPT:
+            if short:
                 self._count_whole()
             else:
                 self._count_parts()
         except ValueError:  # bincount looks at every key
             raise Refusal("counts", "must be at least 0", "a negative count was given") from None
-        self.plain = self.own == _PLAIN
+        self.plain = self.own != OWN_KEYS
 
     def _count_whole(self) -> None:
         vector = self.vector
         self.largest = int(vector.max())
-        if self.largest < _PLAIN:
+        if self.largest < self.own:
             self.table = np.bincount(vector)
-            self.keys = vector.astype(np.uint16)
+            self.keys = vector.astype(np.uint16 if self.largest < 1 << 16 else np.uint32)
             return
         self.own, self.keys = OWN_KEYS, np.empty(len(vector), np.uint16)
         doubles = np.empty(min(_CHUNK, len(vector)))
@@ -178,7 +179,7 @@ class Tally:
         count = self.vector[int(np.argmax(self.keys == key))]
         return int(count) if np.count_nonzero(self.vector == count) == self.table[key] else None
 
-    def items_marked(self, codes: NDArray[np.uint16]) -> tuple[Indices, NDArray[np.uint16]]:
+    def items_marked(self, codes: NDArray[Any]) -> tuple[Indices, NDArray[Any]]:
         """The items whose keys have a code above 0, by index, and these codes; `codes` is of all keys."""
         if self.keys is not None:
             marks = codes.take(self.vector if self.plain else self.keys)

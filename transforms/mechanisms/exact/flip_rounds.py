@@ -83,6 +83,8 @@ class FlipRounds:
         self._uniforms = _words(draw)
         self._moved: dict[int, int] = {}
         self._falling = (-blocks.bounds).tolist()
+        self._items = histogram.items
+        self._per_unit = rate.denominator, 10 * rate.numerator  # counts that weigh a tenth of a factor of e
         steps = 256 * LOG2_E * rate
         self._steps = steps.numerator, steps.denominator
         self._weigh()
@@ -150,7 +152,7 @@ class FlipRounds:
         ticket = self._draw.below(total)
         if ticket < self._total:
             return self._base + self._descend(ticket)
-        number = self._histogram.items - self._far_items + (ticket - self._total) // self._far_weight
+        number = self._items - self._far_items + (ticket - self._total) // self._far_weight
         place = int(np.searchsorted(self._starts, number, "right")) - 1
         return place if number - self._start[place] < self._left[place] else None
 
@@ -167,12 +169,11 @@ class FlipRounds:
         """Make the weights anew, in units of the largest count's: integers above 2**digits exp(-rate difference)."""
         self._base = self._first
         digits = self._digits()
-        reach = Fraction(7, 10) * (digits - _SPARE)
+        reach = 7 * (digits - _SPARE)  # tenths: 2 is less than exp(0.7)
         self._end = self._within(reach)
-        self._far_items = self._histogram.items - self._next_start()
+        self._far_items = self._items - self._next_start()
         # All far items together weigh at most one of the largest count, until the weights are made anew.
-        fall = max(reach - Fraction(7, 10) * (self._far_items.bit_length() + 1), Fraction(4))
-        self._most_fall = fall.numerator * self._rate.denominator // (fall.denominator * self._rate.numerator)
+        self._most_fall = self._counts_in(max(reach - 7 * (self._far_items.bit_length() + 1), 40))
         self._plant(self._near_weights(digits), self._left[self._base : self._end])
         self._unit, self._far_weight = 1 << digits, 0
         if self._far_items:
@@ -180,11 +181,11 @@ class FlipRounds:
 
     def _digits(self) -> int:
         """How fine the weights may be for all items together to stay within 62 bits."""
-        items = self._histogram.items
+        items = self._items
         if items < _MANY:
             return _DIGITS - 2 - items.bit_length()
         # By coarse weights: the items beyond weigh less than 2 each in coarse units.
-        self._end = self._within(Fraction(_COARSE))
+        self._end = self._within(10 * _COARSE)
         coarse = sum(map(operator.mul, self._near_weights(_COARSE), self._left[self._base : self._end]))
         beyond = items - self._next_start()
         return max(_DIGITS - 2 - max(0, (coarse + 2 * beyond).bit_length() - _COARSE), _SPARE + _COARSE)
@@ -193,10 +194,13 @@ class FlipRounds:
         """The first rank beyond the weighed blocks."""
         return self._start[self._end - 1] + int(self._sizes[self._end - 1])
 
-    def _within(self, reach: Fraction) -> int:
-        """The end of the blocks that lie within so many units of the rate below the largest one."""
-        fall = reach.numerator * self._rate.denominator // (reach.denominator * self._rate.numerator)
-        return bisect.bisect_right(self._falling, fall - self._value[self._base], self._base)
+    def _within(self, reach: int) -> int:
+        """The end of the blocks that lie within so many tenths of a unit of the rate below the largest one."""
+        return bisect.bisect_right(self._falling, self._counts_in(reach) - self._value[self._base], self._base)
+
+    def _counts_in(self, reach: int) -> int:
+        """How many counts weigh at most exp(reach / 10), whole."""
+        return reach * self._per_unit[0] // self._per_unit[1]
 
     def _near_weights(self, digits: int) -> list[int]:
         """Those of the blocks from the base to the end."""
@@ -212,8 +216,12 @@ class FlipRounds:
         return (_POWERS[step & 255] >> min((step >> 8) + _DIGITS - digits, 62)) + 1
 
     def _plant(self, weights: list[int], left: list[int]) -> None:
-        sums = list(itertools.accumulate(map(operator.mul, weights, left), initial=0))
         self._weights = weights
+        if len(weights) == 1:  # counts far apart, of which each round takes one
+            self._total, self._highest, self._planted = weights[0] * left[0], 1, 2
+            self._tree = [0, self._total]
+            return
+        sums = list(itertools.accumulate(map(operator.mul, weights, left), initial=0))
         # A Fenwick tree: place i sums the last i & -i weights up to it.
         self._tree = [sums[i] - sums[i & (i - 1)] for i in range(len(sums))]
         self._total, self._highest, self._planted = sums[-1], 1 << (len(weights).bit_length() - 1), len(sums)

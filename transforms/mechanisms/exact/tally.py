@@ -76,7 +76,7 @@ class Tally:
     def __init__(self, vector: Indices) -> None:
         self.vector = vector
         short = len(vector) <= _KEPT
-        self.own, self.table = max(_PLAIN, len(vector)) if short else _PLAIN, np.zeros(1, np.int64)
+        self.own, self.table = min(max(_PLAIN, len(vector)), 1 << 16) if short else _PLAIN, np.zeros(1, np.int64)
         self.keys: NDArray[np.unsignedinteger[Any]] | None = None
         self.largest: int | None = None
         try:

@@ -20,7 +20,7 @@ __all__ = ["Draw", "RandomBits", "below"]
 
 _SEQUENTIAL_LANE = 2**32 - 1
 _BUFFERED_WORDS = 256
-_FEW = 8
+_FEW, _MANY = 8, 2048  # blocks that are cheaper otherwise
 _HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 
 
@@ -75,22 +75,34 @@ class Draw:
         """The words at indices start .. start + count - 1, shape (count,). Cost: about 1 ms for a million words."""
         first_block = start >> 1
         blocks = ((start + count + 1) >> 1) - first_block
-        address = lane.to_bytes(4, "big") + level.to_bytes(4, "big")
-        if blocks > _FEW:
-            counter = modes.CTR(address + first_block.to_bytes(8, "big"))
+        if blocks > _MANY:
+            counter = modes.CTR(_address(lane, level).to_bytes(8, "big") + first_block.to_bytes(8, "big"))
             stream = Cipher(self._cipher, counter).encryptor().update(bytes(16 * blocks))
-        else:  # the same blocks: the counters themselves, encrypted one by one, without a cipher made for each call
-            counters = (first_block + n for n in range(blocks))
-            stream = self._block_cipher.update(b"".join(address + n.to_bytes(8, "big") for n in counters))
+            return np.frombuffer(stream, dtype="<u8")[start & 1 :][:count]
+        # The same blocks: the counters themselves, encrypted one by one, without a cipher made for each call.
+        if blocks > _FEW:
+            return self._at(lane, np.arange(first_block, first_block + blocks), level)[start & 1 :][:count]
+        address = _address(lane, level).to_bytes(8, "big")
+        counters = (first_block + n for n in range(blocks))
+        stream = self._block_cipher.update(b"".join(address + n.to_bytes(8, "big") for n in counters))
         return np.frombuffer(stream, dtype="<u8")[start & 1 :][:count]
+
+    def _at(self, lane: int, blocks: NDArray[np.int64], level: int = 0) -> NDArray[np.uint64]:
+        """The two words of each of some blocks, shape (2 n,)."""
+        counters = np.empty((len(blocks), 2), ">u8")
+        counters[:, 0], counters[:, 1] = _address(lane, level), blocks
+        return np.frombuffer(self._block_cipher.update(counters.tobytes()), dtype="<u8")
 
     def grid(self, lane: int, places: NDArray[np.int64], width: int) -> NDArray[np.uint64]:
         """The words at indices place * width .. + width - 1 of each of some rising places, shape (places, width)."""
-        first = int(places[0])
-        span = int(places[-1]) - first + 1
-        if span <= 64 * len(places) // width + len(places) + 1:
-            return self.words(lane, first * width, span * width).reshape(span, width)[places - first]
-        return np.stack([self.words(lane, place * width, width) for place in places.tolist()])
+        if width == 1:
+            return self._at(lane, places >> 1)[(places & 1) + 2 * np.arange(len(places))][:, None]
+        first, half = int(places[0]), width >> 1
+        if int(places[-1]) - first == len(places) - 1:
+            return self.words(lane, first * width, len(places) * width).reshape(-1, width)
+        if width & 1:
+            return np.stack([self.words(lane, place * width, width) for place in places.tolist()])
+        return self._at(lane, (places[:, None] * half + np.arange(half)).ravel()).reshape(-1, width)
 
     def word(self, lane: int, index: int, level: int = 0) -> int:
         """The one word at an address."""
@@ -152,6 +164,10 @@ class Draw:
     def _fill(self) -> None:
         self._buffer = self.words(_SEQUENTIAL_LANE, self._position, _BUFFERED_WORDS).tolist()[::-1]
         self._position += _BUFFERED_WORDS
+
+
+def _address(lane: int, level: int) -> int:
+    return lane << 32 | level
 
 
 def below(words: NDArray[np.uint64], bounds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,13 +83,14 @@ def even_cuts(unit: Fraction, number: int, least: int) -> list[int]:
     return [-(-i * numerator // denominator) for i in range(1, number + 1)]
 
 
-def rising_cuts(first: Fraction, last: Fraction) -> list[int]:
+@lru_cache(maxsize=64)
+def rising_cuts(first: Fraction, last: Fraction) -> tuple[int, ...]:
     """Distances from `first` to `last`, each about a sixteenth more than the one before."""
     cuts = [max(1, -(-first.numerator // first.denominator))]
     end = -(-last.numerator // last.denominator)  # whole numbers compare faster, and with it as with `last`
     while cuts[-1] < end:
         cuts.append(cuts[-1] + max(1, cuts[-1] // 16))
-    return cuts
+    return tuple(cuts)
 
 
 def _edges(least: int, cuts: Sequence[int], rounded: bool) -> Indices:

@@ -21,7 +21,7 @@ __all__ = ["Column"]
 
 Indices = NDArray[np.int64]
 
-_SEPARATELY = 4  # keys whose items are looked for one after the other
+_SEPARATELY = 8  # keys whose items are looked for one after the other
 _CROWDED = 32
 _DIGITS = 16  # binary ones that numpy sorts by counting them
 _WHOLE = 42 << 10  # keys of counts that are doubles as they are, below 2**52
@@ -184,10 +184,10 @@ class Column:
     def _members(self, keys: Indices, ranks: Indices) -> Indices:
         """The items at ranks, whose keys are given."""
         offsets = ranks - self._at_least(keys + 1)
-        # Of a long vector each is looked for in one part, of others all that are not crowded at once.
-        few = self.tally.keys is None or self._crowded(keys)
+        # Of a long vector each is looked for in one part, of others those that are crowded or hardly any.
+        few = self.tally.keys is None or self._crowded(keys) | (len(np.unique(keys)) <= _SEPARATELY)
         crowded = few & (keys < self.tally.own)
-        if (few & ~crowded).any():
+        if (self._crowded(keys) & (keys >= self.tally.own)).any():
             crowded |= np.isin(keys, list(self._alone(np.arange(self.tally.own, len(self.tally.table)))))
         if not crowded.any():
             return self._opened(keys, offsets)
@@ -229,7 +229,7 @@ class Column:
     def _found(self, keys: Indices) -> Indices:
         """The items of some keys, which fall: one key after the other, and each by index."""
         tally = self.tally
-        if tally.keys is not None and len(keys) <= _SEPARATELY:
+        if tally.keys is not None and 2 * len(keys) <= _SEPARATELY:
             return np.concatenate([np.flatnonzero(tally.keys == key) for key in keys.tolist()])
         codes = np.zeros(len(tally.table), np.uint16 if len(keys) < 1 << 16 else np.uint32)
         codes[keys] = 1 + np.arange(len(keys))

@@ -220,22 +220,16 @@ def _places(flags: NDArray[np.bool_]) -> Indices:
 
 def _nth(flags: NDArray[np.bool_], numbers: Indices) -> Indices:
     """The places of the flags numbered so among those set: half of what `flatnonzero` takes."""
-    padded = np.zeros(len(flags) + -len(flags) % 64, np.bool_)
+    padded = np.zeros(len(flags) + -len(flags) % _ROW, np.bool_)
     padded[: len(flags)] = flags
-    sizes = _ones(np.packbits(padded).view(np.uint64))
+    rows = padded.reshape(-1, _ROW)
+    # Eight flags at a time, each in a byte of its own.
+    sizes = rows.view(np.uint64).sum(axis=1).view(np.uint8).reshape(-1, 8).sum(axis=1, dtype=np.int64)
     ends = np.cumsum(sizes)
-    rows = ends.searchsorted(numbers, "right")
-    inside = np.flatnonzero(padded.reshape(-1, 64)[rows])
-    here = sizes[rows]
-    return 64 * rows + (inside[np.cumsum(here) - here + numbers - (ends[rows] - here)] & 63)
+    which = ends.searchsorted(numbers, "right")
+    inside = np.flatnonzero(rows[which])
+    here = sizes[which]
+    return _ROW * which + inside[np.cumsum(here) - here + numbers - (ends[which] - here)] % _ROW
 
 
-def _ones(words: NDArray[np.uint64]) -> Indices:
-    """How many digits of each word are 1: sums of neighbours, of pairs, of fours, of bytes."""
-    words = words - (words >> _SHIFTS[0] & _MASKS[0])
-    words = (words & _MASKS[1]) + (words >> _SHIFTS[1] & _MASKS[1])
-    return (((words + (words >> _SHIFTS[2])) & _MASKS[2]) * _MASKS[3] >> _SHIFTS[3]).astype(np.int64)
-
-
-_MASKS = [np.uint64(0x0101010101010101 * byte) for byte in (0x55, 0x33, 0x0F, 0x01)]
-_SHIFTS = [np.uint64(n) for n in (1, 2, 4, 56)]
+_ROW = 512  # flags, a number of which an eighth is less than 256

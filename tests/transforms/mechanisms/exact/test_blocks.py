@@ -50,5 +50,5 @@ def test_the_example() -> None:
 def test_cuts() -> None:
     assert even_cuts(Fraction(3, 2), 4, 100) == [2, 3, 5, 6] and even_cuts(Fraction(10), 9, 25) == [10, 20, 30]
     assert even_cuts(Fraction(1, 10**300), 3, 9) == [1, 1, 1] and even_cuts(Fraction(10**300), 3, 9) == [10**300]
-    assert rising_cuts(Fraction(1, 9), Fraction(4)) == [1, 2, 3, 4]
-    assert rising_cuts(Fraction(100), Fraction(115)) == [100, 106, 112, 119]
+    assert rising_cuts(Fraction(1, 9), Fraction(4)) == (1, 2, 3, 4)
+    assert rising_cuts(Fraction(100), Fraction(115)) == (100, 106, 112, 119)

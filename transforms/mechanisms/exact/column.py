@@ -25,6 +25,7 @@ _SEPARATELY = 8  # keys whose items are looked for one after the other
 _CROWDED = 32
 _DIGITS = 16  # binary ones that numpy sorts by counting them
 _WHOLE = 42 << 10  # keys of counts that are doubles as they are, below 2**52
+_LOOKS, _PADDED = 10, 10  # that are made at least, and of how many items asked for each
 _HEAD = 500  # counts next to the largest that are looked at together, as hardly any draw stays above them
 
 
@@ -39,10 +40,9 @@ class Column:
         self._below = np.zeros(len(self.tally.table) + 1, np.int64)  # how many items have a smaller key than each
         np.cumsum(self.tally.table, out=self._below[1:])
         self._down_to = len(self.tally.table)  # a key: all counts from it on are in the head
-        self._head = self._head_ends = np.zeros(
-            0, np.int64
-        )  # different ones, falling, and how many items have each or more
-        self._items = np.zeros(0, np.int64)  # of the keys that were opened, each by rank
+        # Different ones, falling, how many items have each or more, and where those items begin, or -1.
+        self._head = self._head_ends = self._head_starts = np.zeros(0, np.int64)
+        self._items = np.zeros(0, np.int64)  # of the head and of the keys that were opened, each by rank
         self._open_keys = self._open_starts = np.zeros(0, np.int64)  # these keys, rising, and where each begins
         self._single: dict[int, int | None] = {}  # what `_alone` has found
 
@@ -87,18 +87,20 @@ class Column:
         """Look at the items down to those of a key: at their counts, and which they are."""
         alone = self._alone(np.arange(key, min(self._down_to, len(self.tally.table))))
         items = self._by_count(self.tally.items_between(key, self._down_to, list(alone)))
-        keys = self._present(key, self._down_to)
-        self._note(keys[~np.isin(keys, list(alone))] if alone else keys, items)
         ranked = self.vector.take(items)
         starts = np.flatnonzero(np.diff(ranked, prepend=-1))
         counts, sizes = ranked[starts], np.diff(starts, append=len(items))
+        starts += len(self._items)
+        self._items = np.concatenate((self._items, items))
         if alone:
             counts = np.concatenate((counts, list(alone.values())))
             order = np.argsort(-counts)
-            counts, sizes = counts[order], np.concatenate((sizes, self.tally.table[list(alone)]))[order]
+            counts, starts = counts[order], np.concatenate((starts, np.full(len(alone), -1)))[order]
+            sizes = np.concatenate((sizes, self.tally.table[list(alone)]))[order]
         before = int(self._head_ends[-1]) if len(self._head) else 0
         self._head = np.concatenate((self._head, counts))
         self._head_ends = np.concatenate((self._head_ends, before + np.cumsum(sizes)))
+        self._head_starts = np.concatenate((self._head_starts, starts))
         self._down_to = key
 
     def _alone(self, keys: Indices) -> dict[int, int]:
@@ -168,8 +170,13 @@ class Column:
         return counts, most
 
     def items_at(self, ranks: Indices) -> Indices:
-        """The items at distinct ranks, int64, same shape."""
-        return self._members(self._keys_at(ranks), ranks)
+        """The items at distinct ranks, int64, same shape.
+
+        Easy counts are looked at once more than need be: how long a draw takes must not tell much of them.
+        """
+        items = self._members(self._keys_at(ranks), ranks)
+        self.tally.pad(min(len(ranks) // _PADDED, _LOOKS))
+        return items
 
     def _at_least(self, keys: Indices) -> Indices:
         """How many items have each of the keys or a larger one."""
@@ -183,6 +190,23 @@ class Column:
 
     def _members(self, keys: Indices, ranks: Indices) -> Indices:
         """The items at ranks, whose keys are given."""
+        near = np.flatnonzero((keys >= self._down_to) & (keys >= self.tally.own))
+        if not len(near):
+            return self._deep_members(keys, ranks)
+        places = self._head_ends.searchsorted(ranks[near], "right")
+        starts = self._head_starts[places]
+        known = starts >= 0
+        near, places, starts = near[known], places[known], starts[known]
+        items = np.empty(len(ranks), np.int64)
+        items[near] = self._items[starts + ranks[near] - np.where(places > 0, self._head_ends[places - 1], 0)]
+        rest = np.ones(len(ranks), np.bool_)
+        rest[near] = False
+        if rest.any():
+            items[rest] = self._deep_members(keys[rest], ranks[rest])
+        return items
+
+    def _deep_members(self, keys: Indices, ranks: Indices) -> Indices:
+        """The same of items that are not at hand."""
         offsets = ranks - self._at_least(keys + 1)
         # Of a long vector each is looked for in one part, of others those that are crowded or hardly any.
         few = self.tally.keys is None or self._crowded(keys) | (len(np.unique(keys)) <= _SEPARATELY)
@@ -211,15 +235,10 @@ class Column:
 
     def _open(self, keys: Indices) -> None:
         """Find the items of some keys, which fall."""
-        items = self._found(keys)
-        many = int(self.tally.table[keys[keys >= self.tally.own]].sum())
+        items, sizes = self._found(keys), self.tally.table[keys]
+        many = int(sizes[keys >= self.tally.own].sum())
         if many:
             items[:many] = self._by_count(items[:many])
-        self._note(keys, items)
-
-    def _note(self, keys: Indices, items: Indices) -> None:
-        """Keep the items of some keys, which fall, by rank."""
-        sizes = self.tally.table[keys]
         all_keys = np.concatenate((self._open_keys, keys))
         starts = np.concatenate((self._open_starts, len(self._items) + np.cumsum(sizes) - sizes))
         order = np.argsort(all_keys)
@@ -230,12 +249,14 @@ class Column:
         """The items of some keys, which fall: one key after the other, and each by index."""
         tally = self.tally
         if tally.keys is not None and 2 * len(keys) <= _SEPARATELY:
+            tally.looks += 2 * len(keys)
             return np.concatenate([np.flatnonzero(tally.keys == key) for key in keys.tolist()])
         codes = np.zeros(len(tally.table), np.uint16 if len(keys) < 1 << 16 else np.uint32)
         codes[keys] = 1 + np.arange(len(keys))
         lowest = int(keys[-1])
         if 32 * int(self._at_least(keys[-1:])[0]) <= len(self.vector):
             items = tally.items_from(lowest)
+            tally.looks += 3
             kinds = codes.take(tally.at(items))
             items, kinds = items[kinds > 0], kinds[kinds > 0]
         else:

@@ -29,6 +29,7 @@ _DROPPED = 42  # binary digits of a double
 _FIRST = (1023 + 10) << 10  # the ones kept of 1024.0
 _PLAIN = 1 << 14  # where all counts are below it, or below the number of items if that is more, each is its own key
 _KEPT = 1 << 18  # keys of vectors up to this length are kept, those of longer ones made again where they are needed
+_KEYED, _MARKED = 3, 5  # looks that counting by keys takes more than without, and a look-up for each item
 _CHUNK = 1 << 16  # counts whose temporaries stay in the processor's cache
 _PART = 1 << 17  # counts of a long vector of which a table of their own is kept
 
@@ -66,6 +67,7 @@ class Tally:
         table: how many items have each key, as far as the largest, shape (n,).
         keys: of each item, uint16 or uint32, shape (d,); None of a vector of more than 262,144 counts.
         largest: the largest count; None of such a vector.
+        looks: what looking at the items of a short vector has taken so far, as so many comparisons of all keys.
 
     Cost: one pass. Memory beside the counts: 1 MB, and half a byte at most for each count of a long vector.
 
@@ -79,6 +81,7 @@ class Tally:
         self.own, self.table = min(max(_PLAIN, len(vector)), 1 << 16) if short else _PLAIN, np.zeros(1, np.int64)
         self.keys: NDArray[np.unsignedinteger[Any]] | None = None
         self.largest: int | None = None
+        self.looks = 0
         try:
             if short:
                 self._count_whole()
@@ -95,7 +98,7 @@ class Tally:
             self.table = np.bincount(vector)
             self.keys = vector.astype(np.uint16 if self.largest < 1 << 16 else np.uint32)
             return
-        self.own, self.keys = OWN_KEYS, np.empty(len(vector), np.uint16)
+        self.own, self.keys, self.looks = OWN_KEYS, np.empty(len(vector), np.uint16), _KEYED
         doubles = np.empty(min(_CHUNK, len(vector)))
         for start in range(0, len(vector), _CHUNK):
             part = vector[start : start + _CHUNK]
@@ -153,6 +156,7 @@ class Tally:
     def items_from(self, key: int) -> Indices:
         """The items with a key or a larger one, by index."""
         if self.keys is not None:
+            self.looks += 2
             return np.flatnonzero(self.keys >= key)
         found, least = [np.zeros(0, np.int64)], self.least(key)
         for number in np.flatnonzero(self._highest >= key).tolist():
@@ -166,6 +170,7 @@ class Tally:
         if self.keys is None:
             items = self.items_from(first)
             return items[self.at(items) < end]
+        self.looks += 2
         flags = self.keys >= first
         if end < len(self.table):
             flags &= self.keys < end
@@ -176,13 +181,15 @@ class Tally:
     def only_count(self, key: int) -> int | None:
         """The count that all items of a key have, where they have one; of a short vector."""
         assert self.keys is not None
+        self.looks += 2
         count = self.vector[int(np.argmax(self.keys == key))]
         return int(count) if np.count_nonzero(self.vector == count) == self.table[key] else None
 
     def items_marked(self, codes: NDArray[Any]) -> tuple[Indices, NDArray[Any]]:
         """The items whose keys have a code above 0, by index, and these codes; `codes` is of all keys."""
         if self.keys is not None:
-            marks = codes.take(self.vector if self.plain else self.keys)
+            self.looks += _MARKED
+            marks = codes.take(self.keys)
             items = _places(marks > 0)
             return items, marks.take(items)
         lowest = int(np.flatnonzero(codes > 0)[0])
@@ -198,6 +205,7 @@ class Tally:
     def item_numbers(self, key: int, numbers: Indices) -> Indices:
         """The items of a key below `own` that are numbered so, by index; of a long vector only some parts are read."""
         if self.keys is not None:
+            self.looks += 1
             return _nth(self.keys == key, numbers)
         ends = np.cumsum(self._held[:, key], dtype=np.int64)
         parts = np.searchsorted(ends, numbers, "right")
@@ -207,6 +215,13 @@ class Tally:
             within = np.flatnonzero(self.vector[start : start + _PART] == key)
             items[here] = start + within[numbers[here] - (ends[part] - int(self._held[part, key]))]
         return items
+
+
+    def pad(self, looks: int) -> None:
+        """Look at items of a short vector for nothing, until so much has been looked at."""
+        while self.keys is not None and self.looks < looks:
+            self.looks += 1
+            np.zeros(len(self.table), np.uint16).take(self.keys[: 1 + len(self.keys) // 2])
 
 
 def _places(flags: NDArray[np.bool_]) -> Indices:

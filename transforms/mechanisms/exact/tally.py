@@ -31,6 +31,7 @@ _PLAIN = 1 << 14  # where all counts are below it, or below the number of items 
 _KEPT = 1 << 18  # keys of vectors up to this length are kept, those of longer ones made again where they are needed
 _KEYED, _MARKED = 3, 5  # looks that counting by keys takes more than without, and a look-up for each item
 _CHUNK = 1 << 16  # counts whose temporaries stay in the processor's cache
+_ROW = 512  # flags that are counted together, eight at a time in bytes of their own
 _PART = 1 << 17  # counts of a long vector of which a table of their own is kept
 
 
@@ -206,7 +207,10 @@ class Tally:
         """The items of a key below `own` that are numbered so, by index; of a long vector only some parts are read."""
         if self.keys is not None:
             self.looks += 1
-            return _nth(self.keys == key, numbers)
+            flags = np.empty(len(self.keys) + -len(self.keys) % _ROW, np.bool_)  # so that `_nth` need not copy them
+            flags[len(self.keys) :] = False
+            np.equal(self.keys, key, out=flags[: len(self.keys)])
+            return _nth(flags, numbers)
         ends = np.cumsum(self._held[:, key], dtype=np.int64)
         parts = np.searchsorted(ends, numbers, "right")
         items = np.empty(len(numbers), np.int64)
@@ -219,9 +223,13 @@ class Tally:
 
     def pad(self, looks: int) -> None:
         """Look at items of a short vector for nothing, until so much has been looked at."""
-        while self.keys is not None and self.looks < looks:
-            self.looks += 1
-            np.zeros(len(self.table), np.uint16).take(self.keys[: 1 + len(self.keys) // 2])
+        if self.keys is None or self.looks >= looks:
+            return
+        some, codes = self.keys[: 1 + len(self.keys) // 2], np.zeros(len(self.table), np.uint16)
+        marks = np.empty(len(some), np.uint16)
+        for _ in range(looks - self.looks):
+            codes.take(some, out=marks, mode="clip")
+        self.looks = looks
 
 
 def _places(flags: NDArray[np.bool_]) -> Indices:
@@ -235,16 +243,12 @@ def _places(flags: NDArray[np.bool_]) -> Indices:
 
 def _nth(flags: NDArray[np.bool_], numbers: Indices) -> Indices:
     """The places of the flags numbered so among those set: half of what `flatnonzero` takes."""
-    padded = np.zeros(len(flags) + -len(flags) % _ROW, np.bool_)
-    padded[: len(flags)] = flags
-    rows = padded.reshape(-1, _ROW)
-    # Eight flags at a time, each in a byte of its own.
+    if len(flags) % _ROW:
+        flags = np.append(flags, np.zeros(-len(flags) % _ROW, np.bool_))
+    rows = flags.reshape(-1, _ROW)
     sizes = rows.view(np.uint64).sum(axis=1).view(np.uint8).reshape(-1, 8).sum(axis=1, dtype=np.int64)
     ends = np.cumsum(sizes)
     which = ends.searchsorted(numbers, "right")
     inside = np.flatnonzero(rows[which])
     here = sizes[which]
     return _ROW * which + inside[np.cumsum(here) - here + numbers - (ends[which] - here)] % _ROW
-
-
-_ROW = 512  # flags, a number of which an eighth is less than 256

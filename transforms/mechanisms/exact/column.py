@@ -79,7 +79,8 @@ class Column:
         if key < self._down_to:
             if len(self._head):  # far enough not to be asked for a little more many times
                 key = min(key, self._key_at(min(2 * int(self._head_ends[-1]), len(self.vector) - 1)))
-            self._extend(max(key, self.tally.own))
+            known, whole = self._at_least(np.array([key, self.tally.own])).tolist()
+            self._extend(key if key > self.tally.own and whole > 2 * known else self.tally.own)
         number = len(self._head) - int(np.searchsorted(self._head[::-1], least))
         return self._head[:number], self._head_ends[:number]
 
@@ -251,7 +252,7 @@ class Column:
         if tally.keys is not None and 2 * len(keys) <= _SEPARATELY:
             tally.looks += 2 * len(keys)
             return np.concatenate([np.flatnonzero(tally.keys == key) for key in keys.tolist()])
-        codes = np.zeros(len(tally.table), np.uint16 if len(keys) < 1 << 16 else np.uint32)
+        codes = np.zeros(len(tally.table), np.uint16)
         codes[keys] = 1 + np.arange(len(keys))
         lowest = int(keys[-1])
         if 32 * int(self._at_least(keys[-1:])[0]) <= len(self.vector):

@@ -188,7 +188,7 @@ class _Descents:
         octave, number = _octave(readings.turns), 1
         while -np.inf < self.cut:
             start, width = _span(octave + number)
-            many = len(readings.places) * (start + width - readings.turns) > _SOME or start > self.k
+            many = len(readings.places) * (start + width - readings.turns) > _SOME or start > 4 * self.k
             if many or not (self._expected(readings.places, start) >= self.cut).any():
                 break
             number += 1

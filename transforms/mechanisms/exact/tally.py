@@ -27,7 +27,7 @@ OWN_KEYS = 1 << 10
 
 _DROPPED = 42  # binary digits of a double
 _FIRST = (1023 + 10) << 10  # the ones kept of 1024.0
-_PLAIN = 1 << 14  # where all counts are below it, or below the number of items if that is more, each is its own key
+_PLAIN = 1 << 14  # where all counts are below it, each is its own key; below up to twice that where there are as many
 _KEPT = 1 << 18  # keys of vectors up to this length are kept, those of longer ones made again where they are needed
 _KEYED, _MARKED = 3, 5  # looks that counting by keys takes more than without, and a look-up for each item
 _CHUNK = 1 << 16  # counts whose temporaries stay in the processor's cache
@@ -66,7 +66,7 @@ class Tally:
     Attributes:
         own: keys below it stand for one count, which is the key itself. All of them, or the first 1,024.
         table: how many items have each key, as far as the largest, shape (n,).
-        keys: of each item, uint16 or uint32, shape (d,); None of a vector of more than 262,144 counts.
+        keys: of each item, uint16, shape (d,); None of a vector of more than 262,144 counts.
         largest: the largest count; None of such a vector.
         looks: what looking at the items of a short vector has taken so far, as so many comparisons of all keys.
 
@@ -79,8 +79,8 @@ class Tally:
     def __init__(self, vector: Indices) -> None:
         self.vector = vector
         short = len(vector) <= _KEPT
-        self.own, self.table = min(max(_PLAIN, len(vector)), 1 << 16) if short else _PLAIN, np.zeros(1, np.int64)
-        self.keys: NDArray[np.unsignedinteger[Any]] | None = None
+        self.own, self.table = min(max(_PLAIN, len(vector)), 2 * _PLAIN) if short else _PLAIN, np.zeros(1, np.int64)
+        self.keys: NDArray[np.uint16] | None = None
         self.largest: int | None = None
         self.looks = 0
         try:
@@ -97,7 +97,7 @@ class Tally:
         self.largest = int(vector.max())
         if self.largest < self.own:
             self.table = np.bincount(vector)
-            self.keys = vector.astype(np.uint16 if self.largest < 1 << 16 else np.uint32)
+            self.keys = vector.astype(np.uint16)
             return
         self.own, self.keys, self.looks = OWN_KEYS, np.empty(len(vector), np.uint16), _KEYED
         doubles = np.empty(min(_CHUNK, len(vector)))
@@ -186,7 +186,7 @@ class Tally:
         count = self.vector[int(np.argmax(self.keys == key))]
         return int(count) if np.count_nonzero(self.vector == count) == self.table[key] else None
 
-    def items_marked(self, codes: NDArray[Any]) -> tuple[Indices, NDArray[Any]]:
+    def items_marked(self, codes: NDArray[np.uint16]) -> tuple[Indices, NDArray[np.uint16]]:
         """The items whose keys have a code above 0, by index, and these codes; `codes` is of all keys."""
         if self.keys is not None:
             self.looks += _MARKED

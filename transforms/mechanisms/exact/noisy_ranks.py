@@ -16,8 +16,9 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import float_rate, of_exponential
-from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
+from private_topk.transforms.mechanisms.exact.order_statistics import largest_ranks
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
+from private_topk.transforms.mechanisms.exact.scores import Levels
 
 __all__ = ["noisy_ranks", "normal_quantile"]
 
@@ -110,7 +111,7 @@ def _coefficients() -> Floats:
     nodes = 0.5 + 0.5 * np.cos(np.pi * (np.arange(_TERMS) + 0.5) / _TERMS)
     starts = np.arange(int((_LAST - _FIRST) * _PIECES))
     at = _FIRST + (starts[:, None] + nodes) / _PIECES
-    return np.linalg.solve(np.vander(nodes), _along(at.ravel()).reshape(at.shape).T)
+    return np.asarray(np.linalg.solve(np.vander(nodes), _along(at.ravel()).reshape(at.shape).T), np.float64)
 
 
 def _along(s: Floats) -> Floats:

@@ -16,8 +16,7 @@ whoever of the three it was; if not, a uniform one of the three has it, and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import numpy as np
 from flint import arb, ctx
@@ -26,11 +25,12 @@ from numpy.typing import NDArray
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.blocks import Blocks
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import COUNT_ERROR, LEAST, MOST, certified_top, exponential_real
+from private_topk.transforms.mechanisms.exact.noise import LEAST, MOST, certified_top, exponential_real
 from private_topk.transforms.mechanisms.exact.reals import Real, relative_float
+from private_topk.transforms.mechanisms.exact.scores import Levels, Met, Scores
 from private_topk.transforms.mechanisms.exact.shuffles import Shuffles
 
-__all__ = ["Levels", "largest_ranks"]
+__all__ = ["largest_ranks"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -41,26 +41,6 @@ _FIRST = 8  # noises of the octave after the first
 _FEW = 256  # noises that take hardly longer than one
 _SOME = 1536  # noises that take no longer than another round
 _MANY = 400  # items asked for, from which on it pays to foresee how far to read
-
-
-@dataclass(frozen=True)
-class Levels:
-    """What is added to what: the score of an item is level(count) + noise(A).
-
-    Args:
-        rate, rate_error: what one count adds to a level, and a bound on its relative error.
-        level: the exact level of a count.
-        noise, noise_error: the noise in floats as a function of A, and a bound on its error when A is off by one part
-            in 2**31.
-        quantile: the exact noise of an exact A; it falls.
-    """
-
-    rate: float
-    rate_error: float
-    level: Callable[[int], Real]
-    noise: Callable[[Floats], Floats]
-    noise_error: Callable[[Floats], Floats]
-    quantile: Callable[[arb], arb]
 
 
 def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, draw: Draw, lane: int = 0) -> Indices:
@@ -84,26 +64,6 @@ class _Readings:
 
 
 @dataclass
-class _Met:
-    """Scores met: which item of which block has which noise; in floats with bounds on their errors; shape (n,) each.
-
-    Of an item's count there may be known only that it lies between `leasts` and `counts`: to look at the item takes a
-    pass, and most are out of the question as soon as more scores have been met. A score is of the larger count then.
-    """
-
-    places: Indices
-    turns: Indices
-    ranks: Indices
-    leasts: Indices
-    counts: Indices
-    noises: Floats
-    noise_errors: Floats
-    scores: Floats
-    errors: Floats
-    low: Floats
-
-
-@dataclass
 class _Descents:
     histogram: Histogram
     blocks: Blocks
@@ -111,8 +71,9 @@ class _Descents:
     k: int
     draw: Draw
     lane: int
-    met: list[_Met] = field(default_factory=list)
+    met: list[Met] = field(default_factory=list)
     cut: float = -np.inf
+    _scores: list[Scores] = field(default_factory=list)
     _guess: float = np.inf  # where the cut will be, about
     _sums: dict[tuple[int, int], list[arb]] = field(default_factory=dict, init=False, repr=False)
 
@@ -137,25 +98,18 @@ class _Descents:
 
     def winners(self) -> Indices:
         """The ranks of the k largest scores, in decreasing order."""
-        met = self._near(_Met(*(np.concatenate([getattr(m, its.name) for m in self.met]) for its in fields(_Met))))
-        open_ones = met.leasts < met.counts
-        if open_ones.any():
-            counts = met.counts.copy()
-            counts[open_ones] = self.histogram.counts_at(met.ranks[open_ones])
-            met = self._scored(met.places, met.turns, met.ranks, counts, counts, met.noises, met.noise_errors)
-            self.met = [met]
-            self._raise_cut()
-            met = self._near(met)
+        met, high = Met.joined(self.met), np.concatenate([found.scores + found.errors for found in self._scores])
+        met = met.at(np.flatnonzero(high >= self.cut))
+        open_ones = met.open
+        self.met, self._scores = [], []
+        self._add(met.counted(open_ones, self.histogram.counts_at(met.ranks[open_ones])) if len(open_ones) else met)
+        self._raise_cut()
+        (met,), (found,) = self.met, self._scores
 
         def exact(i: int) -> Real:
             return self._score(*(int(column[i]) for column in (met.places, met.turns, met.counts)))
 
-        return met.ranks[certified_top(met.scores, met.errors, self.k, exact)]
-
-    def _near(self, met: _Met) -> _Met:
-        """Those that may be among the k largest, by the cut."""
-        near = np.flatnonzero(met.scores + met.errors >= self.cut)
-        return met if len(near) == len(met.scores) else _Met(*(getattr(met, its.name)[near] for its in fields(met)))
+        return met.ranks[certified_top(found.scores, found.errors, self.k, exact)]
 
     def _descend(self, readings: _Readings, least: int = 1) -> None:
         """Read on while a block could matter, and at least so many noises of each."""
@@ -198,7 +152,11 @@ class _Descents:
         """About which score the noise of a turn makes with the bound of each block; least where there is none."""
         sizes = self._sizes[places]
         a = -np.log1p(-np.minimum((turns + 1) / (sizes + 2), 1 - 2.0**-30))
-        return np.where(turns < sizes, self._steps(self.blocks.bounds[places])[0] + self.levels.noise(a), -np.inf)
+        return np.where(
+            turns < sizes,
+            self.levels.steps(self.blocks.bounds[places], self.blocks.least)[0] + self.levels.noise(a),
+            -np.inf,
+        )
 
     def _foreseen(self, readings: _Readings) -> float:
         """About where the k-th largest score will be, once these blocks are read."""
@@ -206,7 +164,7 @@ class _Descents:
         places = readings.places[self._sizes[readings.places] > readings.turns]
         scores = [self._expected(places, sum(_span(octave)) - 1) for octave in octaves]
         widths = [np.full(len(places), _span(octave)[1]) for octave in octaves]
-        met = np.concatenate([m.scores for m in self.met])
+        met = np.concatenate([found.scores for found in self._scores])
         every, each = np.concatenate((met, *scores)), np.concatenate((np.ones(len(met), np.int64), *widths))
         order = np.argsort(-every)
         return float(every[order[np.searchsorted(np.cumsum(each[order]), self.k)]])
@@ -234,7 +192,7 @@ class _Descents:
         there = np.isfinite(a)
         a = np.where(there, a, 1.0)
         noise, errors = self.levels.noise(a), self.levels.noise_error(a)
-        steps, step_errors = self._steps(self.blocks.bounds[places])
+        steps, step_errors = self.levels.steps(self.blocks.bounds[places], self.blocks.least)
         high = np.where(there, steps[:, None] + step_errors[:, None] + noise + errors, -np.inf)
         hopeful = there & (high >= self.cut)
         if hopeful.any():
@@ -252,18 +210,12 @@ class _Descents:
             ranks = ranks + self._shuffles.numbers(places[blocks], spans)[rows, columns]
         rows = blocks[rows]
         leasts, counts = self._counts(places[rows], ranks)
-        columns_of = (places[rows], turns[columns], ranks, leasts, counts)
-        self.met.append(self._scored(*columns_of, noise[rows, columns], errors[rows, columns]))
+        seen = noise[rows, columns], errors[rows, columns]
+        self._add(Met(places[rows], turns[columns], ranks, leasts, counts, *seen))
 
-    def _scored(
-        self, places: Indices, turns: Indices, ranks: Indices, leasts: Indices, counts: Indices, noises: Floats, noise_errors: Floats
-    ) -> _Met:
-        steps, step_errors = self._steps(counts)
-        scores, errors = steps + noises, step_errors + noise_errors
-        low = scores - errors
-        if leasts is not counts:
-            low -= (counts - leasts) * (self.levels.rate * (1 + 2.0**-40))
-        return _Met(places, turns, ranks, leasts, counts, noises, noise_errors, scores, errors, low)
+    def _add(self, met: Met) -> None:
+        self.met.append(met)
+        self._scores.append(Scores.of(met, self.levels, self.blocks.least))
 
     def _counts(self, places: Indices, ranks: Indices) -> tuple[Indices, Indices]:
         """Counts between which those at ranks lie, which may be the same array."""
@@ -278,14 +230,6 @@ class _Descents:
             leasts[below] = least
         counts[below] = most
         return leasts, counts
-
-    def _steps(self, counts: Indices) -> tuple[Floats, Floats]:
-        """The levels of counts less that of the k-th largest, and bounds on their errors.
-
-        Differences from it are exact integers, so counts near the cut keep their precision however large they are.
-        """
-        steps: Floats = np.asarray((counts - self.blocks.least) * self.levels.rate, np.float64)
-        return steps, np.abs(steps) * (COUNT_ERROR + self.levels.rate_error)
 
     def _exponentials(self, words: NDArray[np.uint64], places: Indices, turn: int) -> Floats:
         """Standard exponentials of words, shape (places, n), within one part in 2**32."""
@@ -302,7 +246,7 @@ class _Descents:
 
     def _raise_cut(self) -> None:
         """The k-th largest score met is at least the cut; fewer than k have none."""
-        low = np.concatenate([m.low for m in self.met])
+        low = np.concatenate([found.low for found in self._scores])
         if len(low) >= self.k:
             self.cut = float(np.partition(low, len(low) - self.k)[len(low) - self.k])
 

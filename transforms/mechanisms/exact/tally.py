@@ -220,7 +220,6 @@ class Tally:
             items[here] = start + within[numbers[here] - (ends[part] - int(self._held[part, key]))]
         return items
 
-
     def pad(self, looks: int) -> None:
         """Look at items of a short vector for nothing, until so much has been looked at."""
         if self.keys is None or self.looks >= looks:

@@ -61,3 +61,18 @@ def test_the_key_is_never_shown() -> None:
     bits.draw()
     assert repr(bits) == "RandomBits(<key>, draws=1)"
     assert RandomBits.fresh().draw().word(0, 0) != RandomBits.fresh().draw().word(0, 0)
+
+
+def test_words_of_scattered_places_are_those_of_their_addresses() -> None:
+    draw = RandomBits.keyed(b"grid").draw()
+    for width in (1, 3, 8, 32):
+        for places in ([0], [7], [3, 4, 5], [0, 2, 9, 1000], [5, 2**40]):
+            found = draw.grid(6, np.array(places), width)
+            assert found.tolist() == [draw.words(6, place * width, width).tolist() for place in places]
+
+
+def test_words_are_the_same_however_many_at_a_time() -> None:
+    draw = RandomBits.keyed(b"many").draw()
+    whole = draw.words(2**32 - 1, 5, 20_000, level=3)
+    for start, count in ((5, 3), (6, 40), (999, 4000), (10_000, 10_005)):
+        assert draw.words(2**32 - 1, start, count, level=3).tolist() == whole[start - 5 : start - 5 + count].tolist()

@@ -52,6 +52,12 @@ def test_whatever_is_asked_in_whatever_order(
         assert column.counts_at(some).tolist() == ranked[some].tolist() and column.smallest == ranked[-1]
         assert column.items_at(some).tolist() == order[some].tolist()
 
+    def between(column: Column) -> None:
+        some = rng.permutation(d)[: int(rng.integers(1, d + 1))]
+        least, most = column.between(some)
+        assert (least <= ranked[some]).all() and (ranked[some] <= most).all()
+        assert ((least == most) | (most - least <= ranked[some] >> 10)).all(), "within a key"
+
     def head(column: Column) -> None:
         least = int(rng.choice(near))
         values, ends = column.head(least)
@@ -63,8 +69,32 @@ def test_whatever_is_asked_in_whatever_order(
 
     for _ in range(12):
         column = Column(counts)
-        for place in rng.integers(0, 4, 6).tolist():
-            (top, at_least, ranks, head)[place](column)
+        for place in rng.integers(0, 5, 6).tolist():
+            (top, at_least, ranks, head, between)[place](column)
+
+
+def test_easy_counts_are_looked_at_as_often_as_others() -> None:
+    """Of as many items; hardly any for few, where a draw is quick whatever the counts are."""
+    hard = RNG.integers(0, 10**6, 5000)
+    for counts in (np.zeros(5000, np.int64), np.full(5000, 10**6), hard, hard // 1000):
+        column = Column(counts)
+        column.items_at(np.arange(0, 5000, 50))
+        assert column.tally.looks >= 10
+    easy = Column(np.zeros(5000, np.int64))
+    easy.items_at(np.arange(5))
+    assert easy.tally.looks == 1
+
+
+def test_the_largest_are_named_without_another_look() -> None:
+    """And those of one count that many items have are not among what was looked at."""
+    counts = np.concatenate((RNG.integers(2 * 10**5, 10**6, 100), np.full(3000, 10**5), RNG.integers(0, 9, 3000)))
+    column = Column(counts)
+    column.top(100)
+    looks = column.tally.looks
+    order = np.lexsort((np.arange(len(counts)), -counts))
+    assert column._members(column._keys_at(np.arange(100)), np.arange(100)).tolist() == order[:100].tolist()
+    assert column.tally.looks == looks
+    assert column.items_at(np.arange(90, 150)).tolist() == order[90:150].tolist()
 
 
 def test_counting_takes_next_to_no_memory_beside_the_counts() -> None:

@@ -14,6 +14,9 @@ VECTORS = {
     "the last plain one": np.array([16_383, 5, 5]),
     "the first that is not": np.array([5, 16_384, 5]),
     "large ones late": np.concatenate((RNG.integers(0, 3000, 500), [2**40, 1023, 1024, 2**63 - 1, 7])),
+    "one no larger than there are items": np.append(RNG.integers(0, 9, 20_000), 19_999),
+    "the last plain one of many": np.append(np.zeros(40_000, np.int64), 32_767),
+    "the first that is not, of many": np.append(np.zeros(40_000, np.int64), 32_768),
     "dense": np.where(RNG.random(1000) < 0.07, 3, RNG.integers(4, 9, 1000)),
 }
 
@@ -39,7 +42,8 @@ def test_a_long_vector_is_tallied_as_a_short_one(
     monkeypatch.setattr(module, "_KEPT", kept)
     tally = Tally(counts)
     assert (tally.keys is None) == (kept == 0)
-    assert tally.plain == (counts.max() < 16_384) and tally.own == (16_384 if tally.plain else OWN_KEYS)
+    most = min(max(16_384, len(counts)), 32_768) if kept else 16_384
+    assert tally.plain == (counts.max() < most) and tally.own == (most if tally.plain else OWN_KEYS)
     keys = counts if tally.plain else keys_of(counts)
     assert tally.table.tolist() == np.bincount(keys).tolist()
     assert tally.at(np.arange(len(counts))).tolist() == keys.tolist()

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from flint import arb, arb_poly
@@ -136,13 +137,9 @@ class _Doubles:
         n = int(self._sizes[s])
         if n >= 2**52 or not self._lean(self._tilts[s]):
             return False
-        # The largest weight is at most (1 + 2**tilt)**n.
-        start = -min(_RANGE, int(n * math.log2(1 + 2.0**self._tilt)))
-        members = np.arange(most, dtype=np.float64)
-        steps = np.concatenate(([2.0**start], np.ldexp((n - members) / (members + 1), self._tilt)))
-        with np.errstate(over="ignore", invalid="ignore"):
-            products = np.convolve(self._values, np.cumprod(steps))
-        largest = float(products.max())
+        weights, start = _weights(n, most, self._tilt)
+        products = np.convolve(self._values, weights)
+        largest = float(np.maximum.reduce(products))
         top = math.frexp(largest)[1]
         # Weights and products below the range are wrong by less than 2**-1022 each, beside a largest of 2**_LOW.
         if not largest < math.inf or top < _LOW:
@@ -161,7 +158,11 @@ class _Doubles:
             self._values = np.ldexp(leaning, -top)
             self._shift -= more * (self._least + centre) + top
             self._tilt = tilt
-        return bool(self._values.min() > _LEAST and self._values.max() <= 1)
+        return self._within()
+
+    def _within(self) -> bool:
+        """Whether no number is too small: the least of a log-concave row is at an end. Those too large are infinite."""
+        return bool(len(self._values)) and float(self._values[0]) > _LEAST and float(self._values[-1]) > _LEAST
 
     @property
     def last(self) -> int:
@@ -180,11 +181,22 @@ class _Doubles:
     def cut(self, first: int, last: int) -> bool:
         """Keep the places first .. last; False where one is too small."""
         self._values, self._least = self._values[first : last + 1], self._least + first
-        return bool(len(self._values)) and bool(self._values.min() > _LEAST)
+        return self._within()
 
     def number(self, place: int) -> arb:
         error, digits = self._error + 2.0**-45, self._tilt * (self._least + place) + self._shift
         return arb(float(self._values[place])) * arb((1, -digits)) * arb(1, error)
+
+
+@lru_cache(maxsize=1024)
+def _weights(n: int, most: int, tilt: int) -> tuple[Floats, int]:
+    """The binomials of n times 2**(tilt b + start) over b = 0 .. most, and the start; many segments are of one size."""
+    # The largest weight is at most (1 + 2**tilt)**n.
+    start = -min(_RANGE, int(n * math.log2(1 + 2.0**tilt)))
+    members = np.arange(most, dtype=np.float64)
+    weights = np.cumprod(np.concatenate(([2.0**start], np.ldexp((n - members) / (members + 1), tilt))))
+    weights.flags.writeable = False
+    return weights, start
 
 
 class _Band:

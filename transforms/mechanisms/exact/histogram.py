@@ -55,7 +55,8 @@ class Histogram:
     def of(cls, counts: Indices) -> Histogram:
         """The histogram of counts >= 0, shape (d,), int64.
 
-        Cost: one pass, and where counts are 16,384 or more a sort of those from 1,024 up.
+        Cost: one pass, and where counts are 16,384 or more, and not below 32,768 of as many items, a sort of those from
+        1,024 up.
         """
         counted = Named.of(counts).histogram
         return cls(counted.values, counted.sizes)

@@ -2,8 +2,8 @@
 
 Every count has a *key*: counts below 1,024 their own, larger ones their first eleven binary digits. Keys rise with
 counts and reach to 2**63, so that one table says how many items have each, in much the same time whatever the counts
-are. Where all counts are below 16,384, each of them is its own key: the pass is one `bincount` then, and its table the
-histogram.
+are. Where all counts are below 16,384, or of that many items and more below their number and 32,768, each of them is
+its own key: the pass is one `bincount` then, and its table the histogram.
 
 Example: counts 5, 3,000, 3,001 have keys of their own. Beside a count of 2**40 they have the keys 5 and, both of them,
 2,012; that of 2**40 is 30,720.
@@ -65,6 +65,7 @@ class Tally:
 
     Attributes:
         own: keys below it stand for one count, which is the key itself. All of them, or the first 1,024.
+        plain: whether it is all of them.
         table: how many items have each key, as far as the largest, shape (n,).
         keys: of each item, uint16, shape (d,); None of a vector of more than 262,144 counts.
         largest: the largest count; None of such a vector.

@@ -194,7 +194,8 @@ def _weights(n: int, most: int, tilt: int) -> tuple[Floats, int]:
     # The largest weight is at most (1 + 2**tilt)**n.
     start = -min(_RANGE, int(n * math.log2(1 + 2.0**tilt)))
     members = np.arange(most, dtype=np.float64)
-    weights = np.cumprod(np.concatenate(([2.0**start], np.ldexp((n - members) / (members + 1), tilt))))
+    steps = np.concatenate(([2.0**start], np.ldexp((n - members) / (members + 1), tilt)))
+    weights: Floats = np.cumprod(steps, dtype=np.float64)
     weights.flags.writeable = False
     return weights, start
 

@@ -18,7 +18,8 @@ from typing import Any
 
 __all__ = ["CLIENTS", "is_local", "unseen"]
 
-CLIENTS = ("apitools", "azure", "boto3", "bson", "google.api_core", "google.auth", "google.cloud", "pandas", "pymongo")
+CLIENTS = ("absl", "apitools", "azure", "boto3", "bson", "google.api_core", "google.auth", "google.cloud", "pandas",
+           "pymongo", "regex")  # fmt: skip
 
 
 def is_local(given: Mapping[str, Any], others: Sequence[str]) -> bool:

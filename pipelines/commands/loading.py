@@ -6,11 +6,12 @@ import gc
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import import_module
 
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.clients import unseen
+from private_topk.pipelines.commands.later import later
 from private_topk.runners import RUNNERS, short_name
 
 __all__ = ["load", "reading_early"]
@@ -24,12 +25,16 @@ def load(runner: str | None, local: bool = False) -> None:
 
     Args:
         runner: its name, right or wrong, or None for the default.
-        local: no place is in a cloud: the clients of clouds are not loaded, where the runner is the direct one.
+        local: no place is in a cloud: neither the clients of clouds nor what only they use are loaded, where the runner
+            is the direct one.
     """
     if "apache_beam" in sys.modules or not gc.isenabled():
         return
     alone = local and short_name(runner or "direct") == "direct"
-    with _kept(), unseen() if alone else nullcontext():
+    with _kept(), ExitStack() as around:
+        if alone:
+            around.enter_context(unseen())
+            around.enter_context(later())
         import_module("private_topk.pipelines.commands.launching")
         import_module(RUNNERS.get(short_name(runner or "direct"), RUNNERS["direct"]))
 

@@ -38,7 +38,8 @@ def check_whole(parts: Sequence[PlacedPart], shards: int, readers: Sequence[int]
 
     Args:
         parts: what the final stage was handed for a window, manifests among it.
-        shards: how many user shards there are: 0 .. shards - 1, each of which sends a manifest for every window.
+        shards: how many senders of counts there are, user shards or parts of a split list: 0 .. shards - 1, each of
+            which sends a manifest for every window.
         readers: the numbers of those that state what they have sent; None where nobody does.
 
     Cost: a sort of (user shard, place) pairs, at most `shards` times the number of item shards.
@@ -46,12 +47,12 @@ def check_whole(parts: Sequence[PlacedPart], shards: int, readers: Sequence[int]
     manifests = [part for place, part in parts if place == MANIFEST]
     heard = _joined([part.sources for part in manifests])
     if not np.array_equal(np.sort(heard), np.arange(shards)):
-        raise lost(f"of {shards} user shards {len(np.unique(heard))} were heard, {len(heard)} times in all")
+        raise lost(f"of {shards} senders of counts {len(np.unique(heard))} were heard, {len(heard)} times in all")
     tables = [part.table.filter(pc.not_equal(part.table["place"], RECEIVED)) for part in manifests]
     sent = _pairs([(table["source"].to_numpy(), table["place"].to_numpy()) for table in tables])
     came = _pairs([(p.sources, np.full(len(p.sources), place)) for place, p in parts if place >= 0])
     if not np.array_equal(sent, came):
-        raise lost("every user shard was heard, but what they sent is not what came")
+        raise lost("every sender of counts was heard, but what they sent is not what came")
     if readers is not None:
         _check_received(parts, readers)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from private_topk.pipelines.files import FileInfo, is_gzip
+from private_topk.pipelines.files import FileInfo, as_it_is, is_gzip
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.transforms.refusal import refused
@@ -126,8 +126,27 @@ def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
 
 
 def read_pieces(pieces: Sequence[Piece], columns: Columns) -> Generator[Read, None, None]:
-    """The rows of pieces as blocks of up to about 100,000, in their order, so that a repetition meets the same."""
+    """The rows of pieces as blocks of up to about 100,000, in their order, so that a repetition meets the same.
+
+    Raises Refusal where a file is damaged, or shorter by then than it was when it was cut into pieces.
+    """
     for piece in pieces:
         for rows in reader_of(piece.path).read(piece.path, piece.start, piece.stop, columns):
             yield Read(*block_of(rows, columns))
+        _check_not_cut(piece)
         yield Read(None, {}, piece.stored)
+
+
+def _check_not_cut(piece: Piece) -> None:
+    """Raise Refusal if a file of this machine has become shorter: where it ends between two rows, no reader can tell.
+
+    After the last row was read, so that it holds for all of them. Pieces of Parquet and of zipped Avro are no ranges of
+    stored bytes: the one has a footer, and a zipped block of the other its own length.
+    """
+    module = reader_of(piece.path)
+    if module is parquet or (module is avro and is_gzip(piece.path)):
+        return
+    now = as_it_is(FileInfo(piece.path, piece.stop))
+    if now is not None and now.size < piece.stop:
+        raise refused(f"{piece.path} was cut short after the launch: keep files as they are until the job has "
+                         "ended. Write or copy it again")  # fmt: skip

@@ -108,7 +108,8 @@ def passes(parts: list[PlacedPart], shards: int = 3) -> bool:
 
 
 def test_the_message_says_what_and_what_to_do_and_survives_a_worker() -> None:
-    sentence = "of 3 user shards 0 were heard, 0 times in all.*nothing is published for their window. Run it again"
+    what = "of 3 senders of counts 0 were heard, 0 times in all"
+    sentence = f"{what}.*nothing is published for their window. Run it again"
     with pytest.raises(LostPartError, match=sentence) as caught:
         check_whole([], 3)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -301,7 +302,7 @@ def test_losing_everything_of_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) 
     for hop in HOPS:
         with monkeypatch.context() as patch:
             sabotage(patch, hop, anything, "drops")
-            with pytest.raises(Exception, match="of 4 user shards 0 were heard"):
+            with pytest.raises(Exception, match="of 4 senders of counts 0 were heard"):
                 batch(ROWS, period_of("whole"))
             assert Collect.found["batch"] == []
 
@@ -321,7 +322,7 @@ def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: 
     run()
     assert len(Collect.found["undeclared"]) >= 2
     sabotage(monkeypatch, "before adding up", any_manifest, "drops")
-    with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
+    with pytest.raises(Exception, match="of 4 senders of counts 3 were heard, 3 times in all"):
         run()
     assert Collect.found["undeclared"] == []
 
@@ -337,7 +338,7 @@ def test_a_shard_that_does_not_answer_is_missed(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(top_k, "WakeShards", Asleep)
     monkeypatch.setattr(top_k, "AnswerForEmpty", Silent)
-    with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
+    with pytest.raises(Exception, match="of 4 senders of counts 3 were heard, 3 times in all"):
         batch([], period_of("whole"))
     assert Collect.found["batch"] == []
 
@@ -355,6 +356,6 @@ def test_nobody_answers_for_a_shard_whose_pairs_were_lost(monkeypatch: pytest.Mo
             return super().expand(kept)
 
     monkeypatch.setattr(top_k, "CountContributions", Lost)
-    with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
+    with pytest.raises(Exception, match="of 4 senders of counts 3 were heard, 3 times in all"):
         batch(ROWS, period_of("whole"))
     assert Collect.found["batch"] == []

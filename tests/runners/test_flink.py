@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -20,8 +21,7 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.utils import thread_pool_executor
 
-from private_topk.runners import flink_watch
-from private_topk.runners.console import say
+from private_topk.runners import flink_runner, flink_watch
 from private_topk.runners.flink_cluster import Cluster
 from private_topk.runners.flink_jar import FLINK_VERSION, job_server
 from private_topk.runners.flink_rest import Rest
@@ -300,7 +300,7 @@ def test_a_batch_that_stands_still_is_handed_over_again(
     still = {"running": 4, "scheduled": 4}
     monkeypatch.setattr(flink_watch.Watch, "_end_what_stands_still", lambda self, job, _: end(self, job, still))
     monkeypatch.setattr(flink_watch, "stands_still", lambda *_: next(looks, False))
-    monkeypatch.setattr(flink_watch.Watch.__init__, "__defaults__", (say, 0))
+    monkeypatch.setattr(flink_runner, "Watch", partial(flink_watch.Watch, patience=0))
     before = {job["jid"] for job in cluster.rest.jobs()}
     output, said = f"{report.folder}/handed-over-again.avro", io.StringIO()
     words = report.arguments("--runner", "flink", "--output", output, *workers, "--parallelism", "8")

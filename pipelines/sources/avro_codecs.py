@@ -6,13 +6,29 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
+
+_INFLATE: Any = zlib
+"""What unpacks deflate: isal two and a half times as fast as zlib, to the same bytes."""
+
+with suppress(ImportError):  # there are not wheels for every kind of machine
+    from isal import isal_zlib
+
+    _INFLATE = isal_zlib
 
 __all__ = ["CODECS", "LARGEST", "TooLarge"]
 
 LARGEST = 256 << 20
 """Bytes that a block may decode to."""
+
+_MOST_OF_A_BYTE = 1032
+"""No byte of deflate stands for more bytes."""
+
+_GUESSED = 4
+"""So many times its size a block is taken to decode to."""
 
 
 class TooLarge(Exception):
@@ -24,7 +40,10 @@ def _null(packed: bytes) -> bytes:
 
 
 def _deflate(packed: bytes) -> bytes:
-    return _whole(zlib.decompressobj(-15), packed)
+    if len(packed) > LARGEST // _MOST_OF_A_BYTE:
+        return _whole(_INFLATE.decompressobj(-15), packed)
+    # Into one piece of memory: for every further one Python's lock is waited for, and somebody may be loading Beam.
+    return _INFLATE.decompress(packed, -15, max(_GUESSED * len(packed), 1 << 16))
 
 
 def _bzip2(packed: bytes) -> bytes:

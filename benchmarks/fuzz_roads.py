@@ -25,6 +25,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -106,7 +107,7 @@ def _told(asked: Question, road: Road, folder: Path, draw: random.Random) -> str
         for (module, name), value in [*(((layout, own), n) for own, n in asked.limits.items()), *road.limits.items()]:
             stack.enter_context(patch.object(module, name, value))
         if road.read_early is not None:
-            stack.enter_context(patch.object(early.Early.__init__, "__defaults__", (road.read_early,)))
+            stack.enter_context(patch.object(early, "Early", partial(early.Early, most=road.read_early)))
             stack.enter_context(early.early(lambda: match_any(f"{folder}/rows-*"), _columns(asked)))
         stack.enter_context(contextlib.redirect_stderr(said))
         status = cli.main(["run", *_words(asked, folder), *road.words])

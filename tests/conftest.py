@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -79,6 +80,17 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
+        _stop_job_servers()
+
+
+def _stop_job_servers() -> None:
+    """Those that Beam leaves to the end of the process: without their folder, which pytest removes, it cannot."""
+    module = sys.modules.get("apache_beam.runners.portability.job_server")
+    if module is not None:
+        gc.unfreeze()
+        for server in gc.get_objects():
+            if isinstance(server, module.StopOnExitJobServer):
+                server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -40,7 +41,25 @@ _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _ALONE = threading.Lock()
 """Large blocks are decoded one at a time: decoding takes several times the memory of a block."""
 
+_FEW = 20_000
+"""Rows that fastavro makes in less time than it takes to load polars."""
+
 LOGICAL_READERS[f"int-{TAG}"] = lambda value, *_: (value,)
+
+
+class _Few:
+    """Whether polars is done without, which loads as long as the rest of this package: up to so many rows."""
+
+    def __init__(self) -> None:
+        self._lock, self._rows = threading.Lock(), 0
+
+    def are(self, rows: int) -> bool:
+        with self._lock:
+            self._rows = min(self._rows + rows, _FEW + 1)
+            return self._rows <= _FEW and "polars" not in sys.modules
+
+
+_FEW_ROWS = _Few()
 
 
 class BlockDecoder:
@@ -86,7 +105,7 @@ class BlockDecoder:
     def _decoded(self, rows: int, contents: list[bytes]) -> Iterator[Rows]:
         try:
             found = self._at_once(rows, contents) if self._plain is not None else None
-            if found is None:  # polars does not know the types, or has given up: fastavro has the last word
+            if found is None:  # not worth it, of other types, or given up: fastavro has the last word
                 yield from self._from_records(_file(self._any, rows, contents, self._header.sync))
             else:
                 yield from found
@@ -97,7 +116,9 @@ class BlockDecoder:
             raise self._damaged() from None
 
     def _at_once(self, rows: int, contents: list[bytes]) -> list[Rows] | None:
-        import polars as pl  # loads as long as the rest of this package
+        if _FEW_ROWS.are(rows):
+            return None
+        import polars as pl
 
         assert self._plain is not None
         is_large = sum(map(len, contents)) > 2 * _BYTES

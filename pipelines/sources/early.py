@@ -1,23 +1,28 @@
 """Reading that begins before there is a pipeline: the files of a report are decoded while Beam is being loaded.
 
-Loading Beam and building the pipeline take a second or more of one core. Decoders release Python's lock, so another
-core can be at work by then. A reader takes what is decoded already, or being decoded, and decodes the rest by itself;
-both by the same function, so that the blocks, what is left out and what is raised are the same.
+Loading Beam and building the pipeline take a second or more of one core, so another one can be at work by then: that of
+a process where there is much to decode, since loading keeps Python's lock, or of a thread. A reader takes what is
+decoded already, or being decoded, and decodes the rest by itself; all by the same function, so that the blocks, what is
+left out and what is raised are the same.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from private_topk.pipelines.files import FileInfo, as_it_is
 from private_topk.pipelines.sources.ahead import BESIDE, DECODERS, read_ahead
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.formats import Piece, Read, cut_into_pieces, read_pieces
 from private_topk.pipelines.sources.formats import bundle as bundled
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.sources.apart import Apart
 
 __all__ = ["Early", "early", "read"]
 
@@ -46,10 +51,17 @@ class Early:
     Args:
         find: the files, looked for by the thread; what it raises is for the pipeline's own look to say.
         most: so many bytes may wait, and of a bundle that is being taken as many whatever else waits.
+        apart: a process that decodes in the thread's place, and is closed with this.
     """
 
-    def __init__(self, find: Callable[[], Sequence[FileInfo]], columns: Columns, most: int = _MOST) -> None:
-        self._find, self._columns, self._most = find, columns, most
+    def __init__(
+        self,
+        find: Callable[[], Sequence[FileInfo]],
+        columns: Columns,
+        most: int = _MOST,
+        apart: Apart | None = None,
+    ) -> None:
+        self._find, self._columns, self._most, self._apart = find, columns, most, apart
         self._turn = threading.Condition()
         self._held, self._closed, self._asked = 0, False, False
         self._files: dict[str, FileInfo] | None = None
@@ -86,6 +98,8 @@ class Early:
         """
         with self._turn:
             self._close()
+        if self._apart is not None:
+            self._apart.close()
         self._thread.join(_PATIENCE)
 
     def _close(self) -> None:
@@ -140,7 +154,7 @@ class Early:
 
     def _decode(self, pieces: Sequence[Piece], bundle: _Bundle) -> None:
         try:
-            with closing(read_pieces(pieces, self._columns)) as reads:
+            with closing(self._reads(pieces)) as reads:
                 self._make_way()
                 for each in reads:
                     self._make_way()
@@ -160,20 +174,37 @@ class Early:
             if self._closed:  # raised, so that nobody takes what there is of a bundle for all of it
                 raise RuntimeError("early reading was closed")
 
+    def _reads(self, pieces: Sequence[Piece]) -> Generator[Read, None, None]:
+        return read_pieces(pieces, self._columns) if self._apart is None else self._apart.read(pieces)
+
     def _make_way(self) -> None:
         """Whoever loads Beam goes first: until somebody takes what is decoded, one thread decodes."""
         BESIDE.set(DECODERS if self._asked else 0)
+        if self._apart is not None and self._asked:
+            self._apart.hurry()
 
 
 _EARLY: Early | None = None
 """That of this process: a reader, which Beam pickles, finds it by being in the same one."""
 
 
+def _process(columns: Columns) -> Apart | None:
+    from private_topk.pipelines.sources.apart import Apart, may_fork  # small runs go without
+
+    with suppress(OSError):
+        return Apart(columns) if may_fork() else None
+    return None
+
+
 @contextmanager
-def early(find: Callable[[], Sequence[FileInfo]], columns: Columns) -> Iterator[None]:
-    """Decode files from now on, for readers in this process that come inside; one at a time."""
+def early(find: Callable[[], Sequence[FileInfo]], columns: Columns, apart: bool = False) -> Iterator[None]:
+    """Decode files from now on, for readers in this process that come inside; one at a time.
+
+    Args:
+        apart: in a process of its own, where one can be had.
+    """
     global _EARLY
-    reading = _EARLY = Early(find, columns)
+    reading = _EARLY = Early(find, columns, apart=_process(columns) if apart else None)
     try:
         yield
     finally:

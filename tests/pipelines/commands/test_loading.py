@@ -67,14 +67,17 @@ def test_a_fresh_process_loads_without_collecting(runner: str, module: str) -> N
 
 
 @pytest.mark.long
-def test_a_plain_run_loads_no_more_than_it_needs(tmp_path: Path) -> None:
-    """Of what takes a tenth of a second or more: polars reads texts and sorts many words, the others are for more."""
-    (tmp_path / "rows.csv").write_text("user,item\na,apple\nb,pear\n")
+@pytest.mark.parametrize(
+    ("ending", "rows", "more"), [("csv", 2, []), ("avro", 20_000, []), ("avro", 20_001, ["polars"])]
+)
+def test_a_plain_run_loads_no_more_than_it_needs(tmp_path: Path, ending: str, rows: int, more: list[str]) -> None:
+    """Of what takes a tenth of a second or more: polars reads many rows, and times; the others are for more."""
+    write(tmp_path / f"rows.{ending}", [{"user": f"u{row % 9}", "item": "apple"} for row in range(rows)])
     (tmp_path / "items.txt").write_text("apple\npear\nplum\n")
-    words = ("run", "--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "2", "--epsilon",
-             "1", "--output", "out.csv", "--quiet")  # fmt: skip
+    words = ("run", "--input", f"rows.{ending}", "--domain", "items.txt", "--mechanism", "joint", "--k", "2",
+             "--epsilon", "1", "--output", "out.csv", "--quiet")  # fmt: skip
     done = subprocess.run([sys.executable, "-c", RUN, *words], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "[]", done.stderr
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == str(more), done.stderr
 
 
 def test_a_process_that_has_loaded_beam_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from private_topk.transforms.polars_later import Spared
+
 __all__ = [
     "add_amounts",
     "as_labels",
@@ -39,6 +41,7 @@ Codes = NDArray[np.int64]
 Keys = TypeVar("Keys", Words, Codes)
 
 _FEW = 1 << 13  # words
+_SPARED = Spared(1 << 20)  # words, which numpy sorts in 15 to 60 ms
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -133,10 +136,10 @@ def sorted_words(words: Keys) -> Keys:
     """64-bit words, increasing; not to be written to. Cost: 10 to 16 ns a word, on every processor.
 
     By polars, on this thread and without Python's lock: numpy's own sort takes four times that where a processor has
-    AVX-512 and its compressed stores are slow, as on AMD Zen 4. A few words are not worth the tenth of a second that
-    polars takes to load.
+    AVX-512 and its compressed stores are slow, as on AMD Zen 4. The first million words of a process, and a few at any
+    time, are not worth what polars takes to load.
     """
-    if len(words) < _FEW:
+    if len(words) < _FEW or _SPARED.for_these(len(words)):
         return np.sort(words)
     import polars as pl
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -21,6 +20,7 @@ from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
 from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type, of_plain_types
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
 from private_topk.pipelines.sources.panics import unprinted
+from private_topk.transforms.polars_later import Spared
 from private_topk.transforms.refusal import Refusal, refused
 
 if TYPE_CHECKING:
@@ -41,25 +41,10 @@ _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _ALONE = threading.Lock()
 """Large blocks are decoded one at a time: decoding takes several times the memory of a block."""
 
-_FEW = 20_000
+_FEW = Spared(20_000)
 """Rows that fastavro makes in less time than it takes to load polars."""
 
 LOGICAL_READERS[f"int-{TAG}"] = lambda value, *_: (value,)
-
-
-class _Few:
-    """Whether polars is done without, which loads as long as the rest of this package: up to so many rows."""
-
-    def __init__(self) -> None:
-        self._lock, self._rows = threading.Lock(), 0
-
-    def are(self, rows: int) -> bool:
-        with self._lock:
-            self._rows = min(self._rows + rows, _FEW + 1)
-            return self._rows <= _FEW and "polars" not in sys.modules
-
-
-_FEW_ROWS = _Few()
 
 
 class BlockDecoder:
@@ -116,7 +101,7 @@ class BlockDecoder:
             raise self._damaged() from None
 
     def _at_once(self, rows: int, contents: list[bytes]) -> list[Rows] | None:
-        if _FEW_ROWS.are(rows):
+        if _FEW.for_these(rows):
             return None
         import polars as pl
 

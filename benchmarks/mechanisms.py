@@ -4,7 +4,7 @@
     python -m benchmarks.mechanisms --sorts         # for epsilon 0.01 .. 10, in units of one np.sort of the counts
     python -m benchmarks.mechanisms --shapes        # thirteen hostile shapes of counts: time as a side channel
     python -m benchmarks.mechanisms --large         # d = 100,000,000: beside one np.bincount of the counts
-    python -m benchmarks.mechanisms --shapes --only canonical,peeling
+    python -m benchmarks.mechanisms --shapes --k 1000 --only canonical,peeling
 
 One process, median of --draws draws (the published forms: of up to five, within a minute each). Some processors sort
 several times as quickly without AVX-512, which numpy uses where there is one: `--sorts` says both times, and divides by
@@ -51,8 +51,8 @@ def ours(mechanism: Mechanism, counts: np.ndarray, k: int, draws: int) -> float:
     return median_cpu(lambda: mechanism(counts, k, bits), draws)
 
 
-def again(mechanism: Mechanism, vectors: dict[str, np.ndarray], draws: int) -> dict[str, float]:
-    """Of each vector the median CPU seconds of some draws for k = 100, the quickest of five times that each is made.
+def again(mechanism: Mechanism, vectors: dict[str, np.ndarray], k: int, draws: int) -> dict[str, float]:
+    """Of each vector the median CPU seconds of some draws for k, the quickest of five times that each is made.
 
     Other work comes in bursts: all vectors have their turn before one has its next.
     """
@@ -60,7 +60,7 @@ def again(mechanism: Mechanism, vectors: dict[str, np.ndarray], draws: int) -> d
     times = {(kind, key): np.inf for kind in vectors for key in keys}
     for _ in range(5):
         for kind, key in times:
-            once = quickest_cpu(lambda: mechanism(vectors[kind], 100, RandomBits.keyed(key)), 1)  # noqa: B023
+            once = quickest_cpu(lambda: mechanism(vectors[kind], k, RandomBits.keyed(key)), 1)  # noqa: B023
             times[kind, key] = min(times[kind, key], once)
     return {kind: statistics.median(times[kind, key] for key in keys) for kind in vectors}
 
@@ -150,14 +150,14 @@ def sort_without_avx512() -> float:
     return float(done.stdout)
 
 
-def shapes(draws: int, names: list[str]) -> None:
+def shapes(k: int, draws: int, names: list[str]) -> None:
     d = 166_049
     print(
-        f"d = {d:,}, epsilon = 1, k = 100: CPU ms, the quickest and the slowest of {len(SHAPES)} shapes of the counts"
+        f"d = {d:,}, epsilon = 1, k = {k}: CPU ms, the quickest and the slowest of {len(SHAPES)} shapes of the counts"
     )
     vectors = {name: shape(name, d) for name in SHAPES}
     for name in names:
-        times = again(make(name, 1.0), vectors, 3 if name in _SLOW else draws)
+        times = again(make(name, 1.0), vectors, k, 3 if name in _SLOW else draws)
         first, last = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
         print(f"{name:<22}{1000 * times[first]:8.2f} {first:<18}{1000 * times[last]:8.2f} {last:<18}"
               f"{times[last] / times[first]:6.2f}", flush=True)  # fmt: skip
@@ -183,13 +183,14 @@ def main() -> None:
     parser.add_argument("--sorts", "--epsilons", action="store_true", dest="sorts")
     for name in ("shapes", "large"):
         parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--k", type=int, default=100, help="of --shapes")
     parser.add_argument("--only", type=lambda text: text.split(","), help="some mechanisms, by comma")
     arguments = parser.parse_args()
     names = arguments.only or list(MECHANISMS)
     if arguments.sorts:
         sorts(arguments.draws, names)
     elif arguments.shapes:
-        shapes(arguments.draws, names)
+        shapes(arguments.k, arguments.draws, names)
     elif arguments.large:
         large(arguments.only or ["joint", "peeling", "pnf-peeling", "canonical"])
     else:

@@ -58,11 +58,10 @@ class Column:
         """The keys from `first` up to, not including, `end` that items have, in decreasing order."""
         return first + np.flatnonzero(self.tally.table[first:end] > 0)[::-1]
 
-    @cached_property
+    @property
     def largest(self) -> int:
         """The largest count."""
-        known = self.tally.largest
-        return int(self.top(1)[0]) if known is None else known
+        return self.tally.largest
 
     @cached_property
     def smallest(self) -> int:

@@ -224,7 +224,7 @@ class Named:
     def of(cls, counts: Indices) -> Named:
         """Count the counts, >= 0, shape (d,), int64, d >= 1.
 
-        Cost: one pass over them. Memory beside these: 1 MB, and half a byte at most for each count of a long vector.
+        Cost: one pass over them. Memory beside these: 1 MB, and an eighth of a byte for each count of a long vector.
 
         Raises:
             Refusal: a count is negative.

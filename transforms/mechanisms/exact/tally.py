@@ -11,6 +11,7 @@ Example: counts 5, 3,000, 3,001 have keys of their own. Beside a count of 2**40 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ _KEPT = 1 << 18  # keys of vectors up to this length are kept, those of longer o
 _KEYED, _MARKED = 3, 5  # looks that counting by keys takes more than without, and a look-up for each item
 _CHUNK = 1 << 16  # counts whose temporaries stay in the processor's cache
 _ROW = 512  # flags that are counted together, eight at a time in bytes of their own
-_PART = 1 << 17  # counts of a long vector of which a table of their own is kept
+_PART = 1 << 19  # counts of a long vector of which a table of their own is kept
+_STRIP = 1 << 13  # those of which the largest is kept
+_GROUP = 8  # strips that are read together where one item is looked for
 
 
 def keys_of(counts: Indices) -> Indices:
@@ -68,10 +71,10 @@ class Tally:
         plain: whether it is all of them.
         table: how many items have each key, as far as the largest, shape (n,).
         keys: of each item, uint16, shape (d,); None of a vector of more than 262,144 counts.
-        largest: the largest count; None of such a vector.
+        largest: the largest count.
         looks: what looking at the items of a short vector has taken so far, as so many comparisons of all keys.
 
-    Cost: one pass. Memory beside the counts: 1 MB, and half a byte at most for each count of a long vector.
+    Cost: one pass. Memory beside the counts: 1 MB, and an eighth of a byte for each count of a long vector.
 
     Raises:
         Refusal: a count is negative.
@@ -82,7 +85,7 @@ class Tally:
         short = len(vector) <= _KEPT
         self.own, self.table = min(max(_PLAIN, len(vector)), 2 * _PLAIN) if short else _PLAIN, np.zeros(1, np.int64)
         self.keys: NDArray[np.uint16] | None = None
-        self.largest: int | None = None
+        self.largest = 0
         self.looks = 0
         try:
             if short:
@@ -111,28 +114,33 @@ class Tally:
     def _count_parts(self) -> None:
         vector = self.vector
         starts = range(0, len(vector), _PART)
-        # Of each part, how many items have each of the keys for one count; only what is written takes memory.
-        self._held = np.zeros((len(starts), _PLAIN), np.uint32)
-        self._highest = np.zeros(len(starts), np.int64)
-        doubles: NDArray[np.float64] | None = None
+        # Of each part, how many items have each of the keys for one count. In parts half as long, the first writing to
+        # this memory takes longer than what is read less where items are looked for.
+        self._held = np.empty((len(starts), _PLAIN), np.uint32)
+        self._tops = np.empty(-(-len(vector) // _STRIP), np.int64)  # the largest count of each strip
+        strips, plain = np.arange(0, _PART, _STRIP), True
         for number, start in enumerate(starts):
             part = vector[start : start + _PART]
-            if doubles is None and int(part.max()) >= _PLAIN:
-                doubles = np.empty(_PART)
-                self._leave_plain(number)
-            some = np.bincount(part if doubles is None else _keys_into(doubles[: len(part)], part))
-            self._highest[number] = len(some) - 1
-            self._held[number, : min(len(some), self.own)] = some[: self.own]
+            # Without the largest a `bincount` could take any memory. It brings the part into the processor's cache.
+            tops = np.maximum.reduceat(part, strips[: -(-len(part) // _STRIP)])
+            self._tops[start // _STRIP :][: len(tops)] = tops
+            if plain and int(tops.max()) >= _PLAIN:
+                plain, doubles = False, np.empty(_PART)
+                self._leave_plain()
+            some = np.bincount(part if plain else _keys_into(doubles[: len(part)], part))
+            end = min(len(some), self.own)
+            self._held[number, :end] = some[:end]
+            self._held[number, end:] = 0
             self._add(some)
+        self.largest = int(self._tops.max())
 
-    def _leave_plain(self, number: int) -> None:
+    def _leave_plain(self) -> None:
         """Turn the counts of the first parts into keys."""
         self.own = OWN_KEYS
         keys = keys_of(np.arange(len(self.table)))
         table = np.zeros(int(keys[-1]) + 1, np.int64)
         np.add.at(table, keys, self.table)
         self.table, self._held = table, self._held[:, :OWN_KEYS].copy()
-        self._highest[:number] = keys_of(self._highest[:number])
 
     def _add(self, some: Indices) -> None:
         long, short = (some, self.table) if len(some) > len(self.table) else (self.table, some)
@@ -160,11 +168,9 @@ class Tally:
         if self.keys is not None:
             self.looks += 2
             return np.flatnonzero(self.keys >= key)
-        found, least = [np.zeros(0, np.int64)], self.least(key)
-        for number in np.flatnonzero(self._highest >= key).tolist():
-            start = number * _PART
-            found.append(start + np.flatnonzero(self.vector[start : start + _PART] >= least))
-        items = np.concatenate(found)
+        least = self.least(key)
+        found = [start + np.flatnonzero(counts >= least) for start, counts in self._stretches(least)]
+        items = np.concatenate([np.zeros(0, np.int64), *found])
         return items if key < self.own else items[self.at(items) >= key]  # `least` may be a little too low
 
     def items_between(self, first: int, end: int, but: list[int]) -> Indices:
@@ -195,10 +201,9 @@ class Tally:
             items = _places(marks > 0)
             return items, marks.take(items)
         lowest = int(np.flatnonzero(codes > 0)[0])
-        found, found_codes = [], []
-        for number in np.flatnonzero(self._highest >= lowest).tolist():
-            start = number * _PART
-            marks = codes.take(self.of(self.vector[start : start + _PART]))
+        found, found_codes = [np.zeros(0, np.int64)], [np.zeros(0, np.uint16)]
+        for start, counts in self._stretches(self.least(lowest)):
+            marks = codes.take(self.of(counts))
             here = np.flatnonzero(marks > 0)
             found.append(start + here)
             found_codes.append(marks.take(here))
@@ -212,14 +217,51 @@ class Tally:
             flags[len(self.keys) :] = False
             np.equal(self.keys, key, out=flags[: len(self.keys)])
             return _nth(flags, numbers)
-        ends = np.cumsum(self._held[:, key], dtype=np.int64)
+        held = self._held[:, key].astype(np.int64)
+        ends = np.cumsum(held)
         parts = np.searchsorted(ends, numbers, "right")
         items = np.empty(len(numbers), np.int64)
         for part in set(parts.tolist()):
-            here, start = parts == part, part * _PART
-            within = np.flatnonzero(self.vector[start : start + _PART] == key)
-            items[here] = start + within[numbers[here] - (ends[part] - int(self._held[part, key]))]
+            here = np.flatnonzero(parts == part)
+            items[here] = self._within(part, key, int(held[part]), numbers[here] - int(ends[part] - held[part]))
         return items
+
+    def _within(self, part: int, key: int, held: int, numbers: Indices) -> Indices:
+        """The items numbered so among those of a key in one part, of which it has `held`; read from the nearer end."""
+        first, rows = part * (_PART // _STRIP), _PART // _STRIP
+        least, most = int(numbers.min()), int(numbers.max())
+        back = least + most > held
+        found: list[Indices] = []
+        seen, wanted = 0, held - least if back else most + 1
+        for start, counts in self._pieces(first + np.flatnonzero(self._tops[first : first + rows] >= key), back):
+            found.append(start + np.flatnonzero(counts == key))
+            seen += len(found[-1])
+            if seen >= wanted:
+                break
+        return np.concatenate(found[::-1])[numbers - (held - seen)] if back else np.concatenate(found)[numbers]
+
+    def _pieces(self, strips: Indices, back: bool) -> Iterator[tuple[int, Indices]]:
+        """Where the counts of some strips begin, and these counts, some strips at once where they lie together."""
+        groups = [strips[i : i + _GROUP].tolist() for i in range(0, len(strips), _GROUP)]
+        for group in groups[::-1] if back else groups:
+            if group[-1] - group[0] < len(group):
+                yield group[0] * _STRIP, self.vector[group[0] * _STRIP : (group[-1] + 1) * _STRIP]
+                continue
+            for strip in group[::-1] if back else group:
+                yield strip * _STRIP, self.vector[strip * _STRIP : (strip + 1) * _STRIP]
+
+    def _stretches(self, least: int) -> Iterator[tuple[int, Indices]]:
+        """Where those counts begin, and the counts, among which all of at least so much are, by index."""
+        rows = _PART // _STRIP
+        hot = self._tops >= least
+        sizes = np.add.reduceat(hot, np.arange(0, len(hot), rows), dtype=np.int64)
+        for part in np.flatnonzero(sizes).tolist():
+            first = part * rows
+            if 4 * sizes[part] > rows:
+                yield first * _STRIP, self.vector[first * _STRIP :][:_PART]
+                continue
+            for strip in (first + np.flatnonzero(hot[first : first + rows])).tolist():
+                yield strip * _STRIP, self.vector[strip * _STRIP :][:_STRIP]
 
     def pad(self, looks: int) -> None:
         """Look at items of a short vector for nothing, until so much has been looked at."""

@@ -32,6 +32,7 @@ def test_whatever_is_asked_in_whatever_order(
     """What was looked at before must not show in an answer, nor whether the vector is a long one."""
     monkeypatch.setattr(tally, "_CHUNK", chunk)
     monkeypatch.setattr(tally, "_PART", chunk)
+    monkeypatch.setattr(tally, "_STRIP", chunk // 4)
     monkeypatch.setattr(tally, "_KEPT", kept)
     monkeypatch.setattr(module, "_SEPARATELY", 3)
     d, rng = len(counts), np.random.default_rng(len(counts))

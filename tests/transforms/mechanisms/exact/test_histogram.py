@@ -25,6 +25,7 @@ def test_ranks_are_by_count_then_index(counts: np.ndarray, chunk: int, monkeypat
     """In any number of parts, for any set of ranks: crowded values, rare ones, and those that are sorted."""
     monkeypatch.setattr(tally, "_CHUNK", chunk)
     monkeypatch.setattr(tally, "_PART", chunk)
+    monkeypatch.setattr(tally, "_STRIP", chunk // 4)
     order = np.lexsort((np.arange(len(counts)), -counts))
     named = Named.of(counts)
     assert named.items(np.arange(len(counts))).tolist() == order.tolist()

@@ -39,6 +39,8 @@ def test_a_long_vector_is_tallied_as_a_short_one(
     """Whichever of its parts is the first with a large count, and however its items are found."""
     monkeypatch.setattr(module, "_CHUNK", 64)
     monkeypatch.setattr(module, "_PART", 64)
+    monkeypatch.setattr(module, "_STRIP", 4)
+    monkeypatch.setattr(module, "_GROUP", 2)
     monkeypatch.setattr(module, "_KEPT", kept)
     tally = Tally(counts)
     assert (tally.keys is None) == (kept == 0)
@@ -64,6 +66,7 @@ def test_a_long_vector_is_tallied_as_a_short_one(
 def test_negative_counts_are_refused(counts: list[int], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CHUNK", 2)
     monkeypatch.setattr(module, "_PART", 2)
+    monkeypatch.setattr(module, "_STRIP", 1)
     monkeypatch.setattr(module, "_KEPT", kept)
     with pytest.raises(Refusal, match="at least 0"):
         Tally(np.array(counts))

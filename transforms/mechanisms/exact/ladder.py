@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ _FEW = 1 << 12
 class Ladder:
     """The counts of a histogram from `least` on, >= 0. Look-ups below it answer as for `least`.
 
-    Where the counts lie within 131,072 of each other a look-up is one in a table, otherwise a search.
+    A look-up within 131,072 of `least` is one in a table, above that a search among the counts there, mostly few.
     """
 
     def __init__(self, histogram: Histogram, least: int) -> None:
@@ -29,17 +31,51 @@ class Ladder:
         self._values, self._ends = values, ends
         # One look-up at a time is several times as quick in a list.
         self._ends_listed = ends.tolist() if len(ends) <= _FEW else None
-        self._rising, self._from_least = values[::-1].copy(), np.append(ends[::-1], 0)
-        largest = int(values[0]) if len(values) else least - 1
-        self._table: Indices | None = None
-        if largest - least < _TABLE:
-            self._table = np.repeat(self._from_least, np.diff(self._rising, prepend=least - 1, append=largest + 1))
 
-    def at_least(self, counts: Indices) -> Indices:
-        """How many items have each of the given counts or more, same shape; no count is above the largest."""
-        if self._table is None:
-            return self._from_least[np.searchsorted(self._rising, counts)]
-        return self._table.take(counts - self.least, mode="clip")
+    @cached_property
+    def _high(self) -> tuple[Indices, Indices]:
+        """The counts beyond the table, rising, and how many items have each or more; then 0."""
+        low = len(self._values) - int(self._values[::-1].searchsorted(self.least + _TABLE))
+        return self._values[:low][::-1].copy(), np.append(self._ends[:low][::-1], 0)
+
+    @cached_property
+    def _table(self) -> NDArray[Any]:
+        """How many items have `least` or more, one more than that, and so on."""
+        rising = self._values[::-1]
+        largest = int(rising[-1]) if len(rising) else self.least - 1
+        last = min(largest, self.least + _TABLE - 1)
+        low = int(rising.searchsorted(last, "right"))
+        known = np.append(self._ends[::-1], 0)[: low + 1]
+        if self._histogram.items < 2**31:
+            known = known.astype(np.int32)  # twice as many of which the processor keeps at hand
+        return np.repeat(known, np.diff(rising[:low], prepend=self.least - 1, append=last + 1))
+
+    def at_least(self, counts: Indices) -> NDArray[Any]:
+        """How many items have each of the given counts or more, same shape, (n, m), n and m at least 1.
+
+        No count is above the largest, each row has none above the one before, and all rows rise and fall alike.
+        """
+        end = self.least + _TABLE
+        span = counts[:, [int(counts[0].argmin()), int(counts[0].argmax())]]
+        high = int(np.count_nonzero(span[:, 1] >= end))
+        if not high:
+            return self._table.take(counts - self.least, mode="clip")
+        found = np.empty(counts.shape, self._table.dtype)
+        found[high:] = self._table.take(counts[high:] - self.least, mode="clip")
+        # Where counts are far apart most rows are the same all along.
+        most, fewest = self._searched(span[:high]).T
+        found[:high] = fewest[:, None]
+        mixed = np.flatnonzero((most != fewest) | (span[:high, 0] < end))
+        if len(mixed):
+            asked = counts[mixed]
+            low = self._table.take(asked - self.least, mode="clip")
+            found[mixed] = np.where(asked < end, low, self._searched(asked))
+        return found
+
+    def _searched(self, counts: Indices) -> Indices:
+        """The same for counts beyond the table."""
+        rising, ends = self._high
+        return ends.take(rising.searchsorted(counts))
 
     def count_at(self, rank: int) -> int:
         """The count at a rank, of any item."""

@@ -32,6 +32,8 @@ class Sequences(Staircase):
     With `settled` the loss is truncated there: every sequence has loss at most `settled`.
     """
 
+    asked = 300  # counts far apart need about 60, counts next to each other up to 650
+
     def __init__(
         self, histogram: Histogram, k: int, skew: Fraction, rate: Fraction, settled: int | None = None
     ) -> None:
@@ -55,31 +57,33 @@ class Sequences(Staircase):
         return Magnitudes.joined(*(self._upper(part) for part in parts))
 
     def _upper(self, thresholds: NDArray[Any]) -> Magnitudes:
-        factors = (self._reach(thresholds) - self._taken).astype(np.float64)
-        exponents = np.zeros(len(factors), np.int64)
+        factors = np.subtract(self._reach(thresholds), self._taken[:, None], dtype=np.float64)
+        exponents = np.zeros(len(thresholds), np.int64)
         size = self._d.bit_length()  # every product so far is below 2**size, and at least 2**-size
-        while factors.shape[1] > 1:
+        while len(factors) > 1:
             if 2 * size > 1000:
                 factors, shifts = np.frexp(factors)
-                exponents += shifts.sum(axis=1)
+                exponents += shifts.sum(axis=0)
                 size = 1
-            half = factors.shape[1] // 2
-            products = factors[:, :half] * factors[:, half : 2 * half]
-            factors = np.concatenate((products, factors[:, 2 * half :]), axis=1)
+            half, odd = divmod(len(factors), 2)
+            np.multiply(factors[:half], factors[half : 2 * half], out=factors[:half])
+            if odd:
+                factors[half] = factors[-1]
+            factors = factors[: half + odd]
             size *= 2
         # k products err by less than 2 k units in the last of 53 places.
-        return Magnitudes.of(factors[:, 0] * (1 + 4 * self._k * 2.0**-53), exponents)
+        return Magnitudes.of(factors[0] * (1 + 4 * self._k * 2.0**-53), exponents)
 
     def exact(self, threshold: int) -> arb:
         """The ball of N(threshold) at the working precision."""
-        factors = (self._reach(_one(threshold))[0] - self._taken).tolist()
+        factors = (self._reach(_one(threshold))[:, 0] - self._taken).tolist()
         # One product of k integers would take time in proportion to k squared.
         balls = (arb(math.prod(factors[start : start + _FACTORS])) for start in range(0, self._k, _FACTORS))
         return math.prod(balls, start=arb(1))
 
     def sample(self, threshold: int, draw: Draw) -> NDArray[np.int64]:
         """Ranks of a uniform sequence of loss at most the threshold: a Fisher-Yates shuffle whose pool grows."""
-        partners = self._taken + draw.below_each(self._reach(_one(threshold))[0] - self._taken)
+        partners = self._taken + draw.below_each(self._reach(_one(threshold))[:, 0] - self._taken)
         if len(np.unique(partners)) == self._k:
             return partners  # nobody trades places twice
         moved: dict[int, int] = {}
@@ -98,17 +102,22 @@ class Sequences(Staircase):
     def _taken(self) -> NDArray[np.int64]:
         return np.arange(self._k)
 
+    @cached_property
+    def _own(self) -> NDArray[Any]:
+        """What the largest counts add to a loss, shape (k, 1)."""
+        return (self._rest * self._top)[:, None]
+
     def _reach(self, thresholds: NDArray[Any]) -> NDArray[np.int64]:
-        """t_i(R) for each threshold R and place i, shape (thresholds, k)."""
+        """t_i(R) for each place i and threshold R, shape (k, thresholds)."""
         if self._top.dtype == object:
             thresholds = thresholds.astype(object)
-        capped = np.minimum(thresholds, self._last).astype(self._top.dtype)
-        least = self._rest * self._top - capped[:, None]
+        least = self._own - np.minimum(thresholds, self._last).astype(self._top.dtype)
         if self._a > 1:
             least = -(-least // self._a)
-        reach = self._ladder(int(least.min())).at_least(least.astype(np.int64))
+        least = least.astype(np.int64, copy=False)
+        reach = self._ladder(int(least[-1].min())).at_least(least)
         if self.settled is not None:
-            reach[(thresholds >= self.settled).astype(np.bool_)] = self._d
+            reach[:, (thresholds >= self.settled).astype(np.bool_)] = self._d
         return reach
 
     def _ladder(self, least: int) -> Ladder:

@@ -54,6 +54,7 @@ class Staircase(abc.ABC):
         fineness: each block to begin with is longer than the one before by this part. A finer start than need be makes
             easy counts take nearly as long as hard ones; 1 is the cheapest.
         pieces: into how many pieces a loose block is cut at least: 2 asks for fewer values of N, 4 for fewer calls.
+        asked: for how many values of N an envelope asks at least, some of them for nothing where the counts are easy.
     """
 
     rate: Fraction
@@ -62,6 +63,7 @@ class Staircase(abc.ABC):
     settled: int | None = None
     fineness: int = 6
     pieces: int = 4
+    asked: int = 0
 
     @abc.abstractmethod
     def upper(self, thresholds: Whole) -> Magnitudes:
@@ -91,6 +93,7 @@ class Envelope:
         kind = np.int64 if found[-1] + abs(stairs.first) < _LARGE else object
         cuts = np.array(found, kind)
         tail, no_end = Magnitudes.above(stairs.most), np.array([NO_END], kind)
+        self._asked = 0
         first = self._between(cuts[:-1], cuts[1:], _FIRST_PLACE, _ONE)
         self._blocks = _Blocks.joined(first, self._block(cuts[-1:], no_end, tail, tail))
         while True:
@@ -101,6 +104,8 @@ class Envelope:
                 break
             self._cut(gaps >= _least_to_cut(gaps, self.total))
         self._ends = np.cumsum(self.weights)
+        while self._asked < stairs.asked:
+            self._between(cuts[:-1], cuts[1:], _FIRST_PLACE, _ONE)
 
     def propose(self, draw: Draw, number: int) -> int | None:
         """Proposal `number` of this draw: a threshold, or None where it is rejected."""
@@ -164,6 +169,7 @@ class Envelope:
 
         `below` bounds N before those, whose places are `firsts`.
         """
+        self._asked += len(stops)
         bounds = self.stairs.upper(stops + (self.stairs.first - 1))
         return self._block(starts, stops, bounds.moved(firsts, below), bounds)
 

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from private_topk.transforms.mechanisms.exact.stretch import Stretch
 from private_topk.transforms.mechanisms.exact.tally import Tally, least_of
 
 __all__ = ["Column"]
@@ -40,10 +41,12 @@ class Column:
         self._below = np.zeros(len(self.tally.table) + 1, np.int64)  # how many items have a smaller key than each
         np.cumsum(self.tally.table, out=self._below[1:])
         self._down_to = len(self.tally.table)  # a key: all counts from it on are in the head
-        # Different ones, falling, how many items have each or more, and where those items begin, or -1.
+        # Different ones, falling, how many items have each or more, and where those items begin; -1 where they are not
+        # at hand, and in the stretches -2, -3, and so on.
         self._head = self._head_ends = self._head_starts = np.zeros(0, np.int64)
         self._items = np.zeros(0, np.int64)  # of the head and of the keys that were opened, each by rank
         self._open_keys = self._open_starts = np.zeros(0, np.int64)  # these keys, rising, and where each begins
+        self._stretches: list[Stretch] = []
         self._single: dict[int, int | None] = {}  # what `_alone` has found
 
     def own(self, least: int) -> tuple[Indices, Indices]:
@@ -86,12 +89,7 @@ class Column:
     def _extend(self, key: int) -> None:
         """Look at the items down to those of a key: at their counts, and which they are."""
         alone = self._alone(np.arange(key, min(self._down_to, len(self.tally.table))))
-        items = self._by_count(self.tally.items_between(key, self._down_to, list(alone)))
-        ranked = self.vector.take(items)
-        starts = np.flatnonzero(np.diff(ranked, prepend=-1))
-        counts, sizes = ranked[starts], np.diff(starts, append=len(items))
-        starts += len(self._items)
-        self._items = np.concatenate((self._items, items))
+        counts, sizes, starts = self._counted(self.tally.items_between(key, self._down_to, list(alone)))
         if alone:
             counts = np.concatenate((counts, list(alone.values())))
             order = np.argsort(-counts)
@@ -102,6 +100,19 @@ class Column:
         self._head_ends = np.concatenate((self._head_ends, before + np.cumsum(sizes)))
         self._head_starts = np.concatenate((self._head_starts, starts))
         self._down_to = key
+
+    def _counted(self, items: Indices) -> tuple[Indices, Indices, Indices]:
+        """The different counts of some items, falling, how many have each, and where these are found."""
+        counts = self.vector.take(items)
+        if Stretch.suits(counts):
+            self._stretches.append(stretch := Stretch(items, counts))
+            return stretch.counts, stretch.sizes, np.full(len(stretch.counts), -1 - len(self._stretches))
+        ranked = self._by_count(items)
+        counts = self.vector.take(ranked)
+        starts = np.flatnonzero(np.diff(counts, prepend=-1))
+        first = len(self._items)
+        self._items = np.concatenate((self._items, ranked))
+        return counts[starts], np.diff(starts, append=len(items)), first + starts
 
     def _alone(self, keys: Indices) -> dict[int, int]:
         """Those keys for many counts, of the crowded ones, of which the items have one count only, with that count."""
@@ -194,13 +205,13 @@ class Column:
         if not len(near):
             return self._deep_members(keys, ranks)
         places = self._head_ends.searchsorted(ranks[near], "right")
-        starts = self._head_starts[places]
-        known = starts >= 0
-        near, places, starts = near[known], places[known], starts[known]
-        items = np.empty(len(ranks), np.int64)
-        items[near] = self._items[starts + ranks[near] - np.where(places > 0, self._head_ends[places - 1], 0)]
-        rest = np.ones(len(ranks), np.bool_)
-        rest[near] = False
+        starts, numbers = self._head_starts[places], ranks[near] - np.where(places > 0, self._head_ends[places - 1], 0)
+        items, known = np.full(len(ranks), -1), starts >= 0
+        items[near[known]] = self._items[starts[known] + numbers[known]]
+        for start in set(starts[starts < -1].tolist()):
+            here = np.flatnonzero(starts == start)
+            items[near[here]] = self._stretches[-2 - start].named(self._head[places[here]], numbers[here])
+        rest = items < 0
         if rest.any():
             items[rest] = self._deep_members(keys[rest], ranks[rest])
         return items

@@ -53,6 +53,7 @@ _COARSE, _SPARE = 16, 10
 _MANY = 1 << 24  # items from which on weights are made in two steps
 _FEW = 32  # blocks up to which Python's integers are quicker
 _FINENESS = 4  # blocks in the counts that weigh a factor of e
+_NEAR = 8  # such factors below the k-th count, within which nearly all proposals lie
 _ROOTS = np.array([root + 1 for root in below_powers_of_two(_DIGITS)])  # above 2**(61 - i / 256)
 _POWERS: list[int] = _ROOTS.tolist()
 _BEYOND = 1 << 64
@@ -72,7 +73,8 @@ class FlipRounds:
         self._histogram, self._rate, self._draw = histogram, rate, draw
         least = int(histogram.top(k)[-1])
         cuts = even_cuts(1 / (_FINENESS * rate), _FINENESS * _DIGITS, least)
-        self._counts = Ladder(histogram, max(0, least - cuts[-1]))
+        self._floor, self._reach = max(0, least - cuts[-1]), cuts[: _FINENESS * _NEAR][-1]
+        self._counts = Ladder(histogram, max(self._floor, least - self._reach))
         blocks = Blocks.of(histogram, k, cuts)
         self._exact = blocks.exact
         self._bounds, self._sizes, self._starts = blocks.bounds, blocks.sizes, blocks.starts
@@ -132,7 +134,14 @@ class FlipRounds:
         """A uniform item of those left of a block: its rank and its count."""
         self._position = self._start[place] + self._draw.below(self._left[place])
         rank = self._moved.get(self._position, self._position)
-        return rank, self._value[place] if place < self._exact else self._counts.count_at(rank)
+        return rank, self._value[place] if place < self._exact else self._count(rank)
+
+    def _count(self, rank: int) -> int:
+        """The count at a rank below the k-th, of any item: looked at further down only where that is asked for."""
+        while rank >= self._counts.items and self._counts.least > self._floor:
+            self._reach *= 2
+            self._counts = Ladder(self._histogram, max(self._floor, self._counts.least - self._reach))
+        return self._counts.count_at(rank)
 
     def _chance(self, count: int, weight: int, total: int, waits: list[int]) -> Real:
         """The probability with which a proposal is kept, as an exact real."""

@@ -32,6 +32,11 @@ class Ladder:
         # One look-up at a time is several times as quick in a list.
         self._ends_listed = ends.tolist() if len(ends) <= _FEW else None
 
+    @property
+    def items(self) -> int:
+        """How many items have `least` or more."""
+        return int(self._ends[-1]) if len(self._ends) else 0
+
     @cached_property
     def _high(self) -> tuple[Indices, Indices]:
         """The counts beyond the table, rising, and how many items have each or more; then 0."""

@@ -38,10 +38,11 @@ class Stretch:
     def named(self, counts: Indices, numbers: Indices) -> Indices:
         """The items of these counts that are numbered so among those of the same count, by index; shape (n,)."""
         wanted, kinds = np.unique(counts, return_inverse=True)
-        codes = np.zeros(int(self.counts[0]) - self._low + 1, np.int32)
+        kind = np.uint16 if len(wanted) < 2**16 else np.int64  # of those numpy sorts by counting them
+        codes = np.zeros(int(self.counts[0]) - self._low + 1, kind)
         codes[wanted - self._low] = 1 + np.arange(len(wanted))
         marks = codes.take(self._above)
-        found = np.flatnonzero(marks)
+        found = np.flatnonzero(marks > 0)
         found_kinds = marks.take(found) - 1
         by_kind = self._items.take(found[np.argsort(found_kinds, kind="stable")])
         ends = np.cumsum(np.bincount(found_kinds, minlength=len(wanted)))

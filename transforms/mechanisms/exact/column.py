@@ -26,7 +26,9 @@ _SEPARATELY = 8  # keys whose items are looked for one after the other
 _CROWDED = 32
 _DIGITS = 16  # binary ones that numpy sorts by counting them
 _WHOLE = 42 << 10  # keys of counts that are doubles as they are, below 2**52
-_LOOKS, _PADDED = 10, 10  # that are made at least, and of how many items asked for each
+# Looks that are made at least: so many for a few items, with one more for each ten, and from a hundred items on for 150.
+_FIRST, _LOOKS, _MORE, _PADDED = 4, 10, 150, 10
+_SORTED = 2500  # items which it takes as long to sort as a look
 _HEAD = 500  # counts next to the largest that are looked at together, as hardly any draw stays above them
 
 
@@ -105,6 +107,7 @@ class Column:
         """The different counts of some items, falling, how many have each, and where these are found."""
         counts = self.vector.take(items)
         if Stretch.suits(counts):
+            self.tally.looks += len(items) // (4 * _SORTED)
             self._stretches.append(stretch := Stretch(items, counts))
             return stretch.counts, stretch.sizes, np.full(len(stretch.counts), -1 - len(self._stretches))
         ranked = self._by_count(items)
@@ -186,7 +189,7 @@ class Column:
         Easy counts are looked at once more than need be: how long a draw takes must not tell much of them.
         """
         items = self._members(self._keys_at(ranks), ranks)
-        self.tally.pad(min(len(ranks) // _PADDED, _LOOKS))
+        self.tally.pad(min(_FIRST + len(ranks) // _PADDED, _LOOKS + len(ranks) // _MORE))
         return items
 
     def _at_least(self, keys: Indices) -> Indices:
@@ -209,6 +212,7 @@ class Column:
         items, known = np.full(len(ranks), -1), starts >= 0
         items[near[known]] = self._items[starts[known] + numbers[known]]
         for start in set(starts[starts < -1].tolist()):
+            self.tally.looks += 2
             here = np.flatnonzero(starts == start)
             items[near[here]] = self._stretches[-2 - start].named(self._head[places[here]], numbers[here])
         rest = items < 0
@@ -277,6 +281,7 @@ class Column:
     def _by_count(self, items: Indices) -> Indices:
         """Items in decreasing order of their counts, equal ones as they come."""
         counts = self.vector.take(items)
+        self.tally.looks += len(items) // _SORTED
         if not (counts[1:] > counts[:-1]).any():
             return items  # each key has one count, or there is nothing
         less = counts.max() - counts

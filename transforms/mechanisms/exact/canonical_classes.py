@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from flint import arb, ctx, fmpz
@@ -21,6 +21,7 @@ __all__ = ["Classes", "Rectangle", "TopK"]
 Indices = NDArray[np.int64]
 
 _PRECISION = 96
+_NEAR = 24  # factors from which on a factorial by itself is cheaper
 
 
 class TopK:
@@ -61,7 +62,7 @@ class Classes:
         self._a = gamma.numerator
         # There are fewer than d**k sets: those that weigh e**-30 d**-k or less each are hardly ever looked at.
         self._far = self._least - int((k * self.d.bit_length() + 30) / rate) // max(self._a, 1)
-        self._factorials: dict[int, dict[int, arb]] = {}  # at each precision
+        self._factorials: dict[int, _Factorials] = {}  # at each precision
         values, ends = histogram.down_to(self._least)
         heads, losses = _runs(values, ends, 0, k, gamma.denominator - self._a)
         self.heads, self.head_losses = _listed(heads), _listed(losses - losses[-1])
@@ -102,34 +103,60 @@ class Classes:
 
     def within_ball(self, t: int, h: int) -> arb:
         """The same as a ball, by factorials, of which a race needs few: some times cheaper for large k."""
-        known = self._factorials.setdefault(ctx.prec, {})
-        return _factorial(known, t - h) / (_factorial(known, self.k - h) * _factorial(known, t - self.k))
+        factorials = self._factorials.get(ctx.prec)
+        if factorials is None:
+            factorials = self._factorials[ctx.prec] = _Factorials(self.k)
+        known, k = factorials.known, self.k
+        # Nearly all of them are known: no call for those.
+        try:
+            return known[t - h] / (known[k - h] * known[t - k])
+        except KeyError:
+            of = factorials.of
+            return of(t - h) / (of(k - h) * of(t - k))
 
     def without_ball(self, t: int, h: int, end: int) -> arb:
         """Of the k-sets that hold the ranks 1..h and none beyond t, how many miss one of the ranks up to `end`."""
         return self.within_ball(t, h) - self.within_ball(t, end)
 
 
-def _factorial(known: dict[int, arb], n: int) -> arb:
-    ball = known.get(n)
-    if ball is None:
-        # Where heads lie next to each other one of these is known.
-        if n + 1 in known:
-            ball = known[n + 1] / (n + 1)
-        else:
-            ball = known[n - 1] * n if n - 1 in known else arb.fac_ui(n)
-        known[n] = ball
-    return ball
+class _Factorials:
+    """Factorials as balls at one precision, each from a known one where one is near: a fraction of its own cost.
 
+    Those of numbers up to `few` are made one from the other, as far as they are asked for.
 
-class _Corners(NamedTuple):
-    """How many sets hold the ranks 1..h, or one head more, and none beyond the last t, or the one before the first."""
+    Attributes:
+        known: those that were asked for.
+    """
 
-    precision: int
-    last: arb
-    last_without: arb
-    before: arb
-    before_without: arb
+    def __init__(self, few: int) -> None:
+        self._few, self._first = few, [arb(1)]
+        self.known: dict[int, arb] = {}
+        self._order: list[int] = []  # beyond the few, rising
+
+    def of(self, n: int) -> arb:
+        """The ball of n!."""
+        ball = self.known.get(n)
+        if ball is None:
+            self.known[n] = ball = self._one_of_few(n) if n <= self._few else self._made(n)
+        return ball
+
+    def _one_of_few(self, n: int) -> arb:
+        first = self._first
+        for m in range(len(first), n + 1):
+            first.append(first[-1] * m)
+        return first[n]
+
+    def _made(self, n: int) -> arb:
+        order, known = self._order, self.known
+        place = bisect_left(order, n)
+        order.insert(place, n)
+        if place and n - order[place - 1] < _NEAR:
+            below = order[place - 1]
+            return known[below] * (n if n - below == 1 else arb(below + 1).rising(n - below))
+        if place + 1 < len(order) and order[place + 1] - n < _NEAR:
+            above = order[place + 1]
+            return known[above] / (above if above - n == 1 else arb(n + 1).rising(above - n))
+        return arb.fac_ui(n)
 
 
 class Rectangle:
@@ -138,6 +165,9 @@ class Rectangle:
     Without an `end_tail` they go on to the last run, however many there are.
     """
 
+    __slots__ = ("_known", "classes", "end_head", "end_tail", "first_head", "first_tail", "h", "h_end", "least_loss",
+                 "t", "t_end")  # fmt: skip
+
     def __init__(self, classes: Classes, first_head: int, end_head: int, first_tail: int, end_tail: int | None) -> None:
         self.classes = classes
         self.first_head, self.end_head, self.first_tail, self.end_tail = first_head, end_head, first_tail, end_tail
@@ -145,21 +175,26 @@ class Rectangle:
         self.h, self.h_end = heads[first_head], heads[end_head]
         self.t, self.t_end = tails[first_tail], tails[len(tails) - 1 if end_tail is None else end_tail]
         self.least_loss = classes.head_losses[end_head - 1] + classes.tail_losses[first_tail]
-        self._known: _Corners | None = None
+        # A precision, and at it how many sets hold the ranks 1..h, or one head more, and none beyond the last t, or the
+        # one before the first.
+        self._known: tuple[int, arb, arb, arb, arb] | None = None
 
     @property
     def _end_tail(self) -> int:
         return len(self.classes.tails) - 1 if self.end_tail is None else self.end_tail
 
     def size(self) -> arb:
-        corners = self._corners()
-        return corners.last - corners.last_without - corners.before + corners.before_without
+        _, last, last_without, before, before_without = self._corners()
+        return last - last_without - before + before_without
 
-    def _corners(self) -> _Corners:
-        if self._known is None or self._known.precision != ctx.prec:
-            within, ends = self.classes.within_ball, (self.t_end - 1, self.t - 1)
-            self._known = _Corners(ctx.prec, *(within(t, h) for t in ends for h in (self.h, self.h_end)))
-        return self._known
+    def _corners(self) -> tuple[int, arb, arb, arb, arb]:
+        known = self._known
+        if known is None or known[0] != ctx.prec:
+            within, last, before = self.classes.within_ball, self.t_end - 1, self.t - 1
+            known = (ctx.prec, within(last, self.h), within(last, self.h_end),
+                     within(before, self.h), within(before, self.h_end))  # fmt: skip
+            self._known = known
+        return known
 
     def split(self) -> tuple[Rectangle, Rectangle] | None:
         """Two rectangles, cut across the axis along which the losses differ more."""
@@ -179,19 +214,19 @@ class Rectangle:
         """The one of smaller losses first, as their corners follow from these."""
         c, tails = self.classes, (self.first_tail, self.end_tail)
         near, far = Rectangle(c, cut, self.end_head, *tails), Rectangle(c, self.first_head, cut, *tails)
-        own = self._corners()
-        last, before = c.within_ball(self.t_end - 1, near.h), c.within_ball(self.t - 1, near.h)
-        near._known = _Corners(own.precision, last, own.last_without, before, own.before_without)
-        far._known = _Corners(own.precision, own.last, last, own.before, before)
+        at, last, last_without, before, before_without = self._corners()
+        middle, middle_before = c.within_ball(self.t_end - 1, near.h), c.within_ball(self.t - 1, near.h)
+        near._known = (at, middle, last_without, middle_before, before_without)
+        far._known = (at, last, middle, before, middle_before)
         return near, far
 
     def _cut_tails(self, cut: int) -> tuple[Rectangle, Rectangle]:
         c, heads = self.classes, (self.first_head, self.end_head)
         near, far = Rectangle(c, *heads, self.first_tail, cut), Rectangle(c, *heads, cut, self.end_tail)
-        own, t = self._corners(), far.t - 1
-        middle, without = c.within_ball(t, self.h), c.within_ball(t, self.h_end)
-        near._known = _Corners(own.precision, middle, without, own.before, own.before_without)
-        far._known = _Corners(own.precision, own.last, own.last_without, middle, without)
+        at, last, last_without, before, before_without = self._corners()
+        middle, without = c.within_ball(far.t - 1, self.h), c.within_ball(far.t - 1, self.h_end)
+        near._known = (at, middle, without, before, before_without)
+        far._known = (at, last, last_without, middle, without)
         return near, far
 
     def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:

@@ -33,6 +33,7 @@ _LANE = 0
 _PRECISION = 96
 _PREFETCH = 256
 _SMALL, _LARGE = 1 << 40, 2**64 - 2**40  # beyond them a double knows too little of a word, or makes 1 of it
+_ACCURATE, _NEXT = 56, 2.0**-51
 _ROUNDING = 2.0**-50  # relative, of a few operations on doubles
 
 
@@ -71,8 +72,11 @@ class Race:
         with precision(_PRECISION):
             self._runners = _Runners(of_exponential(noise), rate)
             started = self._runners.started
-            self._entries = [started(region, region.size(), next(self._uniforms)) for region in regions]
-            heapq.heapify(self._entries)
+            # Those that could win by most first: by the upper bound of the score, numbered as tuples want it.
+            self._entries: list[tuple[float, int, _Entry]] = []
+            for number, region in enumerate(regions):
+                entry = started(region, region.size(), next(self._uniforms))
+                heapq.heappush(self._entries, (-entry.most, -number, entry))
 
     def winner(self) -> Region:
         """The region of equal losses that holds the answer of largest noise - rate * loss; uniform within the region.
@@ -82,48 +86,73 @@ class Race:
             `size`.
         """
         self.run()
-        return self._entries[0].region
+        with precision(_PRECISION):
+            return self._entries[self._leader()][2].region
 
     def run(self, most: float = math.inf) -> None:
         """Split regions until the winner is known, or so many more."""
-        entries, end = self._entries, self.splits + most
+        entries, runners, end = self._entries, self._runners, self.splits + most
         with precision(_PRECISION):  # enough for nearly every decision; `greater` takes more by itself
-            while self.splits < end and (parts := entries[0].region.split()) is not None:
+            while self.splits < end:
+                place = self._leader()
+                leader = entries[place][2]
+                if (parts := leader.region.split()) is None:
+                    break
                 self.splits += 1
-                leader = entries[0]
                 heir, other = parts
                 size, others = heir.size(), other.size()
                 if not _holds_the_first(heir, size, leader, next(self._uniforms)):
                     heir, other, size, others = other, heir, others, size
-                heir_entry = _Entry(heir, size, leader.clock, leader.low, leader.high, self._runners)
-                heapq.heapreplace(entries, heir_entry)
-                started = self._runners.started(other, others, next(self._uniforms), leader.clock)
-                heapq.heappush(entries, started)
+                entry = _Entry(heir, size, leader.clock, leader.low, leader.high, runners)
+                if place:
+                    entries[place] = (-entry.most, self.splits, entry)
+                    heapq.heapify(entries)
+                else:
+                    heapq.heapreplace(entries, (-entry.most, self.splits, entry))
+                entry = runners.started(other, others, next(self._uniforms), leader.clock)
+                heapq.heappush(entries, (-entry.most, -self.splits, entry))
+
+    def _leader(self) -> int:
+        """The place of the region that could win by most: the first, unless the bounds of others reach into its own."""
+        entries = self._entries
+        least, number = -entries[0][2].least, len(entries)
+        if (number < 2 or entries[1][0] >= least) and (number < 3 or entries[2][0] >= least):
+            return 0
+        best, near = 0, [1, 2]
+        while near:
+            place = near.pop()
+            if place < number and entries[place][0] < least:
+                near += [2 * place + 1, 2 * place + 2]
+                if greater(entries[place][2].score, entries[best][2].score):
+                    best = place
+        return best
 
 
 class _Clock:
     """When a region's first clock rings: Exp / size after another one, if any."""
 
-    __slots__ = ("_after", "_number", "_region", "_times")
+    __slots__ = ("_after", "_known", "_number", "_precision", "_region")
 
     def __init__(self, region: Region, number: _Uniform, after: _Clock | None, known: arb) -> None:
-        self._region, self._number, self._after, self._times = region, number, after, {ctx.prec: known}
+        self._region, self._number, self._after = region, number, after
+        self._known, self._precision = known, ctx.prec
 
     def time(self) -> arb:
-        """The real, computed once at each precision."""
-        if ctx.prec not in self._times:
+        """The real; kept at the precision of the last call."""
+        if ctx.prec != self._precision:
             waits = -self._number.real().log() / self._region.size()
-            self._times[ctx.prec] = waits if self._after is None else self._after.time() + waits
-        return self._times[ctx.prec]
+            self._known = waits if self._after is None else self._after.time() + waits
+            self._precision = ctx.prec
+        return self._known
 
 
 class _Entry:
-    """A region in the heap, the one that could win by most first.
+    """A region in the heap.
 
-    `low` and `high` are doubles between which the noise of its clock lies.
+    `low` and `high` are doubles between which the noise of its clock lies, `least` and `most` those of its score.
     """
 
-    __slots__ = ("_high", "_low", "_runners", "clock", "high", "low", "region", "size")
+    __slots__ = ("_runners", "clock", "high", "least", "low", "most", "region", "size")
 
     def __init__(self, region: Region, size: arb, clock: _Clock, low: float, high: float, runners: _Runners) -> None:
         self.region, self.size, self.clock, self.low, self.high = region, size, clock, low, high
@@ -133,16 +162,9 @@ class _Entry:
             least, most = runners.least_rate * loss, runners.most_rate * loss
             low -= most + _ROUNDING * (most + abs(low))
             high -= least - _ROUNDING * (least + abs(high))
-        self._low, self._high = low, high
+        self.least, self.most = low, high
 
-    def __lt__(self, other: _Entry) -> bool:
-        if self._low > other._high:
-            return True
-        if self._high < other._low:
-            return False
-        return greater(self._score, other._score)
-
-    def _score(self) -> arb:
+    def score(self) -> arb:
         runners = self._runners
         return runners.noise(self.clock.time()) - ball(runners.rate) * self.region.least_loss
 
@@ -177,7 +199,12 @@ class _Uniform:
 
 
 def _bounds(value: arb) -> tuple[float, float]:
-    """Doubles between which it lies. One step outwards covers the rounding."""
+    """Doubles between which it lies."""
+    if value.rel_accuracy_bits() > _ACCURATE:
+        middle = float(value)
+        margin = _NEXT * abs(middle)  # some times what the ball and rounding to a double are off by
+        return middle - margin, middle + margin
+    # One step outwards covers the rounding.
     return math.nextafter(float(value.lower()), -math.inf), math.nextafter(float(value.upper()), math.inf)
 
 

@@ -64,7 +64,7 @@ def test_the_winner_is_the_noisy_maximum_over_all_answers(noise: str) -> None:
 
 def test_a_time_is_computed_once_at_each_precision() -> None:
     race = Race([Losses((0, 0, 1))], Fraction(1), "gumbel", RandomBits.keyed(b"clock").draw())
-    clock = race._entries[0].clock
+    clock = race._entries[0][2].clock
     with precision(96):
         first = clock.time()
         assert first is clock.time()

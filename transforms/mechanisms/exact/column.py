@@ -11,10 +11,12 @@ two. For 3,000, the least count of its key, and for all counts below 1,024 the t
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from private_topk.transforms.mechanisms.exact.orders import by_count, by_key
 from private_topk.transforms.mechanisms.exact.stretch import Stretch
 from private_topk.transforms.mechanisms.exact.tally import Tally, least_of
 
@@ -24,7 +26,6 @@ Indices = NDArray[np.int64]
 
 _SEPARATELY = 8  # keys whose items are looked for one after the other
 _CROWDED = 32
-_DIGITS = 16  # binary ones that numpy sorts by counting them
 _WHOLE = 42 << 10  # keys of counts that are doubles as they are, below 2**52
 # Looks that are made at least: so many, with one more for each ten items, or from a hundred items on for 150.
 _FIRST, _LOOKS, _MORE, _PADDED = 4, 10, 150, 10
@@ -110,7 +111,8 @@ class Column:
             self.tally.looks += len(items) // (4 * _SORTED)
             self._stretches.append(stretch := Stretch(items, counts))
             return stretch.counts, stretch.sizes, np.full(len(stretch.counts), -1 - len(self._stretches))
-        ranked = self._by_count(items)
+        self.tally.looks += len(items) // _SORTED
+        ranked = by_count(items, counts)
         counts = self.vector.take(ranked)
         starts = np.flatnonzero(np.diff(counts, prepend=-1))
         first = len(self._items)
@@ -250,22 +252,33 @@ class Column:
 
     def _open(self, keys: Indices) -> None:
         """Find the items of some keys, which fall."""
-        items, sizes = self._found(keys), self.tally.table[keys]
-        many = int(sizes[keys >= self.tally.own].sum())
-        if many:
-            items[:many] = self._by_count(items[:many])
+        items, sizes = self._ranked(keys, *self._found(keys)), self.tally.table[keys]
         all_keys = np.concatenate((self._open_keys, keys))
         starts = np.concatenate((self._open_starts, len(self._items) + np.cumsum(sizes) - sizes))
         order = np.argsort(all_keys)
         self._open_keys, self._open_starts = all_keys[order], starts[order]
         self._items = np.concatenate((self._items, items))
 
-    def _found(self, keys: Indices) -> Indices:
-        """The items of some keys, which fall: one key after the other, and each by index."""
+    def _ranked(self, keys: Indices, items: Indices, kinds: Indices) -> Indices:
+        """The items of some keys, which fall, by rank; `kinds` are the places of their keys, equal ones by index."""
+        self.tally.looks += len(items) // _SORTED
+        many = int(np.count_nonzero(keys >= self.tally.own))
+        if many and keys[0] <= _WHOLE:
+            ranked = by_key(items, self.vector.take(items), kinds, *least_of(keys))
+            if ranked is not None:
+                return ranked
+        items = items[np.argsort(kinds.astype(np.uint16), kind="stable")]
+        many = int(self.tally.table[keys[:many]].sum())
+        items[:many] = by_count(items[:many], self.vector.take(items[:many]))
+        return items
+
+    def _found(self, keys: Indices) -> tuple[Indices, NDArray[Any]]:
+        """The items of some keys, which fall, each by index, and the places of their keys."""
         tally = self.tally
         if tally.keys is not None and 2 * len(keys) <= _SEPARATELY:
             tally.looks += 2 * len(keys)
-            return np.concatenate([np.flatnonzero(tally.keys == key) for key in keys.tolist()])
+            items = np.concatenate([np.flatnonzero(tally.keys == key) for key in keys.tolist()])
+            return items, np.repeat(np.arange(len(keys)), tally.table[keys])
         codes = np.zeros(len(tally.table), np.uint16)
         codes[keys] = 1 + np.arange(len(keys))
         lowest = int(keys[-1])
@@ -276,19 +289,4 @@ class Column:
             items, kinds = items[kinds > 0], kinds[kinds > 0]
         else:
             items, kinds = tally.items_marked(codes)
-        return items[np.argsort(kinds, kind="stable")]  # a radix sort
-
-    def _by_count(self, items: Indices) -> Indices:
-        """Items in decreasing order of their counts, equal ones as they come."""
-        counts = self.vector.take(items)
-        self.tally.looks += len(items) // _SORTED
-        if not (counts[1:] > counts[:-1]).any():
-            return items  # each key has one count, or there is nothing
-        less = counts.max() - counts
-        digits = int(less.max()).bit_length()
-        if digits > 3 * _DIGITS:
-            return items[np.argsort(less, kind="stable")]
-        order = np.argsort(less.astype(np.uint16), kind="stable")  # a radix sort, a fraction of what one of int64 takes
-        for done in range(_DIGITS, digits, _DIGITS):
-            order = order[np.argsort((less >> done).astype(np.uint16)[order], kind="stable")]
-        return items[order]
+        return items, kinds - 1

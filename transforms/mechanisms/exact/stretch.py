@@ -5,6 +5,8 @@ Sorting many items to name a few takes some times what counting them does, and a
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,7 +41,7 @@ class Stretch:
         """The items of these counts that are numbered so among those of the same count, by index; shape (n,)."""
         wanted, kinds = np.unique(counts, return_inverse=True)
         kind = np.uint16 if len(wanted) < 2**16 else np.int64  # of those numpy sorts by counting them
-        codes = np.zeros(int(self.counts[0]) - self._low + 1, kind)
+        codes: NDArray[Any] = np.zeros(int(self.counts[0]) - self._low + 1, kind)
         codes[wanted - self._low] = 1 + np.arange(len(wanted))
         marks = codes.take(self._above)
         found = np.flatnonzero(marks > 0)

@@ -22,13 +22,15 @@ from private_topk.transforms.mechanisms.parameters import check_decimal, paramet
 __all__ = ["Canonical"]
 
 _PADDED = 7  # splits, in units of the root of k: evenly stepped counts have been seen to take 19
-_STEPS = 10_000
+_STEPS, _RATE = 10_000, Fraction(1, 2)
 
 
 @lru_cache(maxsize=4)
-def _steps(size: int) -> Histogram:
-    """The counts 0, 1, 2, ..., one item each."""
-    return Histogram(np.arange(size)[::-1], np.ones(size, np.int64))
+def _steps(k: int) -> Classes:
+    """Those of made-up counts: 0, 1, 2, ..., one item each."""
+    size = 1 << (3 * k + _STEPS).bit_length()
+    table = Histogram(np.arange(size)[::-1], np.ones(size, np.int64))
+    return Classes(table, k, Fraction(1, 2), _RATE)
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,7 @@ class Canonical(Mechanism):
     def _pad(self, k: int, splits: int) -> None:
         """Split made-up classes after an easy draw: how long a draw takes must not tell much of the data."""
         if splits > 0:
-            size = 1 << (3 * k + _STEPS).bit_length()
-            rate = Fraction(1, 2)
-            classes = Classes(_steps(size), k, Fraction(1, 2), rate)
-            Race([classes.everything()], rate, self.noise, Draw(bytes(32))).run(splits)
+            Race([_steps(k).anew().everything()], _RATE, self.noise, Draw(bytes(32))).run(splits)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from copy import copy
 from fractions import Fraction
 from typing import Any, cast
 
@@ -72,6 +73,12 @@ class Classes:
         """All sets but the top k."""
         return Rectangle(self, 0, len(self.heads) - 1, 0, None)
 
+    def anew(self) -> Classes:
+        """The same classes, of whose sizes nothing is known."""
+        other = copy(self)
+        other._factorials = {}
+        return other
+
     def deepen(self) -> None:
         """Tell all runs of tail losses apart. Those before the last one keep their places."""
         self._far = 0
@@ -106,13 +113,9 @@ class Classes:
         factorials = self._factorials.get(ctx.prec)
         if factorials is None:
             factorials = self._factorials[ctx.prec] = _Factorials(self.k)
-        known, k = factorials.known, self.k
-        # Nearly all of them are known: no call for those.
-        try:
-            return known[t - h] / (known[k - h] * known[t - k])
-        except KeyError:
-            of = factorials.of
-            return of(t - h) / (of(k - h) * of(t - k))
+        known, of, k = factorials.known.get, factorials.of, self.k
+        # Most are known, and no call is made for those; none is 0.
+        return (known(t - h) or of(t - h)) / ((known(k - h) or of(k - h)) * (known(t - k) or of(t - k)))
 
     def without_ball(self, t: int, h: int, end: int) -> arb:
         """Of the k-sets that hold the ranks 1..h and none beyond t, how many miss one of the ranks up to `end`."""

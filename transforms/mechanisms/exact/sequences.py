@@ -21,6 +21,7 @@ __all__ = ["Sequences"]
 
 _AT_ONCE = 1 << 20  # look-ups held in memory
 _FACTORS = 256
+_MOST_ASKED = 400
 
 
 class Sequences(Staircase):
@@ -32,12 +33,12 @@ class Sequences(Staircase):
     With `settled` the loss is truncated there: every sequence has loss at most `settled`.
     """
 
-    asked = 300  # counts far apart need about 60, counts next to each other up to 650
-
     def __init__(
         self, histogram: Histogram, k: int, skew: Fraction, rate: Fraction, settled: int | None = None
     ) -> None:
         self.rate, self.settled = rate, settled
+        # Counts far apart need about 60, counts next to each other up to 650; for a few items that takes no time.
+        self.asked = min(3 * k // 8, _MOST_ASKED)
         self._histogram, self._d, self._k = histogram, histogram.items, k
         self._steps: Ladder | None = None
         self._a, self._rest = skew.numerator, skew.denominator - skew.numerator

@@ -104,8 +104,8 @@ class Envelope:
                 break
             self._cut(gaps >= _least_to_cut(gaps, self.total))
         self._ends = np.cumsum(self.weights)
-        while self._asked < stairs.asked:
-            self._between(cuts[:-1], cuts[1:], _FIRST_PLACE, _ONE)
+        if self._asked < stairs.asked:
+            stairs.upper(np.resize(cuts[1:], stairs.asked - self._asked) + (stairs.first - 1))
 
     def propose(self, draw: Draw, number: int) -> int | None:
         """Proposal `number` of this draw: a threshold, or None where it is rejected."""

@@ -52,7 +52,7 @@ class Canonical(Mechanism):
         noise: gumbel, exponential, laplace, logistic or half-logistic.
         neighbours: what a neighbour is.
 
-    Cost: a pass over the counts, then 7 to 19 sqrt(k) splits of classes of sets, some 20 microseconds each for any d.
+    Cost: a pass over the counts, then 7 to 19 sqrt(k) splits of classes of sets, some 15 microseconds each for any d.
     Draws that need fewer split made-up classes as well, since time is a side channel.
     """
 

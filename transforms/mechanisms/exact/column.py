@@ -27,8 +27,8 @@ Indices = NDArray[np.int64]
 _SEPARATELY = 8  # keys whose items are looked for one after the other
 _CROWDED = 32
 _WHOLE = 42 << 10  # keys of counts that are doubles as they are, below 2**52
-# Looks that are made at least: so many, with one more for each ten items, or from a hundred items on for 150.
-_FIRST, _LOOKS, _MORE, _PADDED = 4, 10, 150, 10
+# Looks that are made at least: so many, with one more for each ten items, or from a hundred items on for a hundred.
+_FIRST, _LOOKS, _MORE, _PADDED = 4, 10, 100, 10
 _SORTED = 2500  # items which it takes as long to sort as a look
 _HEAD = 500  # counts next to the largest that are looked at together, as hardly any draw stays above them
 

@@ -82,7 +82,7 @@ class Race:
         """The region of equal losses that holds the answer of largest noise - rate * loss; uniform within the region.
 
         Returns:
-            A region whose `split()` is None. Cost: some tens to hundreds of splits, about 15 microseconds each beside
+            A region whose `split()` is None. Cost: some tens to hundreds of splits, about 10 microseconds each beside
             `size`.
         """
         self.run()

@@ -21,7 +21,7 @@ __all__ = ["Sequences"]
 
 _AT_ONCE = 1 << 20  # look-ups held in memory
 _FACTORS = 256
-_MOST_ASKED = 400
+_MOST_ASKED = 300
 
 
 class Sequences(Staircase):
@@ -38,7 +38,7 @@ class Sequences(Staircase):
     ) -> None:
         self.rate, self.settled = rate, settled
         # Counts far apart need about 60, counts next to each other up to 650; for a few items that takes no time.
-        self.asked = min(3 * k // 8, _MOST_ASKED)
+        self.asked = min(k // 4, _MOST_ASKED)
         self._histogram, self._d, self._k = histogram, histogram.items, k
         self._steps: Ladder | None = None
         self._a, self._rest = skew.numerator, skew.denominator - skew.numerator

@@ -104,8 +104,10 @@ class Envelope:
                 break
             self._cut(gaps >= _least_to_cut(gaps, self.total))
         self._ends = np.cumsum(self.weights)
-        if self._asked < stairs.asked:
-            stairs.upper(np.resize(cuts[1:], stairs.asked - self._asked) + (stairs.first - 1))
+        while self._asked < stairs.asked:
+            some = cuts[1:][: stairs.asked - self._asked]  # more at once leave the processor's cache
+            stairs.upper(some + (stairs.first - 1))
+            self._asked += len(some)
 
     def propose(self, draw: Draw, number: int) -> int | None:
         """Proposal `number` of this draw: a threshold, or None where it is rejected."""

@@ -5,6 +5,7 @@ A test that takes seconds of the processor by its nature carries the mark `long`
 
 from __future__ import annotations
 
+import atexit
 import gc
 import shutil
 import sys
@@ -80,17 +81,21 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
-        _stop_job_servers()
+
+
+def pytest_unconfigure() -> None:
+    atexit.register(_stop_job_servers)  # the last to be registered is the first to be called: before Beam's own
 
 
 def _stop_job_servers() -> None:
-    """Those that Beam leaves to the end of the process: without their folder, which pytest removes, it cannot."""
+    """Those that Beam leaves to the end of the process. It removes their folder first, and stops none whose is gone."""
     module = sys.modules.get("apache_beam.runners.portability.job_server")
     if module is not None:
         gc.unfreeze()
-        for server in gc.get_objects():
-            if isinstance(server, module.StopOnExitJobServer):
-                server.stop()
+        for server in [each for each in gc.get_objects() if isinstance(each, module.StopOnExitJobServer)]:
+            if folder := getattr(server._job_server, "_local_temp_root", None):
+                Path(folder).mkdir(parents=True, exist_ok=True)
+            server.stop()
 
 
 @pytest.fixture(scope="session")

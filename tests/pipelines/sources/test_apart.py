@@ -6,6 +6,7 @@ Each case is a process of its own: only one that is early in its life may be for
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,10 @@ import pytest
 
 from private_topk.pipelines.sources.formats import FORMATS
 from tests.pipelines.support import WRITERS, write
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="elsewhere a thread of this process decodes"
+)
 
 START = """
 import json, os, signal, sys, time

@@ -20,7 +20,7 @@ _COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time",
             "value_column": "value", "group_column": "group", "csv_quoted_newlines": "quoted_line_ends"}  # fmt: skip
 
 _MUCH = 8 << 20
-"""Bytes, where rows are compressed: a third of a second's work."""
+"""Bytes, where rows are compressed, whose decoding is worth a process that does nothing else."""
 
 
 def columns_of(asked: Asked) -> Columns:
@@ -47,14 +47,12 @@ def begun(asked: Asked) -> Iterator[None]:
     if not is_local(place) or "complete_when" in asked:
         yield
         return
-    timed = "period_from" in asked or "period_to" in asked
-    with early(lambda: match_any(place), columns if timed else replace(columns, time=None), _is_much(place)):
-        yield
-
-
-def _is_much(place: str) -> bool:
-    """Whether decoding takes longer than a process that does nothing else is worth."""
     try:
-        return sum(map(packed_size, match_any(place))) >= _MUCH
-    except Exception:  # what cannot be listed, or has no known ending, is for others to say
-        return False
+        files = match_any(place)
+        much = sum(map(packed_size, files)) >= _MUCH
+    except Exception:  # what cannot be listed, or has no known ending
+        yield
+        return
+    timed = "period_from" in asked or "period_to" in asked
+    with early(lambda: files, columns if timed else replace(columns, time=None), apart=much):
+        yield

@@ -38,7 +38,7 @@ _WORTH_SHARING = 1 << 18
 _PATIENCE = 60.0
 """Seconds within which a block comes, or the process is taken for lost."""
 
-_GO_ON, _HURRY, _END, _SHARED = "go on", "hurry", "end", "shared"
+_GO_ON, _HURRY, _END = "go on", "hurry", "end"
 
 _NOT_TO_BE_FORKED = ("grpc", "polars")
 """Modules with threads that hold locks, which a fork would wait for in vain."""
@@ -111,10 +111,10 @@ class Apart:
             if not self._ours.poll(_PATIENCE):
                 raise TimeoutError
             found = self._ours.recv()
-            if found == _END:
+            if isinstance(found, str):  # the end
                 return
             kept, left_out, stored = found
-            yield Read(_block_in(recv_handle(self._ours)) if kept == _SHARED else kept, left_out, stored)
+            yield Read(_block_in(recv_handle(self._ours)) if kept is True else kept, left_out, stored)
             self._ours.send(_HURRY if self._hurried else _GO_ON)
 
 
@@ -166,7 +166,7 @@ def _send(found: Read, parent: Connection) -> None:
         with pa.ipc.new_stream(file, found.block.schema) as stream:
             stream.write_batch(found.block)
         file.flush()
-        parent.send((_SHARED, found.left_out, found.stored))
+        parent.send((True, found.left_out, found.stored))  # the block comes by its memory
         send_handle(parent, memory, os.getppid())
 
 

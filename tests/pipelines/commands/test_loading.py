@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
 from argparse import Namespace
@@ -78,6 +79,22 @@ def test_a_plain_run_loads_no_more_than_it_needs(tmp_path: Path, ending: str, ro
              "--epsilon", "1", "--output", "out.csv", "--quiet")  # fmt: skip
     done = subprocess.run([sys.executable, "-c", RUN, *words], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == str(more), done.stderr
+
+
+def test_the_command_has_numpy_start_no_threads() -> None:
+    """Asked for before numpy is loaded, which would not look again."""
+    code = """
+import atexit, os, sys
+from private_topk.pipelines import cli
+assert "numpy" not in sys.modules
+atexit.register(lambda: print("numpy" in sys.modules, os.environ["OPENBLAS_NUM_THREADS"]))
+sys.argv = ["private-topk", "mechanisms"]
+cli.console()
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    for given, found in (({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment | given)
+        assert done.returncode == 0 and done.stdout.splitlines()[-1] == f"True {found}", done.stderr
 
 
 def test_a_process_that_has_loaded_beam_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import Codes, Words, as_labels, sorted_words, sorting_order
+from private_topk.transforms.columnar import Codes, Words, as_labels, sorted_with_order, sorted_words
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.refusal import Refusal, verbatim
 
@@ -43,8 +43,8 @@ class DomainIndex:
         for attempt in count():  # a collision inside the domain is left by another key
             self._hash_key = _list_key(attempt)
             words = hash_labels(labels, self._hash_key)
-            order = sorting_order(words)
-            self._order, self._sorted = order.astype(np.min_scalar_type(len(labels))), words[order]
+            self._sorted, order = sorted_with_order(words)
+            self._order = order.astype(np.min_scalar_type(len(labels)))
             if not np.any(self._sorted[1:] == self._sorted[:-1]):
                 break
             check_items(labels)  # no key would part equal ones

@@ -17,6 +17,7 @@ from private_topk.transforms.columnar import (
     joined,
     kept_pairs,
     make_table,
+    numbered,
     of_rows,
     parted,
     sorted_pairs,
@@ -227,7 +228,7 @@ class UserShard:
             return ranks, codes, users, amounts
         if self._layout.windows > 1:
             fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(found.window(codes), prepend=-1) != 0)
-            users, ranks = users[ranks[fresh]], np.cumsum(fresh) - 1
+            users, ranks = users[ranks[fresh]], numbered(fresh)
         kept = kept_pairs(ranks, found.item(codes), users, found.words, self._limit)
         return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
 

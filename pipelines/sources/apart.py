@@ -7,7 +7,6 @@ this one decodes the rest by itself, from the block on that did not come.
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 import sys
@@ -18,14 +17,12 @@ from contextlib import closing, suppress
 from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle, send_handle
 from typing import NoReturn
-
-import pyarrow as pa
 
 from private_topk.pipelines.sources.ahead import BESIDE, DECODERS
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.formats import Piece, Read, read_pieces
+from private_topk.pipelines.sources.shared import BlockReader, BlockWriter
 
 __all__ = ["Apart", "may_fork"]
 
@@ -67,7 +64,9 @@ class Apart:
 
     def __init__(self, columns: Columns) -> None:
         self._columns, self._usable, self._closed, self._hurried = columns, True, False, False
+        self._ending = threading.Lock()
         self._ours, theirs = Pipe()
+        self._reader = BlockReader(self._ours)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # what they raise is this process's alone
         try:
             self._process = _fork()
@@ -98,12 +97,16 @@ class Apart:
         self._hurried = True
 
     def close(self) -> None:
-        """End the process. Whoever reads from it meanwhile meets a RuntimeError."""
-        self._closed = True
-        with suppress(ProcessLookupError):
-            os.kill(self._process, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            os.waitpid(self._process, 0)
+        """End the process, once. Whoever reads from it meanwhile meets a RuntimeError; blocks that came stay."""
+        with self._ending:
+            if self._closed:  # its number may be another process's by now
+                return
+            self._closed = True
+            with suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._process, 0)
+            self._reader.forget()
 
     def _received(self, pieces: Sequence[Piece]) -> Iterator[Read]:
         self._ours.send(list(pieces))
@@ -114,8 +117,8 @@ class Apart:
             if isinstance(found, str):  # the end
                 return
             kept, left_out, stored = found
-            yield Read(_block_in(recv_handle(self._ours)) if kept is True else kept, left_out, stored)
-            self._ours.send(_HURRY if self._hurried else _GO_ON)
+            yield Read(self._reader.read(*kept) if isinstance(kept, tuple) else kept, left_out, stored)
+            self._ours.send((_HURRY if self._hurried else _GO_ON, self._reader.returned()))
 
 
 def _fork() -> int:
@@ -137,43 +140,36 @@ def _serve(parent: Connection, columns: Columns, parents: Connection) -> NoRetur
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
         BESIDE.set(0)
+        writer = BlockWriter(parent)
         while True:
             told = parent.recv()
             if isinstance(told, list):
-                _decode(told, columns, parent)
+                _decode(told, columns, parent, writer)
+            else:
+                writer.take_back(told[1])
     finally:
         os._exit(0)
 
 
-def _decode(pieces: Sequence[Piece], columns: Columns, parent: Connection) -> None:
+def _decode(pieces: Sequence[Piece], columns: Columns, parent: Connection, writer: BlockWriter) -> None:
     may_send = _AHEAD
     for found in read_pieces(pieces, columns):
         while may_send == 0 or parent.poll():
-            if parent.recv() == _HURRY:
+            told, returned = parent.recv()
+            writer.take_back(returned)
+            if told == _HURRY:
                 BESIDE.set(DECODERS)
             may_send += 1
-        _send(found, parent)
+        _send(found, parent, writer)
         may_send -= 1
     parent.send(_END)
 
 
-def _send(found: Read, parent: Connection) -> None:
+def _send(found: Read, parent: Connection, writer: BlockWriter) -> None:
     if found.block is None or found.size < _WORTH_SHARING:
         parent.send(tuple(found))
         return
-    memory = os.memfd_create("block")
-    with open(memory, "wb") as file:
-        with pa.ipc.new_stream(file, found.block.schema) as stream:
-            stream.write_batch(found.block)
-        file.flush()
-        parent.send((True, found.left_out, found.stored))  # the block comes by its memory
-        send_handle(parent, memory, os.getppid())
-
-
-def _block_in(memory: int) -> pa.RecordBatch:
-    """The block in a piece of memory, which is given back when the block is dropped."""
-    try:
-        held = mmap.mmap(memory, 0, prot=mmap.PROT_READ)
-    finally:
-        os.close(memory)
-    return pa.ipc.open_stream(pa.py_buffer(held)).read_next_batch()
+    told = writer.write(found.block)
+    parent.send((told, found.left_out, found.stored))  # the block comes by its memory
+    if told[1] is not None:
+        writer.hand_over(told[1], os.getppid())

@@ -129,6 +129,8 @@ class Early:
             self._look()
             while (begun := self._next()) is not None:
                 self._decode(*begun)
+            if self._apart is not None:  # what comes next has use for its core and its memory
+                self._apart.close()
         except BaseException:  # the pipeline's own look will meet the same, and say so; a Rust panic is no Exception
             with self._turn:
                 self._close()

@@ -15,12 +15,15 @@ from private_topk.transforms.columnar import (
     count_pairs,
     joined,
     keep_at_most,
+    kept_pairs,
     make_block,
     make_table,
     mix,
+    numbered,
     parted,
     partition,
     sorted_pairs,
+    sorted_with_order,
     sorted_words,
 )
 
@@ -49,6 +52,20 @@ def plain_mix(value: int) -> int:
     return state ^ state >> 31
 
 
+def plain_unmix(value: int) -> int:
+    """The word that `plain_mix` makes the value of."""
+
+    def undone(state: int, shift: int) -> int:
+        found = state
+        for _ in range(64 // shift):
+            found = state ^ found >> shift
+        return found
+
+    state = undone(value, 31) * pow(0x94D049BB133111EB, -1, 1 << 64) & MASK
+    state = undone(state, 27) * pow(0xBF58476D1CE4E5B9, -1, 1 << 64) & MASK
+    return undone(state, 30) - 0x9E3779B97F4A7C15 & MASK
+
+
 def random_texts(seed: int, n: int) -> list[str]:
     draw = random.Random(seed)
     return ["".join(draw.choices("ab\0é日🎵", k=draw.randrange(30))) for _ in range(n)]
@@ -56,6 +73,7 @@ def random_texts(seed: int, n: int) -> list[str]:
 
 def test_mix_is_the_published_finaliser() -> None:
     words = [0, 1, 2**63, MASK, 12345678901234567890]
+    assert [plain_unmix(plain_mix(word)) for word in words] == words
     assert mix(np.array(words, np.uint64)).tolist() == [plain_mix(word) for word in words]
 
 
@@ -109,6 +127,40 @@ def test_few_words_and_many_are_sorted(size: int, kind: type) -> None:
     before = words.copy()
     found = sorted_words(words)
     assert found.dtype == kind and found.tolist() == sorted(before.tolist()) and (words == before).all()
+
+
+class TestSortedWithOrder:
+    """Against Python's own sort, which is stable."""
+
+    @pytest.mark.parametrize("size", [0, 1, 2, 3, 200, 20_000])
+    @pytest.mark.parametrize("tops", [1, 3, 150, 1 << 60])
+    @pytest.mark.parametrize("lows", [1, 2, 64])
+    def test_words_that_agree_in_their_top_bits(self, size: int, tops: int, lows: int) -> None:
+        """Some, all or none of those that the packed sort cannot tell apart; in order here and out of order there."""
+        draw = np.random.default_rng([size, lows])
+        words = (draw.integers(0, tops, size, np.uint64) * np.uint64(0x10001) << np.uint64(6)) + draw.integers(
+            0, lows, size, np.uint64
+        )
+        self.check(words if tops < 1 << 60 else np.flip(np.sort(words)))
+
+    def test_a_single_one_out_of_order(self) -> None:
+        for bad in range(49):
+            words = np.arange(50, dtype=np.uint64) << np.uint64(40)
+            words[bad : bad + 2] = words[bad] + np.uint64(1), words[bad]
+            self.check(words)
+
+    def check(self, words: np.ndarray) -> None:
+        given = words.tolist()
+        found, order = sorted_with_order(words)
+        assert order.tolist() == sorted(range(len(given)), key=given.__getitem__)
+        assert found.tolist() == sorted(given) and words.tolist() == given
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 1000])
+def test_runs_are_numbered(size: int) -> None:
+    fresh = np.random.default_rng(size).random(size) < 0.3
+    fresh[:1] = True
+    assert numbered(fresh).tolist() == [sum(fresh[: row + 1].tolist()) - 1 for row in range(size)]
 
 
 class TestSortedPairs:
@@ -174,6 +226,19 @@ class TestKeepAtMost:
         words = np.zeros(5, np.uint64)
         pairs = sorted_pairs(np.zeros(5, np.uint64), np.arange(5)[::-1])
         assert sorted(keep_at_most(*pairs, words, 2).tolist()) == [0, 1]
+
+    @pytest.mark.parametrize("users", [1, 3, 700])
+    def test_hashes_that_differ_in_their_last_bits_only(self, users: int) -> None:
+        """The number of the user takes their place where pairs are sorted: the whole hash decides all the same."""
+        hashes = [[(1 << 63) + 5, (1 << 63) + 1, (1 << 63) + 4, 7, (1 << 63) + 2][(user + n) % 5] for user in
+                  range(users) for n in range(5)]  # fmt: skip
+        items = [plain_unmix(plain_unmix(hashed) ^ row // 5) for row, hashed in enumerate(hashes)]
+        rows = np.arange(5 * users)
+        kept = kept_pairs(rows // 5, rows, np.arange(users, dtype=np.uint64), np.array(items, np.uint64), 3)
+        lowest = [
+            row for user in range(users) for row in sorted(range(5 * user, 5 * user + 5), key=hashes.__getitem__)[:3]
+        ]
+        assert sorted(kept.tolist()) == sorted(lowest)
 
     def test_nothing_in_nothing_out(self) -> None:
         pairs = sorted_pairs(np.empty(0, np.uint64), np.empty(0, np.int64))

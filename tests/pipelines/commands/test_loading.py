@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import platform
 import subprocess
 import sys
 from argparse import Namespace
@@ -95,6 +96,38 @@ cli.console()
     for given, found in (({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment | given)
         assert done.returncode == 0 and done.stdout.splitlines()[-1] == f"True {found}", done.stderr
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_the_command_keeps_the_memory_of_arrays_that_come_and_go() -> None:
+    """In every thread: each of these arrays has 610 pages, which the system finds and clears where they are new."""
+    code = """
+import resource, sys, threading
+from private_topk.pipelines import cli
+if sys.argv[1] == "suited":
+    cli._suit_the_process()
+import numpy as np
+ones = np.ones(312_500, bool)
+
+def come_and_go():
+    for _ in range(50):
+        numbers = ones.astype(np.int64)
+        ends = np.cumsum(numbers)
+        both = numbers + ends
+        del numbers, ends, both
+
+threads = [threading.Thread(target=come_and_go) for _ in range(2)]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+come_and_go()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    suited, plain = (int(subprocess.run([sys.executable, "-c", code, word], capture_output=True, text=True).stdout)
+                     for word in ("suited", "plain"))  # fmt: skip
+    assert suited < 3 * 3 * 620 * 2 < plain, (suited, plain)  # twice what three arrays in three places have
 
 
 def test_a_process_that_has_loaded_beam_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,13 @@ NaN); where every group has a ranking, `group` (strings).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from private_topk.transforms.polars_later import Spared
+from private_topk.transforms.sorting import numbered, sorted_with_order, sorted_words
 
 __all__ = [
     "add_amounts",
@@ -27,22 +26,16 @@ __all__ = [
     "make_block",
     "make_table",
     "mix",
-    "numbered",
     "of_rows",
     "parted",
     "partition",
     "sorted_pairs",
     "sorted_sums",
-    "sorted_with_order",
-    "sorted_words",
 ]
 
 Words = NDArray[np.uint64]
 Codes = NDArray[np.int64]
-Keys = TypeVar("Keys", Words, Codes)
 
-_FEW = 1 << 13  # words
-_SPARED = Spared(1 << 20)  # words, which numpy sorts in 15 to 60 ms
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -133,41 +126,6 @@ def _by_key(keys: Codes, size: int) -> tuple[Codes, list[tuple[int, int, int]]]:
     return order, list(zip(present.tolist(), starts.tolist(), ends.tolist(), strict=True))
 
 
-def sorted_words(words: Keys) -> Keys:
-    """64-bit words, increasing; not to be written to. Cost: 10 to 16 ns a word, on every processor.
-
-    By polars, on this thread and without Python's lock: numpy's own sort takes four times that where a processor has
-    AVX-512 and its compressed stores are slow, as on AMD Zen 4. The first million words of a process, and a few at any
-    time, are not worth what polars takes to load.
-    """
-    if len(words) < _FEW or _SPARED.for_these(len(words)):
-        return np.sort(words)
-    import polars as pl
-
-    return pl.Series(words).sort(multithreaded=False).to_numpy()
-
-
-def sorted_with_order(words: Words) -> tuple[Words, Codes]:
-    """The words, increasing, and their positions: of equal ones the first is first.
-
-    Cost: a sort of 64-bit integers. It sorts the top bits of the word with the position below them, so no index array
-    is sorted along; words equal in those bits and no further are sorted once more.
-    """
-    low = np.uint64(max(len(words) - 1, 1).bit_length())
-    packed = sorted_words((words >> low << low) | np.arange(len(words), dtype=np.uint64))
-    order = (packed & ((np.uint64(1) << low) - np.uint64(1))).view(np.int64)
-    in_order = words.take(order)
-    wrong = np.flatnonzero(in_order[1:] < in_order[:-1])
-    if len(wrong):
-        tops = in_order >> low
-        run = numbered(np.append(True, tops[1:] != tops[:-1]))
-        rows = np.flatnonzero(np.bincount(run.take(wrong), minlength=len(words)).take(run))
-        some = order.take(rows)
-        order[rows] = some.take(np.argsort(words.take(some), kind="stable"))
-        in_order = words.take(order)
-    return in_order, order
-
-
 def sorted_pairs(users: Words, codes: Codes) -> tuple[Codes, Codes, Words]:
     """The distinct (user, code) pairs, sorted by user and then code.
 
@@ -185,16 +143,6 @@ def sorted_pairs(users: Words, codes: Codes) -> tuple[Codes, Codes, Words]:
     np.not_equal(by_user[1:], by_user[:-1], out=fresh[1:])
     pairs = _distinct_sorted(numbered(fresh), codes.take(order))
     return *pairs, by_user[fresh]
-
-
-def numbered(fresh: NDArray[np.bool_]) -> Codes:
-    """0, 1, ... for every run of rows that starts where `fresh` is true; the first row does.
-
-    Cost: 3 ns a row. Adding up truth values as they are takes numpy ten times that, with Python's lock in its hands.
-    """
-    ranks = fresh.astype(np.int64)
-    ranks[:1] = 0
-    return np.cumsum(ranks)
 
 
 def sorted_sums(users: Words, codes: Codes, amounts: Codes, cap: int | Codes) -> tuple[Codes, Codes, Words, Codes]:

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from private_topk.transforms.columnar import Codes, Words, as_labels, partition, sorted_words
+from private_topk.transforms.columnar import Codes, Words, as_labels, partition
 from private_topk.transforms.domain_index import (
     DomainIndex,
     Slices,
@@ -31,6 +31,7 @@ from private_topk.transforms.domain_index import (
 )
 from private_topk.transforms.integers import as_integers
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.sorting import sorted_words
 
 __all__ = ["Domain", "Lists", "PublicDomain", "RangeDomain", "SplitDomain", "UnknownDomain"]
 

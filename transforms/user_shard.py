@@ -17,12 +17,10 @@ from private_topk.transforms.columnar import (
     joined,
     kept_pairs,
     make_table,
-    numbered,
     of_rows,
     parted,
     sorted_pairs,
     sorted_sums,
-    sorted_words,
 )
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.hashing import hash_labels
@@ -30,6 +28,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.risers import Risers
+from private_topk.transforms.sorting import numbered, sorted_words
 from private_topk.transforms.windows_of_users import WindowsOfUsers
 
 __all__ = ["UserShard"]

@@ -13,7 +13,7 @@ from private_topk.transforms.polars_later import Spared
 SORT = """
 import sys
 import numpy as np
-from private_topk.transforms.columnar import sorted_words
+from private_topk.transforms.sorting import sorted_words
 
 words = np.random.Generator(np.random.PCG64(0)).integers(0, 2**64 - 1, {many}, np.uint64)
 assert "polars" not in sys.modules

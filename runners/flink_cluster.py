@@ -24,7 +24,7 @@ from private_topk.runners.flink import HANDS_ON, RESTARTS
 from private_topk.runners.flink_distribution import distribution
 from private_topk.runners.flink_jar import FLINK_VERSION, HAS_JOB_SERVER, job_server
 from private_topk.runners.flink_rest import Rest
-from private_topk.runners.network import reachable
+from private_topk.runners.network import reachable, taken
 
 __all__ = ["Cluster", "down", "main", "up"]
 
@@ -35,7 +35,7 @@ class Cluster:
     """The processes of one cluster, their logs and checkpoints in one folder.
 
     Args:
-        port: of the REST interface. The job manager's RPC takes the next one.
+        port: of the REST interface. The job manager's RPC takes the next one; `up` has its worker pool at `port` + 2.
         task_memory: all memory of a task manager's process, as Flink writes it.
         high_availability: a job manager that is lost may be started anew and takes its jobs up again. What it must know
             for that is kept in the folder and by a ZooKeeper, at `port` + 3, which comes with Flink.
@@ -69,13 +69,16 @@ class Cluster:
     def address(self) -> str:
         return f"localhost:{self.port}"
 
+    @property
+    def _ports(self) -> list[int]:
+        return [self.port, self.port + 1, *([self._zookeeper] if self._zookeeper else [])]
+
     def start(self, task_managers: int = 1) -> None:
         """Start all processes and wait until every task manager has joined.
 
-        Raises RuntimeError if they do not, or if the port is taken: another cluster would then be taken for this one.
+        Raises RuntimeError if they do not, or if a port is taken: another cluster would then be taken for this one.
         """
-        if reachable(self.address, 1):
-            raise RuntimeError(f"port {self.port} is taken: give another port")
+        _refuse_taken(self._ports)
         if self._zookeeper:
             self._start_zookeeper(self._zookeeper)
         self.start_job_manager()
@@ -151,10 +154,19 @@ class Cluster:
         while not condition():
             for name, process in self.processes.items():
                 if process.poll() is not None:
-                    raise RuntimeError(f"{name} ended at once: see {self.folder / name}.out")
+                    raise RuntimeError(f"{name} ended at once: {self._last_words(name)}")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the cluster is not up after {_PATIENCE:.0f} s: see {self.folder}")
             time.sleep(0.2)
+
+    def _last_words(self, name: str) -> str:
+        written = self.folder / f"{name}.out"
+        return f"{written.read_text('utf-8', 'replace').strip()[-500:]}\nsee {written}"
+
+
+def _refuse_taken(ports: Sequence[int]) -> None:
+    if found := taken(ports):
+        raise RuntimeError(f"port {found[0]} is taken, and {', '.join(map(str, ports))} are needed: give another port")
 
 
 def _settings(folder: Path, port: int, slots: int, task_memory: str, zookeeper: int | None) -> dict[str, object]:
@@ -202,12 +214,11 @@ def up(folder: Path, port: int, task_managers: int) -> None:
     state = folder / "processes.json"
     if state.exists():
         sys.exit(f"a cluster is up already, or was not brought down: {state}")
-    if reachable(f"localhost:{port}", 1):
-        sys.exit(f"port {port} is taken: give another --port")
     try:
+        _refuse_taken(range(port, port + 3))
         # The state is written from the first process on: this one may be killed before the last.
         cluster = Cluster(folder, port, state=state)
-    except ValueError as error:  # what is missing, and the way to get it
+    except (RuntimeError, ValueError) as error:  # a port, or what is missing, and the way to get it
         sys.exit(str(error))
     try:
         cluster.start(task_managers)

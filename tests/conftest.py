@@ -120,7 +120,7 @@ def flink_cluster(flink_home: Path, tmp_path_factory: pytest.TempPathFactory) ->
     from private_topk.runners.flink_cluster import Cluster
 
     folder = tmp_path_factory.mktemp("cluster")
-    running = Cluster(folder, free_port(), settings={"blob.storage.directory": folder / "blobs"})
+    running = Cluster(folder, free_port(neighbours=1), settings={"blob.storage.directory": folder / "blobs"})
     try:
         running.start(task_managers=2)
         running.start_worker_pool(free_port())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.runners.network import reachable
+from private_topk.runners.network import reachable, taken
 
 MODULES = {
     "job service": "apache_beam.runners.portability.local_job_service_main",
@@ -22,10 +22,16 @@ MODULES = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_port(neighbours: int = 0) -> int:
+    """A port at which nobody listens, nor at so many that follow it.
+
+    Below those that the system gives to connections: one of these may be taken before the server is up.
+    """
+    for _ in range(1000):
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        if not taken(range(port, port + 1 + neighbours)):
+            return port
+    raise RuntimeError(f"no {1 + neighbours} ports in a row are free below 32000")
 
 
 @contextmanager

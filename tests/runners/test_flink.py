@@ -65,7 +65,7 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
 
 
 def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> None:
-    port = free_port()
+    port = free_port(neighbours=2)
     command = [sys.executable, "-m", "private_topk.runners.flink_cluster"]
     place = ["--folder", str(tmp_path), "--port", str(port), "--task-managers", "1"]
     try:
@@ -83,7 +83,7 @@ def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> N
 
 
 def test_an_up_that_was_killed_is_brought_down(flink_home: Path, tmp_path: Path) -> None:
-    port, state = free_port(), tmp_path / "processes.json"
+    port, state = free_port(neighbours=2), tmp_path / "processes.json"
     command = [sys.executable, "-m", "private_topk.runners.flink_cluster"]
     place = ["--folder", str(tmp_path), "--port", str(port)]
     with running([*command, "up", *place], tmp_path / "log") as process:

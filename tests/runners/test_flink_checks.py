@@ -121,10 +121,25 @@ def test_a_cluster_says_what_it_lacks(tmp_path: Path) -> None:
     place = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(tmp_path)}
     command = [sys.executable, "-m", "private_topk.runners.flink_cluster", "up", "--folder", str(tmp_path / "flink")]
     done = subprocess.run(
-        [*command, "--port", str(free_port())], env=place, capture_output=True, text=True, timeout=120
+        [*command, "--port", str(free_port(neighbours=2))], env=place, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 1 and "install Maven" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "flink").exists()
+
+
+def test_a_cluster_needs_three_ports(tmp_path: Path) -> None:
+    """Any of them may be taken, by a connection with nobody who listens as well; nothing is started then."""
+    command = [sys.executable, "-m", "private_topk.runners.flink_cluster", "up", "--folder", str(tmp_path / "flink")]
+    for number, listens in ((0, True), (1, False), (2, True)):
+        port = free_port(neighbours=2)
+        with socket.socket() as there:
+            there.bind(("127.0.0.1", port + number))
+            if listens:
+                there.listen()
+            done = subprocess.run([*command, "--port", str(port)], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 1 and f"port {port + number} is taken" in done.stderr
+        assert f"{port}, {port + 1}, {port + 2} are needed: give another port" in done.stderr
+        assert not (tmp_path / "flink").exists()
 
 
 def test_a_batch_keeps_its_workers_from_stage_to_stage() -> None:

@@ -19,16 +19,11 @@ from tests.runners.servers import free_port, missing
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
     """Kafka in KRaft mode, a process of its own."""
-    for last in (False, True):
-        found = Broker(tmp_path_factory.mktemp("kafka"), free_port())
-        try:
-            found.start()
-            break
-        except ValueError as error:
-            missing(str(error))
-        except RuntimeError:  # the port beside the free one, which the controller takes, may not be free
-            if last:
-                raise
+    found = Broker(tmp_path_factory.mktemp("kafka"), free_port(neighbours=1))
+    try:
+        found.start()
+    except ValueError as error:
+        missing(str(error))
     yield Topics(found.address)
     found.stop()
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from private_topk.runners import Launch
 
-__all__ = ["check_all_is_out", "what_is_out"]
+__all__ = ["check_all_is_out", "what_is_out", "windows_before"]
 
 
-def check_all_is_out(report: Report, again: str) -> None:
+def check_all_is_out(report: Report, again: str, before: int | None = None) -> None:
     """Raise Unfinished if a job has ended well and yet a window is not published: the last word against silent loss.
 
     Counts that come short are refused where they are drawn from. But a runner that drops a window whole, or a ranking
@@ -33,14 +33,17 @@ def check_all_is_out(report: Report, again: str) -> None:
         return
     if out is not None and out < windows:
         lost = LostPartError("the runner ended the job as if it were whole, and lost windows of it without a word")
-        raise Unfinished(f"{_published(report)}. {_how_to_go_on(report, again)}") from lost
+        raise Unfinished(f"{_published(report, before)}. {_how_to_go_on(report, again)}") from lost
 
 
-def what_is_out(report: Report, launch: Launch, job: PipelineResult | None, again: str) -> str:
+def what_is_out(
+    report: Report, launch: Launch, job: PipelineResult | None, again: str, before: int | None = None
+) -> str:
     """One or two sentences on a run that has ended early. Nothing more is published by this process afterwards.
 
     Args:
         again: how the same report is run again, as its door says it.
+        before: how many windows of this very release were published before the run.
     """
     if launch.remote:
         return "nothing was started" if job is None else f"the job goes on in {launch.name}: look there, or cancel it"
@@ -48,24 +51,36 @@ def what_is_out(report: Report, launch: Launch, job: PipelineResult | None, agai
     if job is not None:
         with suppress(Exception):  # it may be over, or its server gone
             job.cancel()
-    return f"{_published(report)}. {_how_to_go_on(report, again)}"
+    return f"{_published(report, before)}. {_how_to_go_on(report, again)}"
 
 
-def _published(report: Report) -> str:
+def _published(report: Report, before: int | None = None) -> str:
     place, out, windows = report.sink.place, _windows_out(report), _windows_of(report)
     if out is None:
         return f"what was sent to {place} by then stays there"
     if out == 0:
         return "nothing is published"
+    stood = ""
+    if before:
+        stood = ", as before this run" if before >= out else f", {before:,} of these windows as before this run"
     if out == windows:
-        return f"all is published in {place}"
-    return f"{out:,} of {windows:,} windows are published in {place}, {windows - out:,} are not"
+        return f"all is published in {place}{stood}"
+    return f"{out:,} of {windows:,} windows are published in {place}{stood}, {windows - out:,} are not"
 
 
 def _windows_out(report: Report) -> int | None:
     """How many windows of this release stand at its place; None for a place that is no files."""
     standing, release = standing_at(report.sink, report.question.period), report.question.release.id
     return None if standing is None else whole_windows(its for its in standing if its and its.release == release)
+
+
+def windows_before(report: Report) -> int | None:
+    """How many windows of this very release are published already, before a run; None where nobody can tell."""
+    if report.question.release.key.source == "fresh":
+        return 0  # of a release that nobody has asked for before
+    with suppress(Refusal):
+        return _windows_out(report)
+    return None
 
 
 def _windows_of(report: Report) -> int:

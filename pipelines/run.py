@@ -16,7 +16,7 @@ from private_topk.pipelines.announce import followed
 from private_topk.pipelines.errors import interruption_in, loss_in, refusal_in
 from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.notes import NoteWindows
-from private_topk.pipelines.outcome import check_all_is_out, what_is_out
+from private_topk.pipelines.outcome import check_all_is_out, what_is_out, windows_before
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
@@ -135,6 +135,7 @@ def _finished(
 ) -> PipelineResult:
     """Charge for it and run it to its end."""
     job = None
+    before = windows_before(report)
     GATE.open()
     try:
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
@@ -147,17 +148,17 @@ def _finished(
             job = pipeline.run()
             job.wait_until_finish()
             if not launch.deferred:
-                check_all_is_out(report, again)
+                check_all_is_out(report, again, before)
     except Unfinished:
         raise
     except (Exception, KeyboardInterrupt) as error:
         stop = interruption_in(error)
         if stop is not None:
-            raise Interrupted(what_is_out(report, launch, job, again), stop) from None
+            raise Interrupted(what_is_out(report, launch, job, again, before), stop) from None
         found = refusal_in(error)
         if found is not None:
             raise found from None
-        raise Unfinished(what_is_out(report, launch, job, again)) from (loss_in(error) or error)
+        raise Unfinished(what_is_out(report, launch, job, again, before)) from (loss_in(error) or error)
     return job
 
 

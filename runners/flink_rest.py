@@ -78,6 +78,11 @@ class Rest:
                 return False
         return bool(tasks)
 
+    def widest(self, job: str) -> int:
+        """How many slots a job has work for at once, 0 where nobody tells."""
+        vertices = (self.get(f"jobs/{job}") or {}).get("vertices", [])
+        return max((each.get("parallelism", 0) for each in vertices), default=0)
+
     def failures(self, job: str) -> list[tuple[int, str]]:
         """The last failures that a job has got over, the newest first: when, in milliseconds since 1970, and what kind.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from private_topk.runners.console import Line
 from private_topk.runners.console import say as say_on_stderr
@@ -88,7 +89,7 @@ class Watch(threading.Thread):
         if self._looked % self._looks == 0 or state in _OVER:
             self._look_at_restarts(job)
         self._looked += 1
-        self._look_at_slots(state, tasks)
+        self._look_at_slots(job, state, tasks)
         if not self._streaming:
             self._end_what_stands_still(job, tasks)
         elif self._stopping:
@@ -123,7 +124,7 @@ class Watch(threading.Thread):
                       "without high availability" if self._rest.overview() else
                       "Flink: the job manager does not answer")  # fmt: skip
 
-    def _look_at_slots(self, state: str, tasks: dict[str, int]) -> None:
+    def _look_at_slots(self, job: str, state: str, tasks: dict[str, int]) -> None:
         """A job waits for slots if none of its tasks runs: where some do, those behind them come when they are done."""
         busy = tasks["running"] + tasks["initializing"] + tasks["deploying"] + tasks["canceling"]
         starved = not busy and state in ("CREATED", "RUNNING", "RESTARTING")
@@ -136,11 +137,19 @@ class Watch(threading.Thread):
         self._starved = self._starved or now
         if now - self._starved > self._patience:
             self._starved = now + 60 - self._patience  # again in a minute
+            if self._holds_them_itself(job, cluster):
+                return
             slots, free, managers = cluster["slots-total"], cluster["slots-available"], cluster["taskmanagers"]
             taken = f"only {free} of the {slots} of {managers} task managers are free" if free else (
                     f"all {slots} of the {managers} task managers are taken")  # fmt: skip
             self._say(f"Flink: the job waits for slots: {taken}. Start task managers, or cancel the job and give "
                       f"--parallelism {max(free or slots, 1)}")  # fmt: skip
+
+    def _holds_them_itself(self, job: str, cluster: dict[str, Any]) -> bool:
+        """The slots that are taken are enough, and the job's own: it keeps them while it waits to be restarted."""
+        others = [each for each in self._rest.jobs() if each["jid"] != job and each["state"] not in _OVER]
+        enough = 0 < self._rest.widest(job) <= cluster["slots-total"]
+        return enough and not others and not cluster["slots-available"]
 
     def _end_what_stands_still(self, job: str, tasks: dict[str, int]) -> None:
         """A batch does not get over a standstill by itself. Whoever has handed it over may do so again."""

@@ -50,7 +50,7 @@ class JoinWithList(beam.PTransform):
     Memory of a worker: a chunk of the list, or of one residue the list and the counts of all user shards.
 
     Args:
-        layout: that of the codes.
+        layout: that of the codes; its residues are those in which counts and list meet.
         shards: how many user shards there are.
         readers: those that state what they have sent, if they do.
         by_reference: as for `CountContributions`.
@@ -68,7 +68,7 @@ class JoinWithList(beam.PTransform):
         super().__init__()
         self._domain, self._key, self._layout, self._shards = domain, key, layout, shards
         self._readers, self._shelf = readers, Shelf() if by_reference else None
-        self.senders = domain.residues + 1
+        self.senders = layout.residues + 1
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> beam.PCollection:
         domain, chunks = self._domain, len(self._domain.chunks)
@@ -84,7 +84,7 @@ class JoinWithList(beam.PTransform):
         shelf = None if self._shelf is None else self._shelf.name
         # Each by itself, since a runner may encode what comes from several stages where it is put together.
         keyed = [
-            each | f"To their residues {number}" >> _ToResidues(domain.residues, self._shelf)
+            each | f"To their residues {number}" >> _ToResidues(self._layout.residues, self._shelf)
             for number, each in enumerate((*inputs, listed))
         ]
         join = beam.ParDo(_JoinDoFn(domain, self._layout, shelf))
@@ -95,7 +95,7 @@ class JoinWithList(beam.PTransform):
             | "Gather each residue" >> beam.GroupByKey()
             | "Join" >> join.with_output_types(Keyed)
         )
-        check = beam.Map(_checked, self._shards + chunks, self._readers, domain.residues)
+        check = beam.Map(_checked, self._shards + chunks, self._readers, self._layout.residues)
         answer = (
             found
             | "What came" >> beam.Filter(_is_taken).with_output_types(Keyed)
@@ -150,7 +150,7 @@ class _ReadDoFn(beam.DoFn):
 
     def _split(self, blocks: range) -> Iterator[tuple[int, pa.RecordBatch]]:
         labels = pa.concat_arrays([self._domain.block(number) for number in blocks])
-        residues, codes = self._domain.residues, self._domain.edges[blocks.start] + np.arange(len(labels))
+        residues, codes = self._layout.residues, self._domain.edges[blocks.start] + np.arange(len(labels))
         keys = (hash_labels(labels, self._hash_key) % np.uint64(residues)).astype(np.int64)
 
         def table_of(rows: Codes) -> pa.RecordBatch:
@@ -158,19 +158,19 @@ class _ReadDoFn(beam.DoFn):
 
         found = dict(parted(keys, residues, table_of))
         nothing = table_of(np.empty(0, np.int64))
-        first = _place_of_list(self._layout, residues)
+        first = _place_of_list(self._layout)
         return ((first + residue, found.get(residue, nothing)) for residue in range(residues))
 
 
-def _place_of_list(layout: Layout, residues: int) -> int:
+def _place_of_list(layout: Layout) -> int:
     """Parts of the list have the places of one more group of windows."""
-    return layout.groups * residues
+    return layout.groups * layout.residues
 
 
 class _JoinDoFn(beam.DoFn):
     def __init__(self, domain: SplitDomain, layout: Layout, shelf: str | None) -> None:
         self._layout, self._shelf, self._chunks = layout, shelf, len(domain.chunks)
-        self._first_place = _place_of_list(layout, domain.residues)
+        self._first_place = _place_of_list(layout)
         self._left_out = LeftOutRows("not_in_domain_after_counting")
 
     def process(self, gathered: tuple[int, Iterable[Any]]) -> Iterator[Keyed]:

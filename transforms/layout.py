@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.domain import Domain, Lists, UnknownDomain
+from private_topk.transforms.domain import Domain, Lists, SplitDomain, UnknownDomain
 from private_topk.transforms.windows import Period
 
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
@@ -21,7 +21,11 @@ _MOST_BITS = 20
 _PLACES = 64
 
 UNKNOWN_ITEM_SHARDS = 16
-"""Unknown domain: an item shard is a residue of the item's hash."""
+"""Unknown domain: an item shard is a residue of the item's hash. So many of them at least."""
+
+_MOST_RESIDUES_ALIKE, _USER_SHARDS_OF_A_RESIDUE = 256, 4
+"""As many labels as a user shard holds meet in a residue, since a runner may hand all of them over as one element; of
+more than 256 user shards as many as four hold, so that what each sends to each does not get too small."""
 
 _GROUPS = 64
 _MOST_TOGETHER = 1024
@@ -43,7 +47,8 @@ class Layout:
         overlap: a row may belong to several windows that follow each other.
         split: how many parts every window is split into, one for each group of users' rows; 0 without such.
         lists: which items can be ranked in which of these, where not all can in all.
-        residues: of an unknown domain, how many item shards there are.
+        residues: how many item shards there are of labels, which have no codes: in an unknown domain, and in a split
+            list until the counts meet it.
     """
 
     size: int
@@ -54,20 +59,26 @@ class Layout:
     residues: int = UNKNOWN_ITEM_SHARDS
 
     @classmethod
-    def of(cls, domain: Domain, period: Period | None = None, split: int = 0) -> Layout:
-        """The layout of a bounded input with a declared period; without one, that of a single window."""
+    def of(cls, domain: Domain, period: Period | None = None, split: int = 0, shards: int = 0) -> Layout:
+        """The layout of a bounded input with a declared period; without one, that of a single window.
+
+        Args:
+            shards: how many user shards there are, which tells how much input.
+        """
         size = 0 if isinstance(domain, UnknownDomain) else domain.size
-        if period is None:
-            return cls(size, max(split, 1), False, split, domain.lists)
-        return cls(size, len(period) * max(split, 1), period.overlaps, split, domain.lists)
+        parts, overlap = max(split, 1), period is not None and period.overlaps
+        found = cls(size, (1 if period is None else len(period)) * parts, overlap, split, domain.lists)
+        listed = domain.residues if isinstance(domain, SplitDomain) else 0
+        many = max(min(shards, _MOST_RESIDUES_ALIKE), shards // _USER_SHARDS_OF_A_RESIDUE)
+        return replace(found, residues=max(UNKNOWN_ITEM_SHARDS, listed, many // found.groups))
 
     def after_the_first(self) -> Layout:
         """That of the windows after the first one of time."""
         return replace(self, windows=self.windows - self.parts)
 
-    def of_labels(self, residues: int) -> Layout:
+    def of_labels(self) -> Layout:
         """That of the same windows while nobody knows the codes of items."""
-        return replace(self, size=0, lists=None, residues=residues)
+        return replace(self, size=0, lists=None)
 
     @property
     def parts(self) -> int:

@@ -202,10 +202,11 @@ class RankBlocks(beam.PTransform):
         selection, key, groups = self._selection, self._release.key, self._selection.groups
         numbered = self._period if blocks.is_bounded else None
         most, risers = selection.max_windows_per_user, selection.risers
-        layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size)
-        rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split)
+        many = self._shards if blocks.is_bounded else 0
+        layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size, many)
+        rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split, many)
         if isinstance(selection.domain, SplitDomain):
-            rows = rows.of_labels(selection.domain.residues)
+            rows = replace(rows.of_labels(), residues=layout.residues)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
         waking = self._readers[0] if blocks.is_bounded and self._readers else None
         pairs = blocks | "Shard by user" >> self._sharding(blocks, rows, cores, waking)

@@ -9,7 +9,7 @@ from importlib import import_module
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
-from private_topk.pipelines.forewarning import forewarned
+from private_topk.pipelines.forewarning import forewarnings
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.logs import level
 from private_topk.pipelines.printable import printable
@@ -37,8 +37,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     parser.require(asked)
     reach_files(others, asked)
     report = report_of(asked, watch=watch)
-    warning = forewarned(report.question, asked.get("like"), report.sink.files(report.question.period) or ())
-    if warning is not None:
+    for warning in forewarnings(report.question, asked.get("like"), report.sink.files(report.question.period) or ()):
         with level("warning"):
             print(f"private-topk: {warning}", file=sys.stderr, flush=True)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"

@@ -13,7 +13,7 @@ from typing import cast
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.expecting import names_a_file
 from private_topk.pipelines.fields import Asked
-from private_topk.pipelines.forewarning import forewarned
+from private_topk.pipelines.forewarning import forewarnings
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.logs import level
@@ -114,10 +114,11 @@ class ScheduledReport:
         return values.get("runner.name", "direct"), list(values.get("runner.options", ()))
 
     def _forewarn(self, report: Report, asked: Asked, number: int) -> None:
-        """Say so where what was published of the periods before tells that this one would be close to noise."""
+        """Say so where what was published of the periods before tells that this one would be close to noise, or where
+        the list is large.
+        """
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
-        warning = forewarned(report.question, asked.get("like"), before)
-        if warning is not None:
+        for warning in forewarnings(report.question, asked.get("like"), before):
             with level("warning"):
                 print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
 

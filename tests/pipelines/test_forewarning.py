@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.forewarning import forewarned
+from private_topk.pipelines.forewarning import forewarned, forewarnings
 from private_topk.pipelines.question import ask
 from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.domain import PublicDomain, RangeDomain, SplitDomain
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import command, options, write
@@ -78,6 +80,18 @@ def test_questions_of_which_nothing_is_known() -> None:
     assert forewarned(amounts, earlier=["nowhere.avro"]) is None
     with pytest.raises(Refusal, match="like is of numbers of users"):
         forewarned(amounts, SHAPE)
+
+
+def test_a_large_list_names_the_way_to_split_it() -> None:
+    """Of a list alone that every worker holds: nobody does a split one, or a range."""
+    held = PublicDomain.of(ITEMS)
+    few, many = (replace(held, size=size) for size in (4_999_999, 10_000_000))
+    assert list(forewarnings(ask(3, Joint(epsilon=1.0), few))) == []
+    (found,) = forewarnings(ask(3, Joint(epsilon=1.0), many))
+    assert "all of its 10,000,000 items, some 620 MB. `--domain-split` (domain.split in a report" in found
+    split = replace(SplitDomain.of(ITEMS), size=10_000_000)
+    for domain in (split, RangeDomain(0, 10_000_000)):
+        assert list(forewarnings(ask(3, Joint(epsilon=1.0), domain))) == []
 
 
 @pytest.mark.long

@@ -36,6 +36,7 @@ class JobManager:
         self.restarts = 0
         self.place = "file:///checkpoints"
         self.plan: dict[str, Any] = {}
+        self.others: list[str] = []
 
     def answer(self, path: str) -> Any:  # noqa: ANN401 - JSON
         tasks = {"running": self.running, "total": 3, "initializing": 0, "deploying": 0, "canceling": 0,
@@ -43,7 +44,8 @@ class JobManager:
         job = {"jid": "j", "name": "job", "state": self.state, "tasks": self.tasks or tasks}
         return {
             "overview": {"flink-version": "1.19.3", "slots-available": self.free, "slots-total": 4, "taskmanagers": 2},
-            "jobs/overview": {"jobs": [] if self.lost else [job]},
+            "jobs/overview": {"jobs": [*([] if self.lost else [job]),
+                                       *({"jid": "o", "name": "o", "state": its} for its in self.others)]},
             "jobs/j": self.plan or {"vertices": VERTICES},
             "jobs/j/metrics": [{"id": "numRestarts", "value": str(self.restarts)}],
             "jobs/j/vertices/b/watermarks": [{"id": "0", "value": str(self.last)}],
@@ -177,8 +179,15 @@ def test_restarts_and_missing_slots_are_said(manager: JobManager, watch: Callabl
     ]
     manager.restarts = 0
     manager.failures, manager.running, manager.state = [], 0, "CREATED"
+    manager.others = ["FINISHED"]
+    assert watch(answered=False, looks=3, patience=0) == [], "its own slots, while it waits to be restarted"
+    manager.others = ["RUNNING"]
     said = watch(answered=False, looks=3, patience=0)
     assert len(said) == 1 and "waits for slots: all 4 of the 2 task managers are taken" in said[0]
+    manager.others, manager.plan = [], {"vertices": [{**VERTICES[1], "parallelism": 5}]}
+    said = watch(answered=False, looks=3, patience=0)
+    assert len(said) == 1 and said[0].endswith("give --parallelism 4"), "it has work for five"
+    manager.plan = {}
     manager.free = 1
     assert watch(answered=False, looks=3, patience=0) == []
     manager.scheduled = 3

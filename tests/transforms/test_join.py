@@ -244,7 +244,7 @@ def test_counts_by_label_become_counts_by_code(windows: int) -> None:
     for its in held:
         for (window, number), count in its.items():
             expected[window, number] += count
-    counted = {shard: placed(its, layout.of_labels(domain.residues)) for shard, its in enumerate(held)}
+    counted = {shard: placed(its, layout.of_labels()) for shard, its in enumerate(held)}
     for place, part in joined_counts(counted, domain, layout):
         rows = part.table.to_pylist() if place != MANIFEST else []
         for row in rows:
@@ -274,7 +274,7 @@ def test_the_bound_is_that_of_an_unknown_domain(limit: int | None) -> None:
     """What one user moves of it is in test_one_user.py; the list only takes away from that, whatever the rows are."""
     draw, domain, layout = random.Random(limit), SplitDomain.of(HOSTILE[:9], block=4), Layout(9)
     rows = [(f"u{draw.randrange(40)}", draw.choice(HOSTILE)) for _ in range(300)]
-    labels, counted_so = layout.of_labels(domain.residues), counted(rows, "unknown", limit, KEY, 2, 3, False)
+    labels, counted_so = layout.of_labels(), counted(rows, "unknown", limit, KEY, 2, 3, False)
     split, counter = _ShardDoFn(domain, KEY, 2, labels), UserShard(labels, KEY, limit)
     split.setup()
     block = make_block(*(pa.array(column) for column in zip(*rows, strict=True)))[0]
@@ -306,7 +306,7 @@ class TestNoLossIsSilent:
         return seen[0]
 
     def counted(self) -> Counted:
-        labels = self.LAYOUT.of_labels(self.DOMAIN.residues)
+        labels = self.LAYOUT.of_labels()
         return {shard: placed(dict.fromkeys(((0, n) for n in its), 1), labels) for shard, its in enumerate(self.HELD)}
 
     def passes(self, hops: Hops) -> bool:

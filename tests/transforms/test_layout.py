@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +14,18 @@ import pytest
 from private_topk.transforms import user_shard as user_shard_module
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.counts import add_up
+from private_topk.transforms.domain import SplitDomain, UnknownDomain
 from private_topk.transforms.draw import _by_window
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.parts import MANIFEST, PlacedPart, by_group, with_manifest
 from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.windows import Period
 from tests.quick import in_check
 
 KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
+START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 SHARDS = 3
 SIZES = {"public": 50, "many codes": (2 << 20) + 7, "unknown": 0}
 
@@ -150,3 +155,20 @@ def test_item_shards_are_small_where_there_is_room_for_more_of_them(size: int, w
     assert layout.item_shards <= 64 and (places <= 64 or layout.item_bits >= 20)
     assert layout.item_bits == ITEM_SHARD_BITS or 2 * places > 64 or 2 * layout.item_shards > 64
     assert [layout.codes(0).start, layout.codes(layout.item_shards - 1).stop] == [0, size]
+
+
+@pytest.mark.parametrize("windows", [1, 7, 64, 10_000])
+def test_labels_meet_in_more_places_where_there_is_more_input(windows: int) -> None:
+    """As many as user shards up to 256, then one for four of them, but 16 at least for a group of windows."""
+    period = Period(START, START + timedelta(days=windows), timedelta(days=1))
+    for shards in [1 << n for n in range(17)]:
+        layout = Layout.of(UnknownDomain(), period, shards=shards)
+        assert layout.residues == layout.item_shards and layout.residues >= 16
+        alike = shards if shards <= 256 else max(256, shards // 4)
+        assert layout.residues == max(16, alike // layout.groups)
+    assert Layout.of(UnknownDomain(), period).residues == 16, "a stream, of which nobody knows how much there is"
+    listed = replace(SplitDomain.of(["a"]), size=10**7)
+    few, many = (Layout.of(listed, period, shards=shards) for shards in (32, 1 << 16))
+    assert few.residues == few.of_labels().item_shards == listed.residues == 38
+    assert many.residues == many.of_labels().item_shards == max(38, (1 << 14) // many.groups)
+    assert many.item_shards == few.item_shards, "of codes there are no more places for that"

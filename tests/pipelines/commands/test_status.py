@@ -170,8 +170,8 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
     asked = report(folder, Release(ReleaseKey.parse("file:key"), "r"))
     launch = prepare("direct", [])
 
-    def told(of: Report = asked) -> str:
-        return what_is_out(of, launch, None, "run it again")
+    def told(of: Report = asked, before: int = 0) -> str:
+        return what_is_out(of, launch, None, "run it again", before)
 
     out = folder / "out"
     names = [f"{window.label()}" for window in asked.question.period.windows()]
@@ -182,11 +182,14 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
     assert told().startswith("nothing is published.")
     (out / f"{names[0]}.avro").write_text("")
     assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
+    assert told(before=1).startswith(f"1 of 2 windows are published in {out}, as before this run, 1 are not.")
     (out / f"{names[1]}.avro").write_text("")
     (out / f"{names[1]}.manifest.json").write_text(manifest.replace('"r"', '"another"'))
     assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
     (out / f"{names[1]}.manifest.json").write_text(manifest)
     assert told().startswith(f"all is published in {out}.")
+    assert told(before=1).startswith(f"all is published in {out}, 1 of these windows as before this run.")
+    assert told(before=2).startswith(f"all is published in {out}, as before this run.")
     assert "Its random key is gone" in told(report(folder, Release.fresh()))
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from private_topk.transforms.mechanisms import noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
-from private_topk.transforms.mechanisms.parameters import check_parameter, plain
+from private_topk.transforms.mechanisms.parameters import check_parameter
+from private_topk.transforms.plain import plain
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["CountBudget", "NoiseSize", "count_budget", "noise_size"]

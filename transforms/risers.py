@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.mechanisms.parameters import check_decimal, plain
+from private_topk.transforms.mechanisms.parameters import check_decimal
+from private_topk.transforms.plain import plain
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 

@@ -13,7 +13,8 @@ from private_topk.budget.refusal import number
 from private_topk.pipelines.cli import main
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.mechanisms.parameters import decimal, plain
+from private_topk.transforms.mechanisms.parameters import decimal
+from private_topk.transforms.plain import plain
 from private_topk.transforms.refusal import Refusal
 from tests.quick import in_check
 

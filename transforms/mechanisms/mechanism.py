@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
-from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of, plain
+from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
 from private_topk.transforms.mechanisms.ranks import check_ranks
 from private_topk.transforms.mechanisms.weighting import Weighting
+from private_topk.transforms.plain import plain
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]

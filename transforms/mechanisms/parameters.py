@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
 from functools import cache
 from numbers import Integral, Rational, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from private_topk.transforms.plain import plain
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Parameter", "check_decimal", "check_parameter", "decimal", "parameter", "parameters_of", "plain"]
+__all__ = ["Parameter", "check_decimal", "check_parameter", "decimal", "parameter", "parameters_of"]
 
 Kind = Literal["number", "fraction", "whole", "text", "object"]
 
@@ -69,14 +69,6 @@ def decimal(text: str) -> Fraction | float:
     value = float(text)
     # What a float can reach is a short fraction; 1e999999999 would be one of a gigabyte.
     return Fraction(text) if value and math.isfinite(value) else value
-
-
-def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
-    """A value as JSON can hold it. A fraction that a float is written as is that float, so that 1/10 is named 0.1."""
-    if isinstance(value, Fraction):
-        with suppress(OverflowError):
-            return float(value) if Fraction(repr(float(value))) == value else str(value)
-    return value if isinstance(value, int | float | str | bool | None) else str(value)
 
 
 _READ: dict[Kind, Any] = {"number": decimal, "fraction": Fraction, "whole": int, "text": str, "object": str}

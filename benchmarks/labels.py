@@ -19,15 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from benchmarks.pipeline import Run
-from benchmarks.processes import Meter, end_well_by_signal
+from benchmarks.processes import end_well_by_signal
+from benchmarks.standing import HEADINGS, Largest, standing, taken_on
 from private_topk.runners.flink_cluster import Cluster
 
 _AT_ONCE = 5_000_000
@@ -44,9 +44,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "private-topk-bench")
     arguments = parser.parse_args()
     end_well_by_signal()
-    with standing(arguments) as cluster:
+    flink = "flink" in arguments.cases.split(",")
+    with standing(arguments.folder, arguments.port, arguments.task_memory) if flink else nullcontext() as cluster:
         print(f"{'rows':>13} case  {'wall s':>9}{'cpu s':>9}{'peak MiB':>10}{'cpu µs a row':>14}{'bytes a row':>13}"
-              + ("  largest worker, task manager; all, MiB" if cluster else ""))  # fmt: skip
+              + (HEADINGS if cluster else ""))  # fmt: skip
         for rows in map(int, arguments.rows.split(",")):
             write_rows(arguments.folder, rows)
             rankings = set()
@@ -58,22 +59,6 @@ def main() -> None:
                 rankings.add(ranking)
             if len(rankings) > 1:
                 raise SystemExit("the rankings differ")
-
-
-@contextmanager
-def standing(arguments: argparse.Namespace) -> Iterator[Cluster | None]:
-    """A cluster and its pool, if a case needs them."""
-    if "flink" not in arguments.cases.split(","):
-        yield None
-        return
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
-        cluster = Cluster(Path(name) / "cluster", arguments.port, task_memory=arguments.task_memory)
-        try:
-            cluster.start(2)
-            cluster.start_worker_pool(arguments.port + 2)
-            yield cluster
-        finally:
-            cluster.stop()
 
 
 def write_rows(folder: Path, rows: int) -> None:
@@ -100,7 +85,7 @@ def _write(path: Path, labels: pl.Series, users: int, seed: int) -> None:
 
 def measure(
     rows: int, case: str, arguments: argparse.Namespace, cluster: Cluster | None
-) -> tuple[tuple[Run, str], bytes]:
+) -> tuple[tuple[Run, Largest | str], bytes]:
     """One run in a process of its own: what it took, and its ranking."""
     output, key = arguments.folder / f"labels-{case}.jsonl", arguments.folder / "labels.key"
     key.write_text("a key of the benchmarks, which is no secret\n")
@@ -113,11 +98,7 @@ def measure(
     ]  # fmt: skip
     if arguments.max_items_per_user is not None:
         command += ["--max-items-per-user", str(arguments.max_items_per_user)]
-    if case == "flink":
-        assert cluster is not None
-        command += ["--runner", "flink", "--flink_master", cluster.address, "--environment_type", "EXTERNAL"]
-        command += ["--environment_config", cluster.worker_pool]
-    found = _on(cluster, command) if case == "flink" and cluster else _alone(command)
+    found = taken_on(cluster, command) if case == "flink" and cluster else (_alone(command), "")
     ranking = output.read_bytes()
     items = [json.loads(line)["item"] for line in ranking.splitlines()]
     if not items or not all(str(item).startswith("planted") for item in items):
@@ -125,33 +106,13 @@ def measure(
     return found, ranking
 
 
-def _alone(command: list[str]) -> tuple[Run, str]:
+def _alone(command: list[str]) -> Run:
     start = time.perf_counter()
     process = subprocess.Popen(command)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit("the run failed")
-    return Run(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024), ""
-
-
-def _on(cluster: Cluster | None, command: list[str]) -> tuple[Run, str]:
-    """CPU of all processes, and memory of the largest of each kind and of all together, at two looks a second."""
-    assert cluster is not None
-    servers = {name: process.pid for name, process in cluster.processes.items()}
-    managers = [pid for name, pid in servers.items() if name.startswith("task-manager")]
-    start = time.perf_counter()
-    process = subprocess.Popen(command)
-    with (
-        Meter(lambda: [servers["worker-pool"]]) as workers,
-        Meter(lambda: managers) as tasks,
-        Meter(lambda: [process.pid, *servers.values()]) as everything,
-    ):
-        status = process.wait()
-    if status:
-        raise SystemExit(f"the run failed: see {cluster.folder}")
-    taken = everything.taken()
-    largest = workers.taken().largest, tasks.taken().largest, taken.together
-    return Run(time.perf_counter() - start, taken.cpu, taken.largest), "{:9.0f}{:9.0f}{:9.0f}".format(*largest)
+    return Run(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
     python -m benchmarks.split_list --items 1000000,10000000
     python -m benchmarks.split_list --items 10000000 --workers    # and runs with two workers in processes of their own
+    python -m benchmarks.split_list --items 10000000 --flink      # and on a standalone Flink cluster
 
 Items are lines such as `title123`; 1,000,000 rows of 50,000 users, most of them of the first items. What a worker
 holds is measured in a process of its own, which does nothing else: memory above that of one that has loaded the code.
+All rankings must be the same, byte for byte. On Flink a cluster has two task managers with two slots each and a pool of
+Python workers, one process for each slot.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.pipeline import Run
-from benchmarks.processes import Meter
+from benchmarks.processes import Meter, end_well_by_signal
+from benchmarks.standing import HEADINGS, standing, taken_on
 from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.domain_blocks import read_split_domain
 from private_topk.transforms import ReleaseKey, SplitDomain
@@ -43,22 +47,46 @@ def main() -> None:
     parser.add_argument("--items", default="1000000,10000000", help="several sizes, parted by commas")
     parser.add_argument("--workers", action="store_true", help="run with two workers in processes of their own too")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "private-topk-bench")
+    parser.add_argument("--flink", action="store_true", help="run on a standalone cluster too")
+    parser.add_argument("--task-memory", default="1536m", help="of a task manager, as Flink writes it")
+    parser.add_argument("--port", type=int, default=28481)
+    parser.add_argument("--only-split", action="store_true", help="leave out what holds all of the list")
     arguments = parser.parse_args()
+    end_well_by_signal()
     for items in map(int, arguments.items.split(",")):
         files = written(arguments.folder, items)
         print(f"\n{items:,} items\n{'':<44}{'wall s':>8}{'cpu s':>8}{'MiB':>8}")
         alone(keep, files[0])
         for name, work in HELD.items():
-            show(f"a worker: {name}", alone(work, files[0]))
+            if not arguments.only_split or work is not hold_all:
+                show(f"a worker: {name}", alone(work, files[0]))
+        runs(files, arguments)
+
+
+def runs(files: tuple[Path, Path], arguments: argparse.Namespace) -> None:
+    """Whole ones, of the list as it is and split."""
+    rankings = set()
+    flink = standing(arguments.folder, arguments.port, arguments.task_memory) if arguments.flink else None
+    with flink or contextlib.nullcontext() as cluster:
         for name, more in {"whole": [], "split": ["--domain-split"]}.items():
+            if arguments.only_split and not more:
+                continue
             show(f"a run on Direct: {name}", whole_run(*files, more))
+            rankings.add(ranking(files[0]))
             if arguments.workers:
                 workers = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
                 show(f"the largest of two workers: {name}", whole_run(*files, [*more, *workers], of_workers=True))
+                rankings.add(ranking(files[0]))
+            if cluster:
+                run, largest = taken_on(cluster, [*asked(*files), *more])
+                show(f"a run on Flink: {name}", run, f"{HEADINGS}: {largest}")
+                rankings.add(ranking(files[0]))
+    if len(rankings) > 1:
+        raise SystemExit("the rankings differ")
 
 
-def show(name: str, run: Run) -> None:
-    print(f"{name:<44}{run.wall:8.1f}{run.cpu:8.1f}{run.peak:8.0f}", flush=True)
+def show(name: str, run: Run, more: str = "") -> None:
+    print(f"{name:<44}{run.wall:8.1f}{run.cpu:8.1f}{run.peak:8.0f}{more}", flush=True)
 
 
 def written(folder: Path, items: int) -> tuple[Path, Path]:
@@ -149,12 +177,8 @@ def _peak() -> float:
 
 def whole_run(listed: Path, rows: Path, more: list[str], of_workers: bool = False) -> Run:
     """A run in a process of its own; or what its largest worker takes, at two looks a second."""
-    command = [
-        sys.executable, "-m", "private_topk", "run", "--input", str(rows), "--domain", str(listed), "--mechanism",
-        "joint", "--k", "10", "--epsilon", "1", "--output", str(listed.with_suffix(".avro")), "--overwrite", "--quiet",
-    ]  # fmt: skip
     start = time.perf_counter()
-    process = subprocess.Popen([*command, *more])
+    process = subprocess.Popen([*asked(listed, rows), *more])
     with Meter(lambda: children(process.pid) if of_workers else []) as meter:
         _, status, usage = os.wait4(process.pid, 0)
     if status:
@@ -163,6 +187,25 @@ def whole_run(listed: Path, rows: Path, more: list[str], of_workers: bool = Fals
     if of_workers:
         return Run(wall, meter.taken().cpu, meter.taken().largest)
     return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def asked(listed: Path, rows: Path) -> list[str]:
+    key = listed.with_name("list.key")
+    key.write_text("a key of the benchmarks, which is no secret\n")
+    ranking_of(listed).unlink(missing_ok=True)  # or it would pass for that of a run that failed
+    return [
+        sys.executable, "-m", "private_topk", "run", "--input", str(rows), "--domain", str(listed), "--mechanism",
+        "joint", "--k", "10", "--epsilon", "1", "--release-key", f"file:{key}", "--release-id", listed.stem,
+        "--output", str(ranking_of(listed)), "--overwrite", "--quiet",
+    ]  # fmt: skip
+
+
+def ranking_of(listed: Path) -> Path:
+    return listed.with_suffix(".jsonl")
+
+
+def ranking(listed: Path) -> bytes:
+    return ranking_of(listed).read_bytes()
 
 
 def children(pid: int) -> list[int]:

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.plain import plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, plain
 
 __all__ = ["Amounts", "as_numbers"]
 

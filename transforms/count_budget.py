@@ -12,8 +12,7 @@ import numpy as np
 from private_topk.transforms.mechanisms import noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.plain import plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, plain
 
 __all__ = ["CountBudget", "NoiseSize", "count_budget", "noise_size"]
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
 
-__all__ = ["Refusal", "literal", "refused", "verbatim"]
+__all__ = ["Refusal", "literal", "plain", "refused", "verbatim"]
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
@@ -58,3 +61,11 @@ def literal(text: str) -> str:
 def refused(sentence: object) -> Refusal:
     """A refusal of no one field, such as of a broken file: the sentence, shown as it is."""
     return Refusal("", verbatim(sentence))
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
+    """A value as JSON can hold it. A fraction that a float is written as is that float, so that 1/10 is named 0.1."""
+    if isinstance(value, Fraction):
+        with suppress(OverflowError):
+            return float(value) if Fraction(repr(float(value))) == value else str(value)
+    return value if isinstance(value, int | float | str | bool | None) else str(value)

@@ -11,8 +11,7 @@ import numpy as np
 
 from private_topk.transforms.columnar import Codes
 from private_topk.transforms.mechanisms.parameters import check_decimal
-from private_topk.transforms.plain import plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, plain
 from private_topk.transforms.windows import Period
 
 __all__ = ["Risers"]

@@ -25,8 +25,7 @@ from private_topk.budget.composition import (
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon
 from private_topk.transforms.mechanisms.exact.reals import precision
-from private_topk.transforms.plain import plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, plain
 from tests.quick import in_check
 
 JOINT = MECHANISMS["joint"]

@@ -14,8 +14,7 @@ from private_topk.pipelines.cli import main
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.parameters import decimal
-from private_topk.transforms.plain import plain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, plain
 from tests.quick import in_check
 
 JOINT = MECHANISMS["joint"]

@@ -18,8 +18,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named,
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
 from private_topk.transforms.mechanisms.ranks import check_ranks
 from private_topk.transforms.mechanisms.weighting import Weighting
-from private_topk.transforms.plain import plain
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, plain, verbatim
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
 

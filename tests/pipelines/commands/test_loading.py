@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from private_topk.pipelines.commands.garbage import kept
 from private_topk.pipelines.commands.loading import load, reading_early
-from private_topk.pipelines.commands.peeking import peeked
 from tests.pipelines.support import command, write
 from tests.quick import in_check
 
 FRESH = """
 import gc, sys
+from private_topk.pipelines.commands.garbage import kept
 from private_topk.pipelines.commands.loading import load, reading_early
 from tests.pipelines.support import command, write
 before = sum(generation["collections"] for generation in gc.get_stats())
@@ -139,6 +140,21 @@ def test_a_process_that_has_loaded_beam_is_left_alone(monkeypatch: pytest.Monkey
     load(None)
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_what_is_kept_is_searched_neither_now_nor_later(monkeypatch: pytest.MonkeyPatch, enabled: bool) -> None:
+    frozen: list[bool] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(gc.isenabled()))
+    if not enabled:  # who has it off, wants it off
+        gc.disable()
+    try:
+        with pytest.raises(ImportError), kept():
+            assert not gc.isenabled()
+            raise ImportError
+        assert gc.isenabled() == enabled and frozen == [False]
+    finally:
+        gc.enable()
+
+
 def in_a_fresh_process(folder: Path, *words: str) -> tuple[list[object], str]:
     done = subprocess.run([sys.executable, "-c", EARLY, *words], cwd=folder, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
@@ -161,63 +177,6 @@ def test_a_fresh_process_reads_early_and_publishes_the_same(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     assert command(*words, "plain.csv").status == 0  # in this process Beam is loaded
     assert (tmp_path / "early.csv").read_bytes() == (tmp_path / "plain.csv").read_bytes()
-
-
-PEEKED = """
-import sys
-from private_topk.pipelines.commands import peeking
-from private_topk.pipelines.sources import early
-
-peeking._MUCH = 1
-begin = early.Early.__init__
-
-def noted(self, *given, **more):
-    print("begun before the mechanisms:", "private_topk.transforms.mechanisms" not in sys.modules, file=sys.stderr)
-    begin(self, *given, **more)
-
-early.Early.__init__ = noted
-"""
-
-
-@pytest.mark.parametrize(
-    ("more", "status", "taken"),
-    [
-        ([], 0, [True]),
-        (["--item-column=item", "--user-column", "user"], 0, [True]),
-        (["--epsilon=-1"], 2, []),  # refused when the words are read
-        (["--user-column", "nobody"], 2, []),  # and when the files are looked at
-        (["--input"], 2, []),
-    ],
-)
-def test_large_files_are_read_before_the_words_are(
-    tmp_path: Path, more: list[str], status: int, taken: list[bool]
-) -> None:
-    words = a_run(tmp_path)
-    command = [sys.executable, "-c", PEEKED + EARLY, *words, "early.csv", *more]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == [status, taken, []], done.stderr
-    begun = [line for line in done.stderr.splitlines() if line.startswith("begun")]
-    assert begun == ([] if "--input" in more else ["begun before the mechanisms: True"]), "begun once"
-    assert (tmp_path / "early.csv").exists() == (status == 0)
-
-
-def test_words_are_looked_at_for_large_local_files_that_are_read_in_this_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "apache_beam")
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    with (tmp_path / "large.csv").open("wb") as file:
-        file.truncate(8 << 20)
-    with (tmp_path / "small.csv").open("wb") as file:
-        file.truncate((8 << 20) - 1)
-    large = ["--input", str(tmp_path / "large.csv")]
-    assert not isinstance(peeked(large), nullcontext)
-    assert not isinstance(peeked([*large, "--runner", "DirectRunner", "--direct-num", "--k", "-3"]), nullcontext)
-    for words in (["--input", str(tmp_path / "small.csv")], ["--input", str(tmp_path / "none.csv")],
-                  ["--input", "gs://bucket/large.csv"], ["--input"], large[1:], [*large, "--check"],
-                  [*large, "--config", "run.yaml"], [*large, "--runner=flink"], [*large, "--runner", "dierct"],
-                  [*large, "--direct_num_workers=2"]):  # fmt: skip
-        assert isinstance(peeked(words), nullcontext), words
 
 
 @pytest.mark.long

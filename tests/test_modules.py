@@ -38,7 +38,6 @@ ELSEWHERE = {
     "pipelines/commands/arguments.py": "pipelines/commands/test_parser.py",
     "pipelines/commands/budget.py": RUNS,
     "pipelines/commands/doctor.py": "pipelines/test_doctor.py",
-    "pipelines/commands/garbage.py": "pipelines/commands/test_loading.py",
     "pipelines/commands/flex_template.py": "runners/test_deploy_files.py",
     "pipelines/commands/guesses.py": "pipelines/commands/test_newcomers.py",
     "pipelines/commands/launching.py": "pipelines/commands/test_parser.py",

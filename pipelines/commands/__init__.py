@@ -13,7 +13,6 @@ from importlib import import_module
 
 from private_topk.pipelines.commands.guesses import meant_command
 from private_topk.pipelines.commands.parser import LOG_FORMAT, Parser
-from private_topk.pipelines.commands.peeking import peeked
 from private_topk.pipelines.commands.status import guarded
 from private_topk.pipelines.logs import FORMATS, as_json
 from private_topk.transforms.near import did_you_mean
@@ -90,13 +89,7 @@ def _dispatch(words: list[str]) -> None:
 
 
 def _call(name: str, words: list[str]) -> None:
-    """A command with its words."""
-    with peeked(words) if name == "run" else nullcontext():
-        _read_and_execute(name, words)
-
-
-def _read_and_execute(name: str, words: list[str]) -> None:
-    """With the file of arguments that the words may name."""
+    """A command with its words, and with the file of arguments that they may name."""
     command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
     parser: Parser = command.parser(words)
     if not any(word.partition("=")[0] == "--config" for word in words):

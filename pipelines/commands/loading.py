@@ -5,13 +5,12 @@ from __future__ import annotations
 import gc
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import import_module
 
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.clients import unseen
-from private_topk.pipelines.commands.garbage import kept
 from private_topk.pipelines.commands.later import later
 from private_topk.runners import RUNNERS, short_name
 
@@ -32,7 +31,7 @@ def load(runner: str | None, local: bool = False) -> None:
     if "apache_beam" in sys.modules or not gc.isenabled():
         return
     alone = local and short_name(runner or "direct") == "direct"
-    with kept(), ExitStack() as around:
+    with _kept(), ExitStack() as around:
         if alone:
             around.enter_context(unseen())
             around.enter_context(later())
@@ -43,8 +42,6 @@ def load(runner: str | None, local: bool = False) -> None:
 def reading_early(arguments: Namespace, others: Sequence[str], needs: Sequence[str]) -> AbstractContextManager[None]:
     """Decode the input while Beam is being loaded, where the pipeline will run in this process, and will run.
 
-    Nothing where that has begun before, by a look at the words (`peeking.py`).
-
     Args:
         others: words for Beam, which may ask for workers elsewhere.
         needs: the fields that a run must have.
@@ -53,7 +50,19 @@ def reading_early(arguments: Namespace, others: Sequence[str], needs: Sequence[s
     here = short_name(arguments.runner or "direct") == "direct" and not others
     if "apache_beam" in sys.modules or not here or arguments.check or any(name not in asked for name in needs):
         return nullcontext()
-    with kept():
+    with _kept():
         from private_topk.pipelines.beginning import begun
-        from private_topk.pipelines.sources.early import is_begun
-    return nullcontext() if is_begun() else begun(asked)
+    return begun(asked)
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """What is loaded inside stays to the end: nobody searches it for garbage, now or later."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()

@@ -24,7 +24,7 @@ from private_topk.pipelines.sources.formats import bundle as bundled
 if TYPE_CHECKING:
     from private_topk.pipelines.sources.apart import Apart
 
-__all__ = ["Early", "early", "is_begun", "read"]
+__all__ = ["Early", "early", "read"]
 
 _MOST = 256 << 20
 """Bytes of blocks that wait to be taken."""
@@ -212,11 +212,6 @@ def early(find: Callable[[], Sequence[FileInfo]], columns: Columns, apart: bool 
     finally:
         _EARLY = None
         reading.close()
-
-
-def is_begun() -> bool:
-    """Whether something is being decoded for readers of this process."""
-    return _EARLY is not None
 
 
 def read(pieces: Sequence[Piece], columns: Columns) -> Iterator[Read]:

@@ -14,14 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.commands.garbage import kept
 from private_topk.pipelines.commands.loading import load, reading_early
 from tests.pipelines.support import command, write
 from tests.quick import in_check
 
 FRESH = """
 import gc, sys
-from private_topk.pipelines.commands.garbage import kept
 from private_topk.pipelines.commands.loading import load, reading_early
 from tests.pipelines.support import command, write
 before = sum(generation["collections"] for generation in gc.get_stats())
@@ -138,21 +136,6 @@ def test_a_process_that_has_loaded_beam_is_left_alone(monkeypatch: pytest.Monkey
     monkeypatch.delitem(sys.modules, "apache_beam")
     monkeypatch.setattr(gc, "isenabled", lambda: False)  # who has it off, wants it off
     load(None)
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_what_is_kept_is_searched_neither_now_nor_later(monkeypatch: pytest.MonkeyPatch, enabled: bool) -> None:
-    frozen: list[bool] = []
-    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(gc.isenabled()))
-    if not enabled:  # who has it off, wants it off
-        gc.disable()
-    try:
-        with pytest.raises(ImportError), kept():
-            assert not gc.isenabled()
-            raise ImportError
-        assert gc.isenabled() == enabled and frozen == [False]
-    finally:
-        gc.enable()
 
 
 def in_a_fresh_process(folder: Path, *words: str) -> tuple[list[object], str]:

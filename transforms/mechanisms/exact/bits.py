@@ -117,8 +117,10 @@ class Draw:
 
     def below(self, n: int) -> int:
         """An exactly uniform integer in [0, n), by rejection: fewer than two tries on average."""
+        if n == 1:
+            return 0
         size = (n - 1).bit_length()
-        if 0 < size <= 64:  # one word a try: the same numbers, several times as quick
+        if size <= 64:  # one word a try: the same numbers, several times as quick
             while True:
                 if not self._buffer:
                     self._fill()

@@ -119,7 +119,8 @@ class FlipRounds:
             place = self._propose(total)
             if place is None:
                 continue
-            rank, count = self._pick(place)
+            rank = self._pick(place)
+            count = self._value[place] if place < self._exact else self._count(rank)
             weight = self._weights[place - self._base] if place < self._end else self._far_weight
             p = math.exp(self._float_rate * (count - top))
             chance = p / (weight * unit * (p + (1 - p) * math.exp(min(elapsed, 700.0))))
@@ -130,11 +131,10 @@ class FlipRounds:
             elif greater(self._chance(count, weight, total, waits), uniform(self._draw, _LANE, 2 * index + 1)):
                 return place, rank
 
-    def _pick(self, place: int) -> tuple[int, int]:
-        """A uniform item of those left of a block: its rank and its count."""
-        self._position = self._start[place] + self._draw.below(self._left[place])
-        rank = self._moved.get(self._position, self._position)
-        return rank, self._value[place] if place < self._exact else self._count(rank)
+    def _pick(self, place: int) -> int:
+        """A uniform item of those left of a block: its rank."""
+        position = self._position = self._start[place] + self._draw.below(self._left[place])
+        return self._moved.get(position, position)
 
     def _count(self, rank: int) -> int:
         """The count at a rank below the k-th, of any item: looked at further down only where that is asked for."""

@@ -30,9 +30,9 @@ class Ladder:
         values, ends = histogram.down_to(least)
         self._values, self._ends = values, ends
         # One look-up at a time is several times as quick in a list.
-        self._ends_listed = ends.tolist() if len(ends) <= _FEW else None
+        self._listed = (values.tolist(), ends.tolist()) if len(ends) <= _FEW else None
 
-    @property
+    @cached_property
     def items(self) -> int:
         """How many items have `least` or more."""
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -84,8 +84,9 @@ class Ladder:
 
     def count_at(self, rank: int) -> int:
         """The count at a rank, of any item."""
-        listed = self._ends_listed
-        place = int(self._ends.searchsorted(rank, "right")) if listed is None else bisect_right(listed, rank)
-        if place == len(self._ends):
+        if rank >= self.items:
             return int(self._histogram.counts_at(np.array([rank]))[0])
-        return int(self._values[place])
+        if self._listed is not None:
+            values, ends = self._listed
+            return values[bisect_right(ends, rank)]
+        return int(self._values[self._ends.searchsorted(rank, "right")])

@@ -10,8 +10,6 @@ is counted: rows of output, and files.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +19,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from benchmarks.pipeline import run_of
 
 _START = 1_767_225_600  # 2026-01-01
 _WEEK = 7 * 86_400
@@ -73,12 +73,7 @@ def measure(folder: Path, arguments: argparse.Namespace) -> tuple[float, float, 
         "output-format": "parquet", "cores": arguments.cores, **dict(word.split("=", 1) for word in arguments.more),
     }  # fmt: skip
     words: Sequence[str] = [f"--{name}={value}" for name, value in asked.items()]
-    began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "private_topk", "run", "--quiet", *words])
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit("the run failed")
-    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return run_of([sys.executable, "-m", "private_topk", "run", "--quiet", *words])
 
 
 def _moment(seconds: int) -> str:

@@ -14,18 +14,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from benchmarks.pipeline import Run
+from benchmarks.pipeline import Run, run_of
 from benchmarks.processes import end_well_by_signal
 from benchmarks.standing import HEADINGS, Largest, standing, taken_on
 from private_topk.runners.flink_cluster import Cluster
@@ -98,21 +95,12 @@ def measure(
     ]  # fmt: skip
     if arguments.max_items_per_user is not None:
         command += ["--max-items-per-user", str(arguments.max_items_per_user)]
-    found = taken_on(cluster, command) if case == "flink" and cluster else (_alone(command), "")
+    found = taken_on(cluster, command) if case == "flink" and cluster else (run_of(command), "")
     ranking = output.read_bytes()
     items = [json.loads(line)["item"] for line in ranking.splitlines()]
     if not items or not all(str(item).startswith("planted") for item in items):
         raise SystemExit(f"of {rows:,} rows, got {items}")
     return found, ranking
-
-
-def _alone(command: list[str]) -> Run:
-    start = time.perf_counter()
-    process = subprocess.Popen(command)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit("the run failed")
-    return Run(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 if __name__ == "__main__":

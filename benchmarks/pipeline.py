@@ -15,12 +15,12 @@ from __future__ import annotations
 import argparse
 import glob
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,16 +94,21 @@ def measure(case: Case, form: str, arguments: argparse.Namespace) -> Run:
     if case.name == "ours":
         words = _ours(_pattern(arguments.folder, arguments.rows, form))
     command = [sys.executable, "-m", *words]
+    return run_of(command, case.confine)
+
+
+def run_of(command: Sequence[str], confine: Callable[[], None] | None = None) -> Run:
+    """What a process of its own takes; it must end well, and what it prints is thrown away.
+
+    Args:
+        confine: called in it before it begins.
+    """
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=case.confine)
-    _, status, usage = _wait(process)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=confine)
+    _, status, usage = os.wait4(process.pid, 0)
     if status:
-        raise SystemExit(f"{case} failed")
+        raise SystemExit(f"failed: {' '.join(command)}")
     return Run(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-
-
-def _wait(process: subprocess.Popen) -> tuple[int, int, resource.struct_rusage]:
-    return os.wait4(process.pid, 0)
 
 
 def _pattern(folder: Path, rows: int, form: str) -> Path:

@@ -12,8 +12,6 @@ import argparse
 import json
 import math
 import multiprocessing
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.pipeline import run_of
 from private_topk.transforms.layout import Layout
 
 _BLOCK = 100_000
@@ -133,11 +132,8 @@ def measured(size: Size, folder: Path) -> tuple[float, float]:
     ]  # fmt: skip
     if size.windows > 1:
         command += ["--window", f"{60 * _HOURS // size.windows}m"]
-    process = subprocess.Popen(command)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{size} failed")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    run = run_of(command)
+    return run.cpu, run.peak
 
 
 def _write(size: Size, folder: Path) -> None:

@@ -8,9 +8,7 @@ python -m benchmarks.windows --unknown                    # an unknown domain
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.pipeline import Run
+from benchmarks.pipeline import Run, run_of
 from benchmarks.plays import ITEMS, items
 
 WINDOWS = (1, 24, 476, 1_000, 10_000)
@@ -88,12 +86,7 @@ def measure(windows: int, arguments: argparse.Namespace) -> Run:
     command += unknown if arguments.unknown else ["--domain", str(folder / "domain.txt"), "--mechanism", "joint"]
     if windows > 1:
         command += ["--window", f"{-(-_MINUTES // windows)}m"]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{windows} windows failed")
-    return Run(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    return run_of(command)
 
 
 def _moment(seconds: int) -> str:

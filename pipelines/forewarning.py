@@ -27,10 +27,16 @@ _LARGE, _BYTES_AN_ITEM = 5_000_000, 62
 """From so many items on a list is large; measured by `python -m benchmarks.split_list`, of labels of 12 letters."""
 
 
-def forewarnings(question: Question, like: str | None = None, earlier: Iterable[str] = ()) -> Iterator[str]:
-    """What is to be said before a question is charged and asked, a line each: arguments and errors of `forewarned`."""
+def forewarnings(
+    question: Question, like: str | None = None, earlier: Iterable[str] = (), *, bounded: bool
+) -> Iterator[str]:
+    """What is to be said before a question is charged and asked, a line each: arguments and errors of `forewarned`.
+
+    Args:
+        bounded: the rows end. No list is split for those of a stream, nor are lists by group.
+    """
     domain = question.selection.domain
-    if isinstance(domain, PublicDomain) and domain.size >= _LARGE:
+    if bounded and isinstance(domain, PublicDomain) and domain.lists is None and domain.size >= _LARGE:
         held = f"all of its {domain.size:,} items, some {domain.size * _BYTES_AN_ITEM / 1e6:,.0f} MB"
         yield (f"a large list: every worker holds {held}. `--domain-split` (domain.split in a report file) gives each "
                "of them a part: docs/scale.md says what changes then")  # fmt: skip

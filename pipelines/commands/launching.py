@@ -37,7 +37,8 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     parser.require(asked)
     reach_files(others, asked)
     report = report_of(asked, watch=watch)
-    for warning in forewarnings(report.question, asked.get("like"), report.sink.files(report.question.period) or ()):
+    earlier = report.sink.files(report.question.period) or ()
+    for warning in forewarnings(report.question, asked.get("like"), earlier, bounded=report.source.bounded):
         with level("warning"):
             print(f"private-topk: {warning}", file=sys.stderr, flush=True)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"

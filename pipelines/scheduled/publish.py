@@ -118,7 +118,7 @@ class ScheduledReport:
         the list is large.
         """
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
-        for warning in forewarnings(report.question, asked.get("like"), before):
+        for warning in forewarnings(report.question, asked.get("like"), before, bounded=report.source.bounded):
             with level("warning"):
                 print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from private_topk.pipelines.fields import names_a_file
 from private_topk.pipelines.files import as_path, exists, open_file, why
 from private_topk.pipelines.sample import WEEKS, users_per_item
 from private_topk.pipelines.sinks.formats import format_of
@@ -23,7 +24,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.risers import Risers
 from private_topk.transforms.windows import Period
 
-__all__ = ["earlier_ranking", "expected_of", "names_a_file", "sample_rises", "zipf_of"]
+__all__ = ["earlier_ranking", "expected_of", "sample_rises", "zipf_of"]
 
 _SHAPE = ("zipf", "items", "users", "items_per_user")
 _READ = {"zipf": number, "items": whole_or_power, "users": whole_or_power, "items_per_user": number}
@@ -54,11 +55,6 @@ def sample_rises(period: Period | None, max_items_per_user: int | None, risers: 
         )
     before, now = (users_per_item(days, max_items_per_user, after) for after in (0, days))
     return Rises(now, before, risers, f"the sample's made-up plays, its second {days:g} days against the first")
-
-
-def names_a_file(like: object) -> bool:
-    """Whether such a text is the path of a ranking."""
-    return like != "sample" and "=" not in str(like)
 
 
 def zipf_of(given: Mapping[str, Any], items: int | None) -> Zipf:

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["Asked", "require"]
+__all__ = ["Asked", "names_a_file", "require"]
 
 
 class Asked(TypedDict, total=False):
@@ -91,3 +91,8 @@ def require(asked: Mapping[str, Any], *names: str) -> None:
     missing = [f"{{{name}}}" for name in names if name not in asked]
     if missing:
         raise Refusal("", f"{', '.join(missing)} must be given")
+
+
+def names_a_file(like: object) -> bool:
+    """Whether a value of `like` is the path of a ranking, and not "sample" or the numbers of a shape."""
+    return like != "sample" and "=" not in str(like)

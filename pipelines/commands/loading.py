@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import import_module
 
-from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.clients import unseen
 from private_topk.pipelines.commands.later import later
+from private_topk.pipelines.fields import Asked
 from private_topk.runners import RUNNERS, short_name
 
 __all__ = ["load", "reading_early"]
@@ -39,16 +38,15 @@ def load(runner: str | None, local: bool = False) -> None:
         import_module(RUNNERS.get(short_name(runner or "direct"), RUNNERS["direct"]))
 
 
-def reading_early(arguments: Namespace, others: Sequence[str], needs: Sequence[str]) -> AbstractContextManager[None]:
-    """Decode the input while Beam is being loaded, where the pipeline will run in this process, and will run.
+def reading_early(asked: Asked, runner: str | None, words: Sequence[str]) -> AbstractContextManager[None]:
+    """Decode the input of a run to come while Beam is being loaded, where its pipeline will be in this process.
 
     Args:
-        others: words for Beam, which may ask for workers elsewhere.
-        needs: the fields that a run must have.
+        asked: what it asks for.
+        runner: its name, right or wrong, or None for the default.
+        words: for Beam, which may ask for workers elsewhere.
     """
-    asked = asked_of(arguments)
-    here = short_name(arguments.runner or "direct") == "direct" and not others
-    if "apache_beam" in sys.modules or not here or arguments.check or any(name not in asked for name in needs):
+    if "apache_beam" in sys.modules or short_name(runner or "direct") != "direct" or words:
         return nullcontext()
     with _kept():
         from private_topk.pipelines.beginning import begun

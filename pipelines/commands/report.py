@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import add_exact_counters
-from private_topk.pipelines.commands.loading import load
+from private_topk.pipelines.commands.clients import is_local
+from private_topk.pipelines.commands.loading import load, reading_early
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.commands.status import told
+from private_topk.pipelines.scheduled.periods import Periods, now
+from private_topk.pipelines.scheduled.schema import read_report
 from private_topk.pipelines.texts import moment
 from private_topk.pipelines.unfinished import Unfinished
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -54,23 +58,34 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Check, list or publish periods."""
-    load(None)
-    from private_topk.pipelines.scheduled.publish import ScheduledReport
-    from private_topk.pipelines.scheduled.schema import read_report
-
     parser().refuse(others)
     _check(arguments)
     file = read_report(arguments.file)
-    report = ScheduledReport(file, arguments.correction)
-    if arguments.check:
-        _look(report, arguments)
-    elif arguments.window_end is not None:
-        _publish_one(report, arguments)
-    else:
-        _go_through(report, arguments)
+    periods = Periods(file, arguments.correction)
+    numbers = _numbers(periods, arguments)
+    runner, words = periods.runner()
+    with _beginning(periods, numbers, arguments):
+        load(runner, is_local(periods.asked(0), words))
+        from private_topk.pipelines.scheduled.publish import ScheduledReport
+
+        report = ScheduledReport(file, arguments.correction)
+        if arguments.check:
+            _look(report, numbers, arguments)
+        elif arguments.window_end is not None:
+            _publish_one(report, numbers[0], arguments)
+        else:
+            _go_through(report, numbers, arguments)
 
 
-def _look(report: ScheduledReport, arguments: Namespace) -> None:
+def _beginning(periods: Periods, numbers: Sequence[int], arguments: Namespace) -> AbstractContextManager[None]:
+    """Read the rows of the first period that is to be published from now on, as far as its place's name tells."""
+    if arguments.check or arguments.missed or periods.watches:
+        return nullcontext()
+    due = next(filter(periods.lacks_its_file, numbers), None)
+    return nullcontext() if due is None else reading_early(periods.asked(due), *periods.runner())
+
+
+def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
     """Whether the file is right, and with a period whether that could be published."""
     from private_topk.pipelines.commands.launching import tell_readiness
 
@@ -78,9 +93,8 @@ def _look(report: ScheduledReport, arguments: Namespace) -> None:
     found: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
         print(f"{arguments.file}: {report.name} is well described", flush=True)
-    if arguments.window_end is not None:
-        report.look(_number(report, arguments), lambda its, launch: found.update(
-            tell_readiness(its, launch, arguments)))  # fmt: skip
+    for number in numbers:
+        report.look(number, lambda its, launch: found.update(tell_readiness(its, launch, arguments)))
     if arguments.json:
         print_json(found)
 
@@ -97,17 +111,25 @@ def _check(arguments: Namespace) -> None:
         raise Refusal("until", "goes with {missed} or {catch_up}")
 
 
-def _number(report: ScheduledReport, arguments: Namespace) -> int:
-    """Of the period that ends at --window-end. Raises Refusal if none does, or it is not over."""
-    from private_topk.pipelines.scheduled.publish import now
+def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
+    """Of the periods that are asked about; none where only the file is looked at. Raises Refusal."""
+    if arguments.window_end is not None:
+        return (_number(periods, arguments),)
+    if not (arguments.missed or arguments.catch_up):
+        return ()
+    until = now() if arguments.until is None else _in_zone(arguments.until, periods.schedule.zone)
+    if until > now():
+        raise Refusal("until", f"{arguments.until.isoformat()} is not over yet", "of a period that is not over, rows "
+                      "would still come")  # fmt: skip
+    return range(periods.schedule.ended(until))
 
-    schedule = report.schedule
-    end, shown = (
-        _in_zone(arguments.window_end, schedule.zone),
-        arguments.window_end.isoformat().removesuffix("T00:00:00"),
-    )
+
+def _number(periods: Periods, arguments: Namespace) -> int:
+    """Of the period that ends at --window-end. Raises Refusal if none does, or it is not over."""
+    end = _in_zone(arguments.window_end, periods.schedule.zone)
+    shown = arguments.window_end.isoformat().removesuffix("T00:00:00")
     try:
-        number = schedule.number(end)
+        number = periods.schedule.number(end)
     except ValueError as error:
         raise Refusal("window_end", f"{shown} ends no period of {verbatim(arguments.file)}: {error}") from None
     if end > now():
@@ -115,8 +137,7 @@ def _number(report: ScheduledReport, arguments: Namespace) -> int:
     return number
 
 
-def _publish_one(report: ScheduledReport, arguments: Namespace) -> None:
-    number = _number(report, arguments)
+def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> None:
     published = _publish(report, number, arguments)
     if arguments.json:
         print_json({"report": report.name, "periods": [_told(report, number, _BEFORE[not published])]})
@@ -124,15 +145,9 @@ def _publish_one(report: ScheduledReport, arguments: Namespace) -> None:
         print(f"{report.name}, {report.words(number)}: published before, in {report.place(number)}")
 
 
-def _go_through(report: ScheduledReport, arguments: Namespace) -> None:
+def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
     """Every missed period in turn: one that fails keeps no later one from being published."""
-    from private_topk.pipelines.scheduled.publish import now
-
-    until = now() if arguments.until is None else _in_zone(arguments.until, report.schedule.zone)
-    if until > now():
-        raise Refusal("until", f"{arguments.until.isoformat()} is not over yet", "of a period that is not over, rows "
-                      "would still come")  # fmt: skip
-    went = [_went(report, number, arguments) for number in range(report.schedule.ended(until))]
+    went = [_went(report, number, arguments) for number in numbers]
     if arguments.json:
         print_json({"report": report.name, "periods": [_told(report, *its) for its in enumerate(went)]})
     elif set(went) <= {"published before"}:

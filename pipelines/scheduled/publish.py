@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
-from typing import cast
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.expecting import names_a_file
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.forewarning import forewarnings
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
@@ -20,43 +15,27 @@ from private_topk.pipelines.logs import level
 from private_topk.pipelines.question import amounts_of, counts_of
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
-from private_topk.pipelines.scheduled.schedule import Schedule
-from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
+from private_topk.pipelines.scheduled.periods import CORRECTION, Periods
 from private_topk.pipelines.standing import Standing, standing_at
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.windows import WindowBounds
 from private_topk.transforms.windows.asked import period_of
 
-__all__ = ["ScheduledReport", "now"]
-
-_CORRECTION = "/correction-"
-_STREAMS = ("kafka://", "pubsub://")
+__all__ = ["ScheduledReport"]
 
 
-class ScheduledReport:
-    """A report file and its periods.
-
-    The release id is the report's name and the period: public knowledge, and the same for every call. So whatever
-    calls twice, or resumes after a crash, publishes the identical ranking and is charged once.
-
-    Args:
-        correction: tells a corrected report from the one it replaces: a release of its own, which costs.
-    """
-
-    def __init__(self, file: Scheduled, correction: str | None = None) -> None:
-        self._file, self._correction = file, correction
+class ScheduledReport(Periods):
+    """The periods of a report file, to be looked at and published."""
 
     def check(self) -> None:
         """Raise Refusal for all that is wrong in the file itself; of others, a schema of messages is looked at."""
-        values = self._file.values
         with self._pointing("runner.options"):
-            check_words(values.get("runner.name", "direct"), list(values.get("runner.options", ())))
+            check_words(*self.runner())
         with self._pointing():
             asked = self.asked(0)
-            watch = self._watches(asked)
+            watch = self.watches
             source_for(asked, watch=watch), sink_for(asked, watch=watch), account_of(asked)
             check_domain(asked)
             period_of(asked)
@@ -94,7 +73,7 @@ class ScheduledReport:
             tell(report, launch)
 
     def _check_place(self, number: int) -> None:
-        runner, words = self._runner()
+        runner, words = self.runner()
         with self._pointing("runner.options"):
             check_words(runner, words)
         with self._pointing():
@@ -102,16 +81,12 @@ class ScheduledReport:
             reach_files(words, self.asked(number))
 
     def _made(self, number: int) -> tuple[Report, Launch]:
-        runner, words = self._runner()
+        runner, words = self.runner()
         with self._pointing():
             asked = self.asked(number)
-            report = report_of(asked, watch=self._watches(asked))
+            report = report_of(asked, watch=self.watches)
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
-
-    def _runner(self) -> tuple[str, list[str]]:
-        values = self._file.values
-        return values.get("runner.name", "direct"), list(values.get("runner.options", ()))
 
     def _forewarn(self, report: Report, asked: Asked, number: int) -> None:
         """Say so where what was published of the periods before tells that this one would be close to noise, or where
@@ -124,7 +99,7 @@ class ScheduledReport:
 
     def _files(self, number: int) -> list[str]:
         asked = self.asked(number)
-        return sink_for(asked, watch=self._watches(asked)).files(period_of(asked)) or []
+        return sink_for(asked, watch=self.watches).files(period_of(asked)) or []
 
     def published(self, number: int) -> bool:
         """Whether a period's output is there, complete, and noted in the ledger if there is one.
@@ -137,7 +112,7 @@ class ScheduledReport:
         asked, name = self.asked(number), self.release_id(number)
         with self._pointing():
             self._check_known(asked)
-            standing = standing_at(sink_for(asked, watch=self._watches(asked)), period_of(asked))
+            standing = standing_at(sink_for(asked, watch=self.watches), period_of(asked))
             if standing is None:
                 return self._noted(asked, name)
             self._check_own(filter(None, standing), number)
@@ -156,88 +131,16 @@ class ScheduledReport:
         """Raise Refusal unless what stands at a period's place is its ranking, or a correction of it."""
         base = self.release_id(number, None)
         for place in standing:
-            if place.release != base and not place.release.startswith(f"{base}{_CORRECTION}"):
+            if place.release != base and not place.release.startswith(f"{base}{CORRECTION}"):
                 raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
                               f"{verbatim(self.release_id(number))}", "move it, or change {output}")  # fmt: skip
 
     def _check_known(self, asked: Asked) -> None:
         """Raise Refusal unless somebody can tell later what has been published."""
-        sink = sink_for(asked, watch=self._watches(asked))
+        sink = sink_for(asked, watch=self.watches)
         if sink.files(period_of(asked)) is None and "ledger" not in asked:
             raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked at, "
                           "so a ledger has to know it")  # fmt: skip
-
-    def missed(self, until: datetime) -> list[int]:
-        """The numbers of all periods that have ended and are not published. Raises Refusal as `published` does."""
-        return [number for number in range(self._file.schedule.ended(until)) if not self.published(number)]
-
-    @property
-    def name(self) -> str:
-        return self._file.name
-
-    @property
-    def schedule(self) -> Schedule:
-        return self._file.schedule
-
-    def words(self, number: int) -> str:
-        """A period for people."""
-        schedule = self._file.schedule
-        period = schedule.period(number)
-        return f"{schedule.words(period.start)} to {schedule.words(period.end)}"
-
-    def place(self, number: int) -> str:
-        """Where a period is published."""
-        return self.asked(number)["output"]
-
-    def release_id(self, number: int, correction: str | None = "") -> str:
-        """The name of a period's release."""
-        period = self._file.schedule.period(number)
-        label = WindowBounds(period.start, period.end).label()
-        chosen = self._correction if correction == "" else correction
-        return f"{self._file.name}/{label}" + (f"{_CORRECTION}{chosen}" if chosen else "")
-
-    def asked(self, number: int) -> Asked:
-        """What a period asks for, field by field: what the file says, and what its schedule sets."""
-        schedule, given = self._file.schedule, {}
-        parameters = {}
-        for name, value in self._file.values.items():
-            rule = self._file.fields[name]
-            if rule.field in Asked.__annotations__ and rule.field not in OF_SCHEDULE:
-                given[rule.field] = self._placed(name, self._filled(value, number) if rule.template else value)
-            elif rule.parameter:
-                parameters[rule.field] = value
-        period = schedule.period(number)
-        given |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
-        given["time_zone"] = schedule.zone.key
-        if "against" in given:
-            given["against_from"] = schedule.before(number)
-        given |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
-        if given.get("privacy_unit") != "user":
-            given.pop("horizon", None)
-        return cast(Asked, given)
-
-    def _watches(self, asked: Asked) -> bool:
-        """Whether rows are read as they come; the period is over, so that is as far as its clock goes."""
-        return self._file.values.get("source.watch", False) or asked["input"].startswith(_STREAMS)
-
-    def _placed(self, name: str, value: object) -> object:
-        """A value, with a path in it made to start at the file's own folder."""
-        if not isinstance(value, str):
-            return value
-        if name == "release_key" and value.startswith("file:"):
-            return f"file:{self._at_home(value.removeprefix('file:'))}"
-        if name == "ledger.url" and (found := re.fullmatch(r"(sqlite(?:\+\w+)?:///)([^/:].*)", value)):
-            return found[1] + os.path.abspath(self._at_home(found[2]))
-        return self._at_home(value) if self._file.fields[name].path and names_a_file(value) else value
-
-    def _filled(self, template: str, number: int) -> str:
-        schedule = self._file.schedule
-        period = schedule.period(number)
-        bounds = {"start": schedule.words(period.start), "end": schedule.words(period.end)}
-        return template.format(report=self._file.name, **bounds)
-
-    def _at_home(self, path: str) -> str:
-        return path if "://" in path else os.path.join(self._file.folder, path)
 
     def _noted(self, asked: Asked, name: str) -> bool:
         """Whether the ledger, if there is one, knows a release of this name to be out."""
@@ -258,7 +161,3 @@ class ScheduledReport:
         except UnknownArgument as error:
             remedy = did_you_mean(error.word.partition("=")[0], error.known, "see Beam's own list")
             raise self._file.document.error(otherwise, f"{error}: {remedy}") from None
-
-
-def now() -> datetime:
-    return datetime.now(timezone.utc)

@@ -6,21 +6,23 @@ import gc
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
-from argparse import Namespace
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from private_topk.pipelines.commands.loading import load, reading_early
+from private_topk.pipelines.fields import Asked
 from tests.pipelines.support import command, write
 from tests.quick import in_check
 
 FRESH = """
 import gc, sys
 from private_topk.pipelines.commands.loading import load, reading_early
+from private_topk.pipelines.fields import Asked
 from tests.pipelines.support import command, write
 before = sum(generation["collections"] for generation in gc.get_stats())
 load({runner!r})
@@ -169,18 +171,87 @@ def test_a_refused_run_leaves_nothing_of_what_it_began(tmp_path: Path) -> None:
     assert not (tmp_path / "early.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("changed", "others"),
-    [({"check": True}, []), ({"runner": "prism"}, []), ({}, ["--direct_num_workers=2"]), ({"output": None}, [])],
-)
-def test_nothing_is_read_early_where_no_pipeline_of_this_process_may_follow(
-    monkeypatch: pytest.MonkeyPatch, changed: dict[str, object], others: list[str]
+WEEKLY = """\
+report: weekly
+source:
+  input: rows-*.csv
+domain:
+  file: items.txt
+window:
+  every: week
+  first: 2026-01-05
+mechanism:
+  name: joint
+  k: 3
+budget:
+  epsilon: 1
+release_key: file:key
+sink:
+  output: out/{report}-{start}.csv
+"""
+
+
+@pytest.fixture
+def weekly(tmp_path: Path) -> Path:
+    """The folder of a report, with two weeks of rows."""
+    rows = [f"u{n % 40},i{n * n % 11},2026-01-{5 + n % 14:02}T10:00:00" for n in range(400)]
+    for number in range(2):
+        (tmp_path / f"rows-{number}.csv").write_text("\n".join(["user,item,time", *rows[number::2]]) + "\n")
+    (tmp_path / "items.txt").write_text("".join(f"i{item}\n" for item in range(11)))
+    (tmp_path / "key").write_bytes(bytes(range(32)))
+    (tmp_path / "weekly.yaml").write_text(WEEKLY)
+    return tmp_path
+
+
+def test_a_scheduled_report_reads_early_and_publishes_the_same(weekly: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the first period that lacks its file, be it asked for alone or caught up; none where nothing does."""
+    for asked, taken in (
+        (("--window-end", "2026-01-12"), [True]),
+        (("--window-end", "2026-01-12"), []),  # it is published
+        (("--catch-up", "--until", "2026-01-19"), [True]),
+        (("--catch-up", "--until", "2026-01-19"), []),
+    ):
+        found, told = in_a_fresh_process(weekly, "report", "weekly.yaml", *asked, "--quiet")
+        assert found == [0, taken, []], told
+    early = {place.name: place.read_bytes() for place in (weekly / "out").glob("*.csv")}
+    assert len(early) == 2
+    shutil.rmtree(weekly / "out")
+    monkeypatch.chdir(weekly)
+    assert command("report", "weekly.yaml", "--catch-up", "--until", "2026-01-19", "--quiet").status == 0
+    assert early == {place.name: place.read_bytes() for place in (weekly / "out").glob("*.csv")}
+
+
+@pytest.mark.long
+def test_a_look_at_a_report_reads_nothing_early(weekly: Path) -> None:
+    for asked in (("--missed", "--until", "2026-01-19"), ("--check",), ("--check", "--window-end", "2026-01-12")):
+        code = EARLY.replace("taken, threads = [],", "early.early = None; taken, threads = [],")  # to begin would fail
+        words = [sys.executable, "-c", code, "report", "weekly.yaml", *asked]
+        done = subprocess.run(words, cwd=weekly, capture_output=True, text=True)
+        assert json.loads(done.stdout.splitlines()[-1])[0] == 0, done.stderr
+
+
+@pytest.mark.long
+def test_a_local_report_loads_no_client_of_a_cloud(weekly: Path) -> None:
+    words = ("report", "weekly.yaml", "--window-end", "2026-01-12", "--quiet")
+    done = subprocess.run([sys.executable, "-c", RUN, *words], cwd=weekly, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+@pytest.mark.parametrize(("runner", "words"), [("prism", []), (None, ["--direct_num_workers=2"])])
+def test_nothing_is_read_early_for_a_pipeline_of_another_process(
+    monkeypatch: pytest.MonkeyPatch, runner: str | None, words: list[str]
 ) -> None:
-    plain = Namespace(input="rows.csv", output="out.csv", runner=None, check=None)
-    needs = ("input", "output")
-    assert isinstance(reading_early(plain, [], needs), nullcontext)  # Beam is loaded
+    asked = Asked(input="rows.csv")
+    assert isinstance(reading_early(asked, None, []), nullcontext)  # Beam is loaded
     monkeypatch.delitem(sys.modules, "apache_beam")
     monkeypatch.setattr(gc, "freeze", lambda: None)
-    assert not isinstance(reading_early(plain, [], needs), nullcontext)
-    asked = Namespace(**{**vars(plain), **changed})
-    assert isinstance(reading_early(asked, others, needs), nullcontext)
+    assert not isinstance(reading_early(asked, None, []), nullcontext)
+    assert isinstance(reading_early(asked, runner, words), nullcontext)
+
+
+@pytest.mark.long
+def test_a_run_that_publishes_nothing_reads_nothing_early(tmp_path: Path) -> None:
+    words = a_run(tmp_path)
+    for others, status in ((("out.csv", "--check"), 0), (("out.csv", "--config", "none.yaml"), 2)):
+        found, told = in_a_fresh_process(tmp_path, *words, *others)
+        assert found == [status, [], []], told

@@ -197,7 +197,8 @@ class Tally:
         """The items whose keys have a code above 0, by index, and these codes; `codes` is of all keys."""
         if self.keys is not None:
             self.looks += _MARKED
-            marks = codes.take(self.keys)
+            # Counts that are keys are places as they are; no key is beyond the table, which `clip` need not look for.
+            marks = codes.take(self.vector if self.plain else self.keys, mode="clip")
             items = _places(marks > 0)
             return items, marks.take(items)
         lowest = int(np.flatnonzero(codes > 0)[0])

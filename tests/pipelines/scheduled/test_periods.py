@@ -1,0 +1,69 @@
+"""What a period asks for, known before Beam is loaded; and whether its file is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.scheduled.periods import Periods
+from private_topk.pipelines.scheduled.schema import read_report
+
+REPORT = """\
+report: weekly
+source:
+  input: "{input}"
+domain:
+  file: items.txt
+window:
+  every: week
+  first: 2026-01-05
+mechanism:
+  name: joint
+  k: 3
+budget:
+  epsilon: 1
+release_key: file:key
+sink:
+  output: "{output}"
+"""
+
+
+def periods(folder: Path, correction: str | None = None, **places: str) -> Periods:
+    (folder / "weekly.yaml").write_text(REPORT.format_map({"input": "rows.csv", "output": "{start}.csv"} | places))
+    return Periods(read_report(str(folder / "weekly.yaml")), correction)
+
+
+def test_a_period_asks_for_its_own_rows_and_place(tmp_path: Path) -> None:
+    asked = periods(tmp_path, input="plays/{start}/*.avro").asked(1)
+    assert asked["input"] == f"{tmp_path}/plays/2026-01-12/*.avro"
+    assert asked["output"] == f"{tmp_path}/2026-01-12.csv"
+    assert asked["release_id"] == "weekly/20260112T000000Z--20260119T000000Z"
+    assert (asked["period_from"].day, asked["period_to"].day) == (12, 19)
+    assert periods(tmp_path, "late rows").asked(1)["release_id"].endswith("Z/correction-late rows")
+
+
+@pytest.mark.parametrize(
+    ("place", "watches"), [("kafka://host:1/plays", True), ("pubsub://p/s", True), ("a.csv", False)]
+)
+def test_messages_are_watched(tmp_path: Path, place: str, watches: bool) -> None:
+    assert periods(tmp_path, input=place).watches is watches
+
+
+def test_only_a_local_file_is_known_to_be_missing(tmp_path: Path) -> None:
+    assert periods(tmp_path).lacks_its_file(0)
+    assert periods(tmp_path, output=f"file://{tmp_path}/{{start}}.csv").lacks_its_file(0)
+    (tmp_path / "2026-01-05.csv").touch()
+    assert not periods(tmp_path).lacks_its_file(0) and periods(tmp_path).lacks_its_file(1)
+    assert not periods(tmp_path, output=f"file://{tmp_path}/{{start}}.csv").lacks_its_file(0)
+    # What was published in a folder, a table or elsewhere is not told by a name.
+    for elsewhere in ("rankings/", "gs://bucket/{start}.csv", "bigquery://p:d.t", "file://elsewhere/{start}.csv"):
+        assert not periods(tmp_path, output=elsewhere).lacks_its_file(0), elsewhere
+
+
+def test_what_is_asked_is_known_without_beam() -> None:
+    code = "import sys, private_topk.pipelines.scheduled.periods; print('apache_beam' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["False"], done.stderr

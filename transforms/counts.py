@@ -23,6 +23,7 @@ __all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest", "sums_
 _MOST_CELLS = 1 << 20
 _ROWS_AT_HAND = 1 << 21
 _BITS_AT_HAND = 17
+_MANY = 1 << 12  # rows of a window from which on a look at it alone takes less than sorting them
 
 
 class AddUp(beam.PTransform):
@@ -209,9 +210,27 @@ def _head(table: pa.Table, keep: int) -> pa.Table:
 
 
 def _largest_by_window(table: pa.Table, keep: int | None) -> pa.Table:
+    if keep is not None:
+        table = _heads(table, keep)
     table = table.sort_by([("window", "ascending"), ("count", "descending"), ("item", "ascending")])
     if keep is None:
         return table
     windows = table["window"].to_numpy()
     place = np.arange(len(windows)) - np.searchsorted(windows, windows)
     return table.filter(pa.array(place < keep))
+
+
+def _heads(table: pa.Table, keep: int) -> pa.Table:
+    """The same rows, but of windows with many only those of the largest counts: to sort labels takes long."""
+    windows = table["window"].to_numpy()
+    if len(windows) <= max(keep, _MANY):
+        return table
+    order = np.argsort(windows, kind="stable")
+    numbers, starts, sizes = np.unique(windows[order], return_index=True, return_counts=True)
+    many = sizes > max(keep, _MANY)
+    if not many.any():
+        return table
+    found = [table.filter(pa.array(~np.isin(windows, numbers[many])))]
+    for start, size in zip(starts[many].tolist(), sizes[many].tolist(), strict=True):
+        found.append(_head(table.take(pa.array(order[start : start + size])), keep))
+    return pa.concat_tables(found)

@@ -51,6 +51,24 @@ def test_the_largest_of_many_equal_ones(kind: pa.DataType) -> None:
         assert list(zip(found["item"].to_pylist(), found["count"].to_pylist(), strict=True)) == order
 
 
+@pytest.mark.parametrize("many", [0, 5, 1 << 12])
+@pytest.mark.parametrize("keep", [None, 1, 4, 30])
+def test_the_largest_of_every_window(keep: int | None, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of no row to thirty, cut one by one or sorted all together."""
+    monkeypatch.setattr(counts, "_MANY", many)
+    draw = random.Random(3)
+    for _ in range(50):
+        rows = [(window, f"é{n}" if n % 3 else f"{n}", draw.randrange(1, 4)) for window in draw.sample(range(9), 5)
+                for n in draw.sample(range(60), draw.randrange(31))]  # fmt: skip
+        draw.shuffle(rows)
+        order = sorted(rows, key=lambda row: (row[0], -row[2], row[1].encode()))
+        wanted = [row for window in range(9) for row in [row for row in order if row[0] == window][:keep]]
+        columns = zip(*rows, strict=True) if rows else ((), (), ())
+        kinds = {"window": pa.uint32(), "item": pa.large_string(), "count": pa.int64()}
+        table = pa.table({name: pa.array(its, kinds[name]) for name, its in zip(kinds, columns, strict=True)})
+        assert [tuple(row.values()) for row in largest(table, keep).to_pylist()] == wanted
+
+
 def test_largest_of_nothing() -> None:
     table = pa.table({"item": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
     assert len(largest(table, 3)) == 0

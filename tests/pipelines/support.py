@@ -28,6 +28,25 @@ from private_topk.pipelines.sources.columns import block_of
 SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
 Rows = list[dict[str, Any]]
 TEXT = ["null", "string"]
+WEEKLY = """\
+report: weekly
+source:
+  input: rows.csv
+domain:
+  file: items.txt
+window:
+  every: week
+  first: 2026-01-05
+mechanism:
+  name: joint
+  k: 3
+budget:
+  epsilon: 1
+release_key: file:key
+sink:
+  output: out/{report}-{start}.csv
+"""
+"""The least that a scheduled report says."""
 
 
 def avro_schema(**types: Any) -> dict[str, Any]:  # noqa: ANN401 - an Avro schema

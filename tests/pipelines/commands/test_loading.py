@@ -16,7 +16,7 @@ import pytest
 
 from private_topk.pipelines.commands.loading import load, reading_early
 from private_topk.pipelines.fields import Asked
-from tests.pipelines.support import command, write
+from tests.pipelines.support import WEEKLY, command, write
 from tests.quick import in_check
 
 FRESH = """
@@ -171,26 +171,6 @@ def test_a_refused_run_leaves_nothing_of_what_it_began(tmp_path: Path) -> None:
     assert not (tmp_path / "early.csv").exists()
 
 
-WEEKLY = """\
-report: weekly
-source:
-  input: rows-*.csv
-domain:
-  file: items.txt
-window:
-  every: week
-  first: 2026-01-05
-mechanism:
-  name: joint
-  k: 3
-budget:
-  epsilon: 1
-release_key: file:key
-sink:
-  output: out/{report}-{start}.csv
-"""
-
-
 @pytest.fixture
 def weekly(tmp_path: Path) -> Path:
     """The folder of a report, with two weeks of rows."""
@@ -199,7 +179,7 @@ def weekly(tmp_path: Path) -> Path:
         (tmp_path / f"rows-{number}.csv").write_text("\n".join(["user,item,time", *rows[number::2]]) + "\n")
     (tmp_path / "items.txt").write_text("".join(f"i{item}\n" for item in range(11)))
     (tmp_path / "key").write_bytes(bytes(range(32)))
-    (tmp_path / "weekly.yaml").write_text(WEEKLY)
+    (tmp_path / "weekly.yaml").write_text(WEEKLY.replace("rows", "rows-*"))
     return tmp_path
 
 

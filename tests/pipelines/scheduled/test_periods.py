@@ -10,29 +10,14 @@ import pytest
 
 from private_topk.pipelines.scheduled.periods import Periods
 from private_topk.pipelines.scheduled.schema import read_report
-
-REPORT = """\
-report: weekly
-source:
-  input: "{input}"
-domain:
-  file: items.txt
-window:
-  every: week
-  first: 2026-01-05
-mechanism:
-  name: joint
-  k: 3
-budget:
-  epsilon: 1
-release_key: file:key
-sink:
-  output: "{output}"
-"""
+from tests.pipelines.support import WEEKLY
 
 
-def periods(folder: Path, correction: str | None = None, **places: str) -> Periods:
-    (folder / "weekly.yaml").write_text(REPORT.format_map({"input": "rows.csv", "output": "{start}.csv"} | places))
+def periods(
+    folder: Path, correction: str | None = None, input: str = "rows.csv", output: str = "{start}.csv"
+) -> Periods:
+    text = WEEKLY.replace("rows.csv", input).replace("out/{report}-{start}.csv", f"'{output}'")
+    (folder / "weekly.yaml").write_text(text)
     return Periods(read_report(str(folder / "weekly.yaml")), correction)
 
 

@@ -12,33 +12,19 @@ import pytest
 
 from private_topk.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
-from tests.pipelines.support import kill_when_charged
+from tests.pipelines.support import WEEKLY, kill_when_charged
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", ROOT.parent / "shared")) / "data"
 
-WEEKLY = """\
-report: weekly
-source:
-  input: rows.csv
-domain:
-  file: items.txt
-window:
-  every: week
-  first: 2026-01-05
-  horizon: 4
-mechanism:
-  name: joint
-  k: 3
-budget:
-  epsilon: 1
-release_key: file:key
-sink:
-  output: out/{report}-{start}.csv
+CHARGED = (
+    WEEKLY.replace("window:", "window:\n  horizon: 4")
+    + """\
 ledger:
   url: sqlite:///budget.db
   dataset: plays
 """
+)
 
 
 @pytest.fixture
@@ -50,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     (place / "rows.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
     (place / "items.txt").write_text("".join(f"item {n}\n" for n in range(10)))
     (place / "key").write_text("a key of enough bytes")
-    (place / "weekly.yaml").write_text(WEEKLY)
+    (place / "weekly.yaml").write_text(CHARGED)
     assert (
         main(["budget", "create", "--ledger", f"sqlite:///{place}/budget.db", "--dataset", "plays", "--epsilon", "2"])
         == 0
@@ -111,7 +97,7 @@ def test_a_period_that_fails_keeps_no_later_one_from_being_published(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """Its input is not there: nothing is charged for it, and the call says which it was."""
-    text = WEEKLY.replace("input: rows.csv", "input: rows/{start}.csv")
+    text = CHARGED.replace("input: rows.csv", "input: rows/{start}.csv")
     (folder / "weekly.yaml").write_text(text)
     (folder / "rows").mkdir()
     for start in ("2026-01-05", "2026-01-19"):
@@ -139,7 +125,7 @@ def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_en
     # One row of afterwards ends the horizon by the rows' own clock.
     with open(folder / "rows.csv", "a") as sink:
         sink.write("late,item 1,2026-03-01\n")
-    text = WEEKLY.partition("ledger:")[0].replace("out/{report}-{start}.csv", "windows/\n  format: csv")
+    text = WEEKLY.replace("out/{report}-{start}.csv", "windows/\n  format: csv")
     text = text.replace("input: rows.csv", "input: ./rows*.csv\n  watch: true\n  clock: event\n  poll: 1s")
     (folder / "weekly.yaml").write_text(text)
     for _ in range(2):
@@ -150,7 +136,7 @@ def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_en
 
 
 def test_a_place_that_cannot_be_looked_at_needs_a_ledger(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    text = WEEKLY.partition("ledger:")[0].replace("out/{report}-{start}.csv", "bigquery://p:d.t")
+    text = WEEKLY.replace("out/{report}-{start}.csv", "bigquery://p:d.t")
     (folder / "weekly.yaml").write_text(text)
     assert report(folder, "--window-end", "2026-01-12") == 2
     assert "ledger.url must be given: what was published to bigquery://p:d.t cannot be" in capsys.readouterr().err
@@ -188,7 +174,7 @@ def test_a_killed_report_resumes_to_the_same_ranking(folder: Path) -> None:
     assert outcomes(folder) == ["released"] and len(resumed) == 1
     shutil.rmtree(folder / "out")
     (folder / "budget.db").unlink()
-    (folder / "weekly.yaml").write_text(WEEKLY.partition("ledger:")[0])
+    (folder / "weekly.yaml").write_text(WEEKLY)
     assert report(folder, "--window-end", "2026-01-12") == 0
     assert outputs(folder) == resumed
 
@@ -255,7 +241,7 @@ def test_bad_arguments(folder: Path, capsys: pytest.CaptureFixture, more: list[s
 
 
 def test_a_period_that_is_not_over_is_refused(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    (folder / "weekly.yaml").write_text(WEEKLY.replace("2026-01-05", "2126-01-07"))
+    (folder / "weekly.yaml").write_text(CHARGED.replace("2026-01-05", "2126-01-07"))
     assert report(folder, "--window-end", "2126-01-14") == 2
     assert "is not over yet" in capsys.readouterr().err
 
@@ -316,7 +302,7 @@ def test_check_looks_at_all_that_the_file_itself_says(
     assert report(folder, "--check") == 0
     for example in (ROOT / "examples" / "reports").glob("*.yaml"):
         assert main(["report", str(example), "--check"]) == 0
-    (folder / "wrong.yaml").write_text(WEEKLY.replace(wrong, right))
+    (folder / "wrong.yaml").write_text(CHARGED.replace(wrong, right))
     capsys.readouterr()
     assert report(folder, "--check", file="wrong.yaml") == 2
     said = capsys.readouterr().err

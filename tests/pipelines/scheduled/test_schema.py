@@ -11,27 +11,9 @@ from private_topk.pipelines.commands import run, stream
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.scheduled.schema import FIELDS, fields_for, read_report
 from private_topk.transforms.refusal import Refusal
+from tests.pipelines.support import WEEKLY
 
-GOOD = """\
-report: weekly
-source:
-  input: rows.csv
-domain:
-  file: items.txt
-window:
-  every: week
-  first: 2026-01-05
-mechanism:
-  name: joint
-  k: 3
-budget:
-  epsilon: 1
-release_key: file:key
-sink:
-  output: out/{report}-{start}.csv
-runner:
-  options: [--direct_num_workers=1]
-"""
+GOOD = WEEKLY + "runner:\n  options: [--direct_num_workers=1]\n"
 
 
 def written(folder: Path, old: str = "", new: str = "") -> str:

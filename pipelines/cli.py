@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import NoReturn
 
 from private_topk.pipelines.commands import main
-from private_topk.pipelines.commands.status import heed_signals, leave, open_streams
+from private_topk.pipelines.commands.status import leave, open_streams
+from private_topk.pipelines.signals import heed_signals
 
 __all__ = ["console", "main"]
 

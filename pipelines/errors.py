@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from private_topk.pipelines.signals import heard
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.refusal import Refusal, refused
 
@@ -17,12 +18,12 @@ def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
     """The signal that an error comes from, or None.
 
     A signal is raised wherever the main thread just is. Inside a DoFn, Beam makes an error of its own of it, as of
-    everything that is raised there.
+    everything that is raised there, and so do libraries while they are being loaded.
     """
     chain: BaseException | None = error
     while chain is not None and not isinstance(chain, KeyboardInterrupt):
         chain = chain.__cause__ or chain.__context__
-    return chain
+    return heard() if chain is None else chain
 
 
 def refusal_in(error: BaseException) -> Refusal | None:

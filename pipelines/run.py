@@ -21,6 +21,7 @@ from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
+from private_topk.pipelines.signals import check_signals
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.unfinished import Interrupted, Unfinished
@@ -138,6 +139,7 @@ def _finished(
     before = windows_before(report)
     GATE.open()
     try:
+        check_signals()  # a library that was being loaded may have lost one
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
         with (
             _charged(report, again),

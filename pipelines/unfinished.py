@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import signal
 
-__all__ = ["Interrupted", "Stopped", "Unfinished"]
+from private_topk.pipelines.signals import Stopped
+
+__all__ = ["Interrupted", "Unfinished"]
 
 
 class Unfinished(Exception):
     """A run failed; its cause is this error's, and its text what is published and how to go on."""
-
-
-class Stopped(KeyboardInterrupt):
-    """A signal that asks this process to end."""
-
-    def __init__(self, number: int = signal.SIGINT) -> None:
-        self.number = number
-        super().__init__(signal.Signals(number).name)
 
 
 class Interrupted(Stopped):

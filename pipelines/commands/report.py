@@ -16,6 +16,7 @@ from private_topk.pipelines.commands.parser import Parser, add, add_json, add_sw
 from private_topk.pipelines.commands.status import told
 from private_topk.pipelines.scheduled.periods import Periods, now
 from private_topk.pipelines.scheduled.schema import read_report
+from private_topk.pipelines.signals import heard
 from private_topk.pipelines.texts import moment
 from private_topk.pipelines.unfinished import Unfinished
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -170,6 +171,8 @@ def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
             return "missed"
         return _BEFORE[not _publish(report, number, arguments)]
     except Exception as error:
+        if heard() is not None:  # whatever a library made of it
+            raise
         told(error, about=f"private-topk: {report.words(number)}: ")
         return "failed"
 

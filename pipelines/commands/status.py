@@ -8,46 +8,20 @@ import os
 import re
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable
-from types import FrameType
 from typing import NoReturn
 
 from private_topk.pipelines.commands.parser import flag
 from private_topk.pipelines.logs import level
-from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
+from private_topk.pipelines.signals import Stopped, heard, unheed_signals
+from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "heed_signals", "leave", "open_streams", "told"]
+__all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "leave", "open_streams", "told"]
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 _OF_A_SIGNAL = 128
-_OUT_OF_THE_CALLBACK = 0.01  # seconds
-
-
-def heed_signals() -> None:
-    """Let SIGTERM end a command as Ctrl-C does: with a sentence, and leaving nothing half done."""
-    others = sys.unraisablehook
-
-    def listen(to: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
-        for heard in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(heard, to)
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        listen(signal.SIG_IGN)  # what is being cleared away is cleared away whole
-        raise Stopped(number)
-
-    def unheard(lost: sys.UnraisableHookArgs) -> None:
-        """A signal that comes within a callback of the garbage collector is lost there: it is sent again."""
-        if not isinstance(lost.exc_value, Stopped):
-            others(lost)
-            return
-        listen(stop)
-        threading.Timer(_OUT_OF_THE_CALLBACK, os.kill, (os.getpid(), lost.exc_value.number)).start()
-
-    listen(stop)
-    sys.unraisablehook = unheard
 
 
 def open_streams() -> None:
@@ -73,7 +47,7 @@ def guarded(command: Callable[[], object]) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (Exception, KeyboardInterrupt) as error:
-        return told(error)
+        return told(_heard_in(error))
     finally:
         logging.disable(logged)
     return DONE
@@ -117,6 +91,7 @@ def leave(status: int) -> NoReturn:
 
     Arrow's threads may just be letting go of a file of ours; while Python takes itself down, that aborts the process.
     """
+    unheed_signals()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -124,6 +99,14 @@ def leave(status: int) -> NoReturn:
         except OSError:  # as in `private-topk mechanisms | head`, or on a full disk
             pass
     os._exit(status)
+
+
+def _heard_in(error: BaseException) -> BaseException:
+    """An error, or the signal that a library may have made it of: as where a module is missed that was being loaded."""
+    stop = heard()
+    if stop is None or isinstance(error, KeyboardInterrupt):
+        return error
+    return Interrupted(str(error) if isinstance(error, Unfinished) else "", stop)
 
 
 def _number(error: KeyboardInterrupt) -> int:

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 from private_topk.budget.ledger import Ledger
 from private_topk.pipelines.commands import main as private_topk
-from private_topk.pipelines.commands.status import guarded, heed_signals, leave
+from private_topk.pipelines.commands.status import guarded, leave
+from private_topk.pipelines.signals import heed_signals
 from tests.pipelines.support import command, write
 
 __all__ = ["Ended", "kill_one", "prepare"]

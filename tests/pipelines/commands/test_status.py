@@ -18,10 +18,11 @@ from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.outcome import what_is_out
 from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.signals import Stopped
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
-from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
+from private_topk.pipelines.unfinished import Interrupted, Unfinished
 from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
@@ -100,7 +101,8 @@ def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Pa
 _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.commands import main
-from private_topk.pipelines.commands.status import heed_signals, leave
+from private_topk.pipelines.commands.status import leave
+from private_topk.pipelines.signals import heed_signals
 from private_topk.transforms import sharding
 
 def hit(self, block):
@@ -134,28 +136,6 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
         raise Stopped(signal.SIGTERM)
 
     assert guarded(stop) == 143
-
-
-COLLECTED = """
-import os, signal, sys, time, weakref
-from private_topk.pipelines.commands.status import guarded, heed_signals
-
-class Held: pass
-
-def command():
-    held = Held()
-    heard = weakref.ref(held, lambda _: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(0.001))
-    del held  # what is raised in the callback is lost
-    time.sleep(3600)
-
-heed_signals()
-sys.exit(guarded(command))
-"""
-
-
-def test_a_signal_within_a_callback_of_the_collector_is_not_lost() -> None:
-    done = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, timeout=600)
-    assert (done.returncode, done.stderr) == (143, "private-topk: terminated\n")
 
 
 def report(folder: Path, release: Release) -> Report:

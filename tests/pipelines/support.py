@@ -90,6 +90,12 @@ def write(path: Path, content: bytes | str | Rows) -> Path:
     return path
 
 
+def damage(path: Path) -> None:
+    """Another last byte, whichever it was: of the mark that ends a block of Avro, which is drawn for each file."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
 class Read(NamedTuple):
     rows: list[tuple[Any, ...]]
     left_out: int

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from private_topk.pipelines.sources.formats import FORMATS
-from tests.pipelines.support import WRITERS, write
+from tests.pipelines.support import WRITERS, damage, write
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="elsewhere a thread of this process decodes"
@@ -99,9 +99,7 @@ assert plain(came) == plain(again) == plain(read_pieces(pieces, Columns())) and 
 
 def test_what_is_wrong_with_a_file_is_said_here(tmp_path: Path) -> None:
     place = files_in(tmp_path)
-    last = sorted(tmp_path.iterdir())[-1]
-    content = last.read_bytes()
-    last.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))  # of the mark that ends a block
+    damage(sorted(tmp_path.iterdir())[-1])
     message, whole = in_a_new_process(
         """
 from private_topk.transforms.refusal import Refusal

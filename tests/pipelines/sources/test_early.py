@@ -17,7 +17,7 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.early import Early, early, read
 from private_topk.pipelines.sources.formats import FORMATS, Piece, Read, cut_into_pieces, read_pieces
 from private_topk.transforms.refusal import Refusal
-from tests.pipelines.support import WRITERS, write
+from tests.pipelines.support import WRITERS, damage, write
 
 COLUMNS = Columns()
 NOTHING = "early reading"
@@ -134,8 +134,7 @@ def test_nothing_counts_of_what_has_changed(tmp_path: Path, change: str) -> None
 
 
 def test_what_is_wrong_is_raised_by_the_reader(tmp_path: Path) -> None:
-    whole = write(tmp_path / "rows.avro", rows_of(0)).read_bytes()
-    (tmp_path / "rows.avro").write_bytes(whole[:-1] + b"?")
+    damage(write(tmp_path / "rows.avro", rows_of(0)))
     files = match(str(tmp_path / "rows.avro"))
     with pytest.raises(Refusal) as plainly:
         list(read(cut_into_pieces(files), COLUMNS))

@@ -78,7 +78,7 @@ def decode(texts: pa.Array, columns: Columns, alone: np.ndarray | None = None) -
         texts: large binary, each ending with its only line feed; the last may lack it.
         alone: which of them are to be read by the rule alone, since they hold line feeds of their own.
     """
-    odd = ~pc.starts_with(texts, b"{").to_numpy(zero_copy_only=False)
+    odd = ~pc.starts_with(texts, b"{").to_numpy(zero_copy_only=False) | _deep(texts)
     if alone is not None:
         odd |= alone
     plain = pc.if_else(pa.array(odd), pa.scalar(b"{}\n", texts.type), texts) if odd.any() else texts
@@ -123,9 +123,7 @@ def _at_once(texts: pa.Array, columns: Columns) -> tuple[dict[str, pa.Array], np
     """
     import polars as pl  # loads as long as the rest of this package
 
-    _, offset_buffer, data = texts.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    text = data.slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes() if len(texts) else b""
+    text = _letters(texts, _offsets(texts)).tobytes()
     schema = dict.fromkeys(columns.names(), pl.String)
     try:
         lines = pl.Series("line", texts.cast(pa.large_string()))
@@ -135,7 +133,7 @@ def _at_once(texts: pa.Array, columns: Columns) -> tuple[dict[str, pa.Array], np
     if len(frame) != len(texts) or any(_has_quotes(name) for name in columns.names()):
         return None
     escaped = _escaped(text, lines, columns)
-    doubtful = _deep(text, offsets) | escaped
+    doubtful = escaped
     for name in columns.names():
         literal = not escaped.any() and not frame[name].null_count()
         doubtful |= _doubled_or_mistyped(text, lines, name, literal, _is_label(name, columns))
@@ -179,14 +177,28 @@ def _escaped(text: bytes, lines: pl.Series, columns: Columns) -> np.ndarray:
     return doubtful & ~((halves == 2 * whole) & ~lines.str.contains(r"\\u00[2-7]|\\\\").to_numpy())
 
 
-def _deep(text: bytes, offsets: np.ndarray) -> np.ndarray:
-    """Where there are enough brackets for too deep an object: each has to be closed, so a short line cannot be one."""
-    lines = len(offsets) - 1
-    if lines == 0 or np.diff(offsets).max() <= 2 * DEEPEST:
-        return np.zeros(lines, bool)
-    letters = np.frombuffer(text, np.uint8)
-    opened = (letters == ord("{")) | (letters == ord("["))
-    return np.add.reduceat(opened, offsets[:-1] - offsets[0], dtype=np.int64) > DEEPEST
+def _deep(texts: pa.Array) -> np.ndarray:
+    """Where there are enough brackets for too deep an object: each has to be closed, so a short line cannot be one.
+
+    Polars is not to see them: its version 2.0 runs out of stack, which ends the process.
+    """
+    offsets, deep = _offsets(texts), np.zeros(len(texts), bool)
+    sizes = np.diff(offsets)
+    if sizes.max(initial=0) > 2 * DEEPEST:
+        letters = _letters(texts, offsets)
+        opened = (letters == ord("{")) | (letters == ord("["))
+        starts = (offsets[:-1] - offsets[0])[sizes > 0]
+        deep[sizes > 0] = np.add.reduceat(opened, starts, dtype=np.int64) > DEEPEST
+    return deep
+
+
+def _offsets(texts: pa.Array) -> np.ndarray:
+    return np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
+
+
+def _letters(texts: pa.Array, offsets: np.ndarray) -> np.ndarray:
+    data = texts.buffers()[2]
+    return np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
 
 
 def _is_shallow(content: str) -> bool:

@@ -4,10 +4,13 @@ import gzip
 import json
 from pathlib import Path
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.files import FileInfo
 from private_topk.pipelines.sources import Columns, json_lines
+from private_topk.pipelines.sources.json_rows import decode
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import read, reasons, write
 from tests.quick import in_check
@@ -99,6 +102,22 @@ def test_a_row_that_cannot_be_read_is_left_out_by_itself_wherever_it_stands(tmp_
         path = write(tmp_path / "rows.jsonl", "\n".join(lines))
         assert read(path) == ([("5", "a")] * 2000, 1), broken[:50]
         assert reasons(path) == {"unreadable": 1}
+
+
+def test_no_text_that_is_too_deep_comes_to_polars(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version 2.0 runs out of stack then, which ends the process: a row of one user would end every run."""
+    whole, seen = pl.read_ndjson, []
+    monkeypatch.setattr(pl, "read_ndjson", lambda text, **its: seen.append(text) or whole(text, **its))
+    opened = [b'{"user": 1, "item": 2, "z": ' + bracket * depth for bracket in (b"[", b'{"a":') for depth in (99, 100)]
+    closed = [b'{"user": 1, "item": 2, "z": ' + b"[" * depth + b"]" * depth + b"}" for depth in (99, 100, 10**5)]
+    texts = [b"", *opened, b"", *closed, b"[" * 10**5, GOOD.encode(), b""]
+    lines = [b"{\n", *(text + b"\n" for text in texts[:-1]), texts[-1]]
+    found = decode(pa.array(lines, pa.large_binary()).slice(1), Columns())
+    assert max(text.count(b"[") + text.count(b"{") for text in b"".join(seen).split(b"\n")) <= 200
+    places = {texts.index(closed[0]): ("1", "2"), texts.index(GOOD.encode()): ("5", "a")}
+    kept = [places.get(place, (None, None)) for place in range(len(texts))]
+    assert list(zip(*(found.columns[name].to_pylist() for name in ("user", "item")), strict=True)) == kept
+    assert found.unreadable.to_pylist() == [place not in places for place in range(len(texts))]
 
 
 def test_a_victim_between_two_lines_of_one_user_is_read(tmp_path: Path) -> None:

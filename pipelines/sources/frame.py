@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import apache_beam as beam
 import pyarrow as pa
@@ -20,9 +22,13 @@ from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.sent import stated
 from private_topk.transforms.windows import Period
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 __all__ = ["Frame"]
 
 _ROWS = 1 << 17
+_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 _TABLES: weakref.WeakValueDictionary[str, pa.Table] = weakref.WeakValueDictionary()
 """By their digests. A job does not carry its rows: the runner's threads find them here."""
 
@@ -38,11 +44,14 @@ class Frame:
     table: pa.Table = field(repr=False, compare=False, metadata=unasked("its digest names the rows"))
     columns: Columns = Columns()
     digest: str = ""
+    size: int = field(default=0, repr=False, compare=False, metadata=unasked("of the rows, which the digest names"))
 
     place, bounded, live = "a table in memory", True, False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", _digest(self.table))
+        digest, size = _digest(self.table)
+        object.__setattr__(self, "digest", digest)
+        object.__setattr__(self, "size", size)
         # One table for all frames that hold the same: it is there as long as any of them is.
         object.__setattr__(self, "table", _TABLES.setdefault(self.digest, self.table))
 
@@ -60,7 +69,7 @@ class Frame:
         return _parts(self.table, self._columns(period))
 
     def stored_bytes(self) -> int:
-        return self.table.nbytes
+        return self.size
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return named({"kind": "frame", "digest": self.digest, "columns": identity_of(self._columns(period))}, key)
@@ -78,11 +87,49 @@ def _parts(table: pa.Table, columns: Columns) -> Iterator[Rows]:
         yield Rows({name: part[name].combine_chunks() for name in columns.names()})
 
 
-def _digest(table: pa.Table) -> str:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return hashlib.sha256(sink.getvalue()).hexdigest()
+def _digest(table: pa.Table) -> tuple[str, int]:
+    """Of the values, and their bytes, however they lie in memory: views and dictionaries lie as they came about."""
+    hashing = _Hashing()
+    with pa.PythonFile(hashing, "w") as sink:
+        for column in table.schema:
+            schema = pa.schema([(column.name, _plain(column.type))])
+            with pa.ipc.new_stream(sink, schema) as writer:
+                for start in range(0, len(table), _ROWS):
+                    part = table[column.name].slice(start, _ROWS).cast(schema.types[0])
+                    hashing.content.update(part.is_valid().to_numpy())
+                    writer.write_batch(pa.record_batch([_packed(part)], schema))
+    return hashing.content.hexdigest(), hashing.tell()
+
+
+def _packed(part: pa.ChunkedArray) -> pa.Array:
+    """What is not null, without gaps: arrays lie so that were put together, be it one with nothing."""
+    nothing = pa.array([], part.type)
+    return pa.concat_arrays([*part.drop_null().chunks, nothing, nothing])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    return _PLAIN.get(kind, kind)
+
+
+class _Hashing(io.RawIOBase):
+    """What is written is hashed, and not kept."""
+
+    def __init__(self) -> None:
+        self.content, self._written = hashlib.sha256(), 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, content: ReadableBuffer) -> int:
+        self.content.update(content)
+        size = memoryview(content).nbytes
+        self._written += size
+        return size
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)

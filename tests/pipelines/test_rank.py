@@ -182,6 +182,36 @@ def test_many_rows_come_in_parts() -> None:
     assert frame.identity(KEY, PERIOD) != Frame(frame.table.slice(1), frame.columns).identity(KEY, PERIOD)
 
 
+def test_the_same_rows_are_one_table_however_they_came_about() -> None:
+    """A run that is taken up again with a frame that was made anew is the same one: it is not charged once more."""
+    columns = Columns()
+    rows = pl.DataFrame({"user": [f"a user with a long name {n}" for n in range(400)], "item": ["a", None] * 200})
+    many = rows.sample(200_001, with_replacement=True, seed=1)
+    plain = many.to_arrow(compat_level=pl.CompatLevel.oldest())
+    exact = pa.schema([pa.field("user", pa.large_string(), nullable=False), pa.field("item", pa.large_string())])
+    others = {
+        "filtered": pl.concat([many, rows.with_columns(item=pl.lit("left out" * 9))]).filter(
+            ~pl.col("item").fill_null("").str.starts_with("left")
+        ),
+        "in parts": pl.concat([many[:70_000], many[70_000:]], rechunk=False),
+        "categories": many.with_columns(pl.col("item").cast(pl.Categorical)),
+        "dictionary": plain.set_column(1, "item", plain["item"].dictionary_encode()),
+        "with notes": plain.cast(exact).replace_schema_metadata({"made": "by hand"}),
+    }
+    made = {name: Frame(table_of(table, columns), columns) for name, table in others.items()}
+    mine = Frame(table_of(many, columns), columns)
+    assert {name: (frame.digest, frame.stored_bytes()) for name, frame in made.items()} == dict.fromkeys(
+        made, (mine.digest, mine.stored_bytes())
+    )
+    names = sum(len(name) for name in many["user"]) + many["item"].null_count()
+    assert names < mine.stored_bytes() < names + 17 * len(many) + 10_000
+    for place in (0, 200_000):
+        changed = many.with_row_index().with_columns(
+            item=pl.when(pl.col("index") == place).then(pl.lit("")).otherwise("item")
+        )
+        assert Frame(table_of(changed.drop("index"), columns), columns).digest != mine.digest
+
+
 def test_a_table_is_there_as_long_as_anybody_reads_it() -> None:
     """Two calls over the same rows on two threads: the one that ends first takes nothing from the other."""
     columns = Columns(**NAMES)

@@ -11,7 +11,7 @@ QUICK := not server and not long
 # One worker more than there are processors, since some tests wait; who is done takes over tests of the others.
 SHARED := -n $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) --dist worksteal
 
-.PHONY: rank test check quick lint newest bench site clean
+.PHONY: rank test check quick lint newest oldest bench site clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -43,6 +43,15 @@ newest:
 	PIP_CONSTRAINT= .venv-newest/bin/python -m pip install --quiet '.[test]'
 	PRIVATE_TOPK_PLAIN_BEAM=1 .venv-newest/bin/python -m pytest -q $(SHARED) -m "$(QUICK)"
 
+# And with the oldest that pyproject.toml lets in.
+oldest:
+	rm -rf .venv-oldest
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --upgrade pip
+	PIP_CONSTRAINT= .venv-oldest/bin/python -m pip install --quiet '.[test]' \
+	    $$(sed -n '/^dependencies/,/^]/s/^ *"\([a-z-]*\)>=\([0-9.]*\).*/\1==\2/p' pyproject.toml)
+	PRIVATE_TOPK_PLAIN_BEAM=1 .venv-oldest/bin/python -m pytest -q $(SHARED) -m "$(QUICK)"
+
 bench: .venv/tested
 	$(BIN)/python -m benchmarks.pipeline
 	$(BIN)/python -m benchmarks.mechanisms
@@ -72,6 +81,6 @@ site: .venv/documented
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-newest out build src/*.egg-info
+	rm -rf .venv .venv-newest .venv-oldest out build src/*.egg-info
 
 include flink.mk

@@ -102,7 +102,7 @@ def _check(table: pa.Table, columns: Columns) -> None:
             raise Refusal(field, verbatim(f"must name a column of the table, got {name!r}: it {found}"), _hint(field))
         kind = table.schema.field(name).type
         try:
-            _read(field, pa.array([], kind), columns)
+            _read(field, pa.nulls(0, kind), columns)
         except (TypeError, pa.ArrowNotImplementedError) as error:
             remedy = "cast it first, such as .astype('Int64') in pandas" if pa.types.is_floating(kind) else ""
             raise Refusal(field, verbatim(f"cannot be the column {name!r}: {error}"), remedy) from None

@@ -5,7 +5,7 @@ types are some thousand times, and so are the source of each function and the wo
 pickled is compressed, which takes tables of megabytes for any few bytes, and most of it was before: the level of least
 memory does. Where in the code a type was said is noted each time, for messages that no test reads; and to weigh a value
 of state, for a cache that is never full, all names of all modules are gone through. Nothing else of Beam is touched.
-`PRIVATE_TOPK_PLAIN_BEAM=1` leaves it as it is, as `make newest` does.
+`PRIVATE_TOPK_PLAIN_BEAM=1` leaves it as it is, as `make newest` and `make oldest` do.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def test_packages_out_of_bounds_or_missing(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(doctor, "version", version)
     found = states()
     assert (found["numpy"], found["polars"], found["matplotlib (extra plot)"]) == ("wrong", "wrong", "missing")
-    assert says("numpy").startswith("3.0 is not <3,>=1.26") and "pip install 'polars" in says("polars")
+    assert says("numpy").startswith("3.0 is not <3,>=") and "pip install 'polars" in says("polars")
 
 
 @pytest.mark.long

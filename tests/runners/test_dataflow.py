@@ -292,4 +292,5 @@ def test_what_is_missing_is_named(refusal_of: Callable[..., str], monkeypatch: p
     place = ["dataflow", "--project=p", "--region=r"]
     assert "must be a folder of a bucket, gs://BUCKET/FOLDER, got /tmp" in refusal_of(*place, "--temp_location=/tmp")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/credentials.json")
-    assert "gcloud auth application-default login" in refusal_of(*place, "--temp_location=gs://b/t")
+    place += ["--temp_location=gs://b/t", "--sdk_container_image=i"]  # with the package, wherever it is installed here
+    assert "gcloud auth application-default login" in refusal_of(*place)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from private_topk.previews.estimates import pooled
+from private_topk.transforms.mechanisms.exact.counts import check_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import check_counts
 from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs

@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
+from private_topk.transforms.mechanisms.exact.counts import check_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
 from private_topk.transforms.mechanisms.ranks import check_ranks
 from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.refusal import Refusal, plain, verbatim
 
-__all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_counts", "check_k", "sensitivity"]
+__all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "sensitivity"]
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
@@ -261,25 +262,6 @@ def sensitivity(neighbours: Neighbours) -> int:
     A user added or removed moves all counts the same way, each by 0 or 1; one replaced moves some up and others down.
     """
     return 2 if neighbours == "swap" else 1
-
-
-def check_counts(counts: ArrayLike, domain: str = "public", signs: bool = True) -> Indices:
-    """The counts as int64 of shape (d,), or a refusal. Never shows a count. Only an unknown domain may be empty.
-
-    Without `signs` negative counts are let through: `Named.of` refuses them.
-    """
-    array = np.asarray(counts)
-    if array.shape == (0,) and domain == "unknown":
-        return np.zeros(0, np.int64)
-    if array.ndim != 1 or array.size == 0:
-        raise Refusal("counts", f"must be one-dimensional and hold at least one item, got shape {array.shape}")
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"counts must be integers, got dtype {array.dtype}: cast them if they are whole numbers")
-    if signs and array.dtype.kind == "i" and array.min() < 0:
-        raise Refusal("counts", "must be at least 0", "a negative count was given")
-    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise Refusal("counts", "must be below 2**63")
-    return array.astype(np.int64, copy=False)
 
 
 def check_k(k: object, d: int, domain: str = "public") -> int:

@@ -16,9 +16,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.mechanisms.exact.column import Column
+from private_topk.transforms.mechanisms.exact.counts import check_counts
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Histogram", "Named", "Picks"]
@@ -52,13 +53,17 @@ class Histogram:
             raise Refusal("histogram", "must have decreasing values of at least 0 and sizes of at least 1")
 
     @classmethod
-    def of(cls, counts: Indices) -> Histogram:
-        """The histogram of counts >= 0, shape (d,), int64.
+    def of(cls, counts: ArrayLike) -> Histogram:
+        """The histogram of counts >= 0, shape (d,), of any integers below 2**63, d >= 1.
 
         Cost: one pass, and where counts are 16,384 or more, and not below 32,768 of as many items, a sort of those from
         1,024 up.
+
+        Raises:
+            Refusal: a count is negative or 2**63 and more, or there is none.
+            TypeError: they are no integers.
         """
-        counted = Named.of(counts).histogram
+        counted = Named.of(check_counts(counts, signs=False)).histogram
         return cls(counted.values, counted.sizes)
 
     @classmethod

@@ -91,6 +91,19 @@ def test_what_is_no_histogram_is_refused(values: list[int], sizes: list[int], me
         Histogram(np.array([1.5]), np.array([1]))
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint32, np.uint64, ">i8"])
+def test_any_integers_are_counted_as_they_are(kind: object) -> None:
+    given = np.array([3, 0, 120, 3, 0, 3], kind)
+    for counts in (given, given[::-1], given.tolist()):
+        table = Histogram.of(counts)
+        assert (table.values.tolist(), table.sizes.tolist()) == ([120, 3, 0], [1, 3, 2])
+
+
+def test_large_unsigned_integers_are_counted_as_they_are() -> None:
+    table = Histogram.of(np.array([2**62, 5, 2**40], np.uint64))
+    assert table.values.tolist() == [2**62, 2**40, 5]
+
+
 def test_picks_of_the_merged_table_are_found_in_the_parts() -> None:
     """Numbers of one count go through the parts in their order: with parts cut from a vector, as its indices do."""
     counts = np.random.default_rng(2).integers(0, 300, 5000) * 7

@@ -4,7 +4,7 @@
     python -m benchmarks.mechanisms --sorts         # for epsilon 0.01 .. 10, in units of one np.sort of the counts
     python -m benchmarks.mechanisms --shapes        # thirteen hostile shapes of counts: time as a side channel
     python -m benchmarks.mechanisms --large         # d = 100,000,000: beside one np.bincount of the counts
-    python -m benchmarks.mechanisms --shapes --k 1000 --only canonical,peeling
+    python -m benchmarks.mechanisms --shapes --k 1000 --epsilon 0.1 --only canonical,peeling
 
 One process, median of --draws draws (the published forms: of up to five, within a minute each). Some processors sort
 several times as quickly without AVX-512, which numpy uses where there is one: `--sorts` says both times, and divides by
@@ -150,14 +150,13 @@ def sort_without_avx512() -> float:
     return float(done.stdout)
 
 
-def shapes(k: int, draws: int, names: list[str]) -> None:
+def shapes(k: int, epsilon: float, draws: int, names: list[str]) -> None:
     d = 166_049
-    print(
-        f"d = {d:,}, epsilon = 1, k = {k}: CPU ms, the quickest and the slowest of {len(SHAPES)} shapes of the counts"
-    )
+    print(f"d = {d:,}, epsilon = {epsilon:g}, k = {k}: CPU ms, the quickest and the slowest "
+          f"of {len(SHAPES)} shapes of the counts")  # fmt: skip
     vectors = {name: shape(name, d) for name in SHAPES}
     for name in names:
-        times = again(make(name, 1.0), vectors, k, 3 if name in _SLOW else draws)
+        times = again(make(name, epsilon), vectors, k, 3 if name in _SLOW else draws)
         first, last = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
         print(f"{name:<22}{1000 * times[first]:8.2f} {first:<18}{1000 * times[last]:8.2f} {last:<18}"
               f"{times[last] / times[first]:6.2f}", flush=True)  # fmt: skip
@@ -184,13 +183,14 @@ def main() -> None:
     for name in ("shapes", "large"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--k", type=int, default=100, help="of --shapes")
+    parser.add_argument("--epsilon", type=float, default=1.0, help="of --shapes")
     parser.add_argument("--only", type=lambda text: text.split(","), help="some mechanisms, by comma")
     arguments = parser.parse_args()
     names = arguments.only or list(MECHANISMS)
     if arguments.sorts:
         sorts(arguments.draws, names)
     elif arguments.shapes:
-        shapes(arguments.k, arguments.draws, names)
+        shapes(arguments.k, arguments.epsilon, arguments.draws, names)
     elif arguments.large:
         large(arguments.only or ["joint", "peeling", "pnf-peeling", "canonical"])
     else:

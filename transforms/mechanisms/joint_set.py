@@ -35,8 +35,8 @@ class JointSet(Mechanism):
         neighbours: what a neighbour is.
 
     Cost: a pass over the counts, then up to 80 counts of sets, each up to k products of rows along the band of paths
-    that matter: 0.05 to 0.1 s at k = 100, 0.2 s at k = 200, 0.4 to 1.6 s at k = 1000, whatever d is. Easy counts are
-    padded to half of the most that was seen, since time is a side channel.
+    that matter: 0.04 to 0.17 s at k = 100 and 200, 0.7 to 2.3 s at k = 1000, whatever d is. Easy counts are
+    padded to two thirds of the most that was seen, since time is a side channel.
     """
 
     about: ClassVar[About] = About(

@@ -195,7 +195,8 @@ def _weights(n: int, most: int, tilt: int) -> tuple[Floats, int]:
     start = -min(_RANGE, int(n * math.log2(1 + 2.0**tilt)))
     members = np.arange(most, dtype=np.float64)
     steps = np.concatenate(([2.0**start], np.ldexp((n - members) / (members + 1), tilt)))
-    weights: Floats = np.cumprod(steps, dtype=np.float64)
+    with np.errstate(over="ignore"):  # what is infinite goes on in balls
+        weights: Floats = np.cumprod(steps, dtype=np.float64)
     weights.flags.writeable = False
     return weights, start
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt
 
@@ -19,7 +21,7 @@ from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 __all__ = ["LossInterval", "SetLosses"]
 
 _WALK_LANE = 1
-_EASY = 35  # segments in units of k: some data take a draw 70
+_EASY = 7.5  # segments in units of k**(4/3): some data take a draw 12
 _STEP = 9
 
 
@@ -29,12 +31,13 @@ class SetLosses:
     def __init__(self, histogram: Histogram, k: int) -> None:
         self._histogram, self._k, self._d = histogram, k, histogram.items
         self._top = histogram.top(k)
+        self._most = int((self._top - histogram.bottom(k)).max())
         self._numbers: dict[tuple[int, int], arb] = {}
         self._segments = 0
 
     def everything(self) -> LossInterval:
         """All sets."""
-        return LossInterval(self, None, 0, int((self._top - self._histogram.bottom(self._k)).max()))
+        return LossInterval(self, None, 0, self._most)
 
     def reach(self, loss: int) -> NDArray[np.int64]:
         """t_i(loss), shape (k,)."""
@@ -44,26 +47,31 @@ class SetLosses:
         """How many sets lose at most this, as a ball at the working precision."""
         key = (loss, ctx.prec)
         if key not in self._numbers:
-            strip = Strip(self.reach(loss))
-            self._segments += len(strip.segments)
-            self._numbers[key] = strip.number()
+            self._numbers[key] = self._counted(loss)
         return self._numbers[key]
+
+    def _counted(self, loss: int) -> arb:
+        if loss >= self._most:  # all sets: no need to look at the smallest counts
+            return arb.bin_uiui(self._d, self._k)
+        strip = Strip(self.reach(loss))
+        self._segments += len(strip.segments)
+        return strip.number()
 
     def last_change(self, loss: int, least: int) -> int:
         """The largest loss of a set in least .. loss; `least` is one."""
         limit = self._highest(loss)
-        return bisect_left(range(loss), True, least, key=lambda r: bool((self._highest(r) == limit).all()))
+        return loss - _furthest(loss - least, lambda less: bool((self._highest(loss - less) == limit).all()))
 
     def next_change(self, loss: int, most: int) -> int:
         """The least loss of a set in loss + 1 .. most; `most` is one."""
         limit = self._highest(loss)
-        return bisect_left(range(most), True, loss + 1, key=lambda r: bool((self._highest(r) != limit).any()))
+        return loss + 1 + _furthest(most - loss - 1, lambda more: bool((self._highest(loss + more) == limit).all()))
 
     def pad(self) -> None:
         """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data."""
         strip = Strip(_STEP * np.arange(1, self._k + 1))
         with precision(96):
-            for _ in range(-(-(_EASY * self._k - self._segments) // self._k)):
+            for _ in range(math.ceil(_EASY * self._k ** (1 / 3) - self._segments / self._k)):
                 strip.number()
 
     def _highest(self, loss: int) -> NDArray[np.int64]:
@@ -108,3 +116,14 @@ class LossInterval:
             ranks += [start + i for i in uniform_subset(draw, segment.size, m)]
             start += segment.size
         return np.array(ranks)
+
+
+def _furthest(most: int, same: Callable[[int], bool]) -> int:
+    """The largest number of 0 .. most that is the same as 0, as all before it are.
+
+    Steps double, since a change is mostly near, and counts far below the largest are then not looked at.
+    """
+    step = 1
+    while step <= most and same(step):
+        step *= 2
+    return bisect_left(range(min(step, most + 1)), True, step // 2 + 1, key=lambda n: not same(n)) - 1

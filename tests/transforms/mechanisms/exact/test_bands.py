@@ -73,13 +73,27 @@ def test_roundings_are_bounded_by_what_the_doubles_add_up() -> None:
     assert wrong
 
 
-def test_where_doubles_do_not_reach_balls_count() -> None:
-    """One segment with two thousand members: its weights go beyond the range of doubles."""
-    outer = np.concatenate((np.arange(1, 51) * 3, np.full(2000, 500_000)))
+@pytest.mark.parametrize(
+    "outer",
+    [
+        np.concatenate((np.arange(1, 51) * 3, np.full(2000, 500_000))),
+        np.repeat([2000, 200_000], [1000, 1000]),
+    ],
+    ids=["too small", "too large"],
+)
+def test_where_doubles_do_not_reach_balls_count(outer: np.ndarray) -> None:
+    """Of a segment with thousands of members the weights go beyond the range of doubles, and nothing is said of it."""
     with precision(96):
         assert counted(outer, bands._Doubles) is None
         ball = number_in_band(*segments(outer))
         assert ball is not None and ball.rel_accuracy_bits() >= 40
+    with precision(200):
+        assert ball.contains(Strip(outer).number())
+
+
+def test_weights_too_large_for_doubles_are_infinite() -> None:
+    weights, _ = bands._weights(2000, 1271, 0)
+    assert np.isinf(weights).any() and not np.isnan(weights).any()
 
 
 def test_what_is_left_out_stays_below_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,11 @@ import itertools
 from collections import Counter
 
 import numpy as np
+import pytest
 from flint import arb
 
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
+from private_topk.transforms.mechanisms.exact.set_losses import SetLosses, _furthest
 from tests.transforms.mechanisms.set_laws import joint_loss
 
 
@@ -37,3 +38,48 @@ def test_intervals_partition_the_losses() -> None:
         else:
             whole.extend(halves)
     assert parts == Counter(int(joint_loss(tuple(counts.tolist()), y)) for y in itertools.combinations(range(8), 3))
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [20, 17, 17, 12, 9, 8, 3, 1],
+        [5, 5, 5, 5, 5],
+        [1000, 999, 400, 400, 0, 0, 0],
+        [2**40, 2**40 - 1, 7, 6, 0],
+    ],
+    ids=["steps", "equal", "cliffs", "wide"],
+)
+def test_changes_are_the_nearest_losses_of_sets(counts: list[int]) -> None:
+    """Against all losses of sets, listed, from the losses themselves and beside them."""
+    k = 3
+    of_sets = sorted({int(joint_loss(tuple(counts), y)) for y in itertools.combinations(range(len(counts)), k)})
+    losses = SetLosses(Histogram.of(np.array(counts)), k)
+    asked = {min(max(r + by, 0), of_sets[-1]) for r in of_sets for by in (-2, -1, 0, 1, 2)}
+    for loss in asked:
+        assert losses.last_change(loss, 0) == max(r for r in of_sets if r <= loss)
+        if loss < of_sets[-1]:
+            assert losses.next_change(loss, of_sets[-1]) == min(r for r in of_sets if r > loss)
+
+
+def test_from_the_largest_loss_on_all_sets_count() -> None:
+    """The number that is not counted but known is the one that counting gives just below and would give at it."""
+    counts = np.array([20, 17, 17, 12, 9, 8, 3, 1])
+    losses = SetLosses(Histogram.of(counts), 3)
+    of_sets = [int(joint_loss(tuple(counts.tolist()), y)) for y in itertools.combinations(range(8), 3)]
+    for loss in range(max(of_sets) + 3):
+        assert losses.number(loss).contains(sum(r <= loss for r in of_sets))
+        assert losses.number(loss).rel_accuracy_bits() > 40
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 4, 7, 8, 9, 20])
+def test_steps_that_double_find_the_furthest(most: int) -> None:
+    for last in range(most + 1):
+        looked = {0}
+
+        def same(n: int, last: int = last, looked: set[int] = looked) -> bool:
+            looked.add(n)
+            return n <= last
+
+        assert _furthest(most, same) == last
+        assert max(looked) <= min(most, max(1, 2 * last + 2)), "looked far beyond it"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt
 
@@ -21,7 +19,7 @@ from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 __all__ = ["LossInterval", "SetLosses"]
 
 _WALK_LANE = 1
-_EASY = 7.5  # segments in units of k**(4/3): some data take a draw 12
+_EASY = 20  # segments in units of k**(6/5): some data take a draw 34
 _STEP = 9
 
 
@@ -57,27 +55,27 @@ class SetLosses:
         self._segments += len(strip.segments)
         return strip.number()
 
-    def last_change(self, loss: int, least: int) -> int:
-        """The largest loss of a set in least .. loss; `least` is one."""
-        limit = self._highest(loss)
-        return loss - _furthest(loss - least, lambda less: bool((self._highest(loss - less) == limit).all()))
+    def around(self, loss: int) -> tuple[int, int]:
+        """The largest loss of a set up to this one, from 0 on, and the least beyond, this one being below the largest.
 
-    def next_change(self, loss: int, most: int) -> int:
-        """The least loss of a set in loss + 1 .. most; `most` is one."""
-        limit = self._highest(loss)
-        return loss + 1 + _furthest(most - loss - 1, lambda more: bool((self._highest(loss + more) == limit).all()))
+        Let h_i = min over j >= i of (t_j(loss) - j + i), the ranks of the last set that loses at most this: all others
+        have each of their ranks at or before its own, so that no loss lies between its loss and this one. A set that
+        loses more has a rank beyond h: the least of them has one more at the end of a run h_e = h_i + e - i, which
+        leaves the rest as it is.
+        """
+        places = np.arange(self._k)
+        last = np.minimum.accumulate((self.reach(loss) - places)[::-1])[::-1] + places - 1
+        ends = np.flatnonzero(np.diff(last, append=self._d) > 1)
+        counts = self._histogram.counts_at(np.concatenate((last, last[ends] + 1)))
+        least = (self._top[ends] - counts[self._k :]).min()
+        return int((self._top - counts[: self._k]).max()), int(least)
 
     def pad(self) -> None:
         """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data."""
         strip = Strip(_STEP * np.arange(1, self._k + 1))
         with precision(96):
-            for _ in range(math.ceil(_EASY * self._k ** (1 / 3) - self._segments / self._k)):
+            for _ in range(math.ceil(_EASY * self._k**0.2 - self._segments / self._k)):
                 strip.number()
-
-    def _highest(self, loss: int) -> NDArray[np.int64]:
-        """The ranks of the last set that loses at most this. Where it stays the same, no set is added."""
-        places = np.arange(self._k)
-        return np.minimum.accumulate((self.reach(loss) - places)[::-1])[::-1] + places
 
 
 @dataclass(frozen=True)
@@ -99,8 +97,7 @@ class LossInterval:
         if self.least_loss == self.most_loss:
             return None
         middle = isqrt(max(1, self.least_loss) * self.most_loss)
-        cut = self.losses.last_change(min(middle, self.most_loss - 1), self.least_loss)
-        beyond = self.losses.next_change(cut, self.most_loss)
+        cut, beyond = self.losses.around(min(middle, self.most_loss - 1))
         return (
             LossInterval(self.losses, self.below, self.least_loss, cut),
             LossInterval(self.losses, cut, beyond, self.most_loss),
@@ -116,14 +113,3 @@ class LossInterval:
             ranks += [start + i for i in uniform_subset(draw, segment.size, m)]
             start += segment.size
         return np.array(ranks)
-
-
-def _furthest(most: int, same: Callable[[int], bool]) -> int:
-    """The largest number of 0 .. most that is the same as 0, as all before it are.
-
-    Steps double, since a change is mostly near, and counts far below the largest are then not looked at.
-    """
-    step = 1
-    while step <= most and same(step):
-        step *= 2
-    return bisect_left(range(min(step, most + 1)), True, step // 2 + 1, key=lambda n: not same(n)) - 1

@@ -24,7 +24,7 @@ from private_topk.transforms.mechanisms.exact.reals import Real, precision
 __all__ = ["Segment", "Strip"]
 
 _PRECISION = 96
-_FEW = 150  # members, for which a band is about as wide as all
+_FEW = 75  # members, for which a band is about as wide as all
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from flint import arb
 
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.set_losses import SetLosses, _furthest
+from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
 from tests.transforms.mechanisms.set_laws import joint_loss
 
 
@@ -47,19 +47,20 @@ def test_intervals_partition_the_losses() -> None:
         [5, 5, 5, 5, 5],
         [1000, 999, 400, 400, 0, 0, 0],
         [2**40, 2**40 - 1, 7, 6, 0],
+        [90, 90, 80, 79, 79, 79, 40, 40, 39, 2, 2, 1],
+        [300, 200, 100, 50],
     ],
-    ids=["steps", "equal", "cliffs", "wide"],
+    ids=["steps", "equal", "cliffs", "wide", "tied", "all but one"],
 )
-def test_changes_are_the_nearest_losses_of_sets(counts: list[int]) -> None:
-    """Against all losses of sets, listed, from the losses themselves and beside them."""
+def test_around_are_the_nearest_losses_of_sets(counts: list[int]) -> None:
+    """Against all losses of sets, listed: at every loss, or where there are too many of them, beside those of sets."""
     k = 3
     of_sets = sorted({int(joint_loss(tuple(counts), y)) for y in itertools.combinations(range(len(counts)), k)})
-    losses = SetLosses(Histogram.of(np.array(counts)), k)
-    asked = {min(max(r + by, 0), of_sets[-1]) for r in of_sets for by in (-2, -1, 0, 1, 2)}
-    for loss in asked:
-        assert losses.last_change(loss, 0) == max(r for r in of_sets if r <= loss)
-        if loss < of_sets[-1]:
-            assert losses.next_change(loss, of_sets[-1]) == min(r for r in of_sets if r > loss)
+    losses, most = SetLosses(Histogram.of(np.array(counts)), k), of_sets[-1]
+    beside = {r + by for r in of_sets for by in (-2, -1, 0, 1, 2)}
+    for loss in range(most) if most < 2000 else (r for r in beside if 0 <= r < most):
+        nearest = max(r for r in of_sets if r <= loss), min(r for r in of_sets if r > loss)
+        assert losses.around(loss) == nearest, loss
 
 
 def test_from_the_largest_loss_on_all_sets_count() -> None:
@@ -70,16 +71,3 @@ def test_from_the_largest_loss_on_all_sets_count() -> None:
     for loss in range(max(of_sets) + 3):
         assert losses.number(loss).contains(sum(r <= loss for r in of_sets))
         assert losses.number(loss).rel_accuracy_bits() > 40
-
-
-@pytest.mark.parametrize("most", [0, 1, 2, 3, 4, 7, 8, 9, 20])
-def test_steps_that_double_find_the_furthest(most: int) -> None:
-    for last in range(most + 1):
-        looked = {0}
-
-        def same(n: int, last: int = last, looked: set[int] = looked) -> bool:
-            looked.add(n)
-            return n <= last
-
-        assert _furthest(most, same) == last
-        assert max(looked) <= min(most, max(1, 2 * last + 2)), "looked far beyond it"

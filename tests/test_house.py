@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -195,25 +194,6 @@ def test_every_room_is_a_package() -> None:
 def test_no_place_of_one_machine(pattern: str) -> None:
     for path in PRODUCT:
         assert not re.search(pattern, path.read_text("utf-8")), path
-
-
-def test_files_and_functions_stay_small() -> None:
-    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in PRODUCT}
-    assert max(lengths.values()) <= 300, max(lengths, key=lambda path: lengths[path])
-    assert statistics.median(lengths.values()) <= 150
-    functions = {
-        f"{path.relative_to(ROOT)}:{node.name}": _body_lines(node)
-        for path in PRODUCT
-        for node in nodes(path)
-        if isinstance(node, ast.FunctionDef)
-    }
-    assert max(functions.values()) <= 40, max(functions, key=lambda name: functions[name])
-    assert statistics.median(functions.values()) <= 10
-
-
-def _body_lines(node: ast.FunctionDef) -> int:
-    body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
-    return (body[-1].end_lineno or 0) - body[0].lineno + 1
 
 
 def test_every_function_is_annotated() -> None:

@@ -46,11 +46,10 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
     if isinstance(rows, str | bytes):
         raise Refusal("rows", f"must be a table, got {type(rows).__name__}", "read the file before, such as "
                       "polars.read_csv(PATH), or publish from files with `private-topk run`")  # fmt: skip
-    maker = type(rows).__module__.partition(".")[0]
-    if maker == "polars" and hasattr(rows, "collect_schema"):
+    if isinstance(rows, pl.DataFrame | pl.LazyFrame):
         _check_names(_made(lambda: rows.collect_schema().names()), columns)
         found = _made(lambda: _of_polars(rows, columns))
-    elif maker == "pandas" and hasattr(rows, "columns"):
+    elif hasattr(rows, "columns") and any(kind.__module__.partition(".")[0] == "pandas" for kind in type(rows).__mro__):
         _check_names(list(rows.columns), columns)
         found = _made(lambda: {name: _of_pandas(rows[name], name in columns.labels()) for name in columns.names()})
     else:

@@ -128,8 +128,13 @@ def in_polars(columns: dict[str, list[Any]]) -> pl.DataFrame:
     return pl.DataFrame([pl.Series(name, values, dtype=pl.Object) for name, values in columns.items()])
 
 
+class OfPandas(pd.DataFrame):
+    """As other libraries make them."""
+
+
 HOLDERS: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
     "pandas": in_pandas,
+    "a kind of pandas": lambda columns: OfPandas(in_pandas(columns)),
     "pandas by category": in_categories,
     "polars": in_polars,
     "polars, lazily": lambda columns: in_polars(columns).lazy(),

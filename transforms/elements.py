@@ -17,6 +17,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.typehints import typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
@@ -82,7 +83,8 @@ class Shape:
         return all(getattr(self, role) is None for role in self._roles)
 
     def values(self, element: Any) -> Values | None:  # noqa: ANN401 - whatever flows
-        """User, item and group as texts, and the amount as a float; None where one of them is None, or NaN.
+        """User, item and group as texts, and the amount as a float; None where one of them is None, NaN, or an integer
+        of more digits than Python writes.
 
         Raises:
             Refusal: the element is of another shape. It is not shown, and neither are its keys.
@@ -98,13 +100,10 @@ class Shape:
                 raise self._refusal(f"{kind.__name__} without them" if _is_named(element) else kind.__name__)
         if any(part is None for part in found):
             return None
-        if not self.amounts:
-            return self._labels(found)
-        amount = _amount(found[-1])
-        return None if math.isnan(amount) else (*self._labels(found[:-1]), amount)
-
-    def _labels(self, found: Values) -> Values:
-        return tuple(_label(part, what) for part, what in zip(found, _WHATS.values(), strict=False))
+        labels = found[:-1] if self.amounts else found
+        row: list[Any] = [_label(part, what) for part, what in zip(labels, _WHATS.values(), strict=False)]
+        row += [_amount(found[-1])] if self.amounts else []
+        return None if None in row else tuple(row)
 
     def check(self, kind: Any) -> None:  # noqa: ANN401 - a type, or one of Beam's constraints
         """Raise Refusal where no element of a type is of this shape. What Beam does not know passes, and is looked at
@@ -170,21 +169,27 @@ def _field(element: Any, name: str) -> Any:  # noqa: ANN401
     return getattr(element, name) if name in known else _ABSENT
 
 
-def _label(value: Any, what: str) -> str:  # noqa: ANN401
+def _label(value: Any, what: str) -> str | None:  # noqa: ANN401
     if type(value) is str:
         return value
     if isinstance(value, str):  # such as numpy's, whatever it prints as
         return str.__str__(value)
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Integral):
         raise _no_label(type(value).__name__, what)
-    return str(int(value))
-
-
-def _amount(value: Any) -> float:  # noqa: ANN401
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-        raise _no_amount(type(value).__name__)
     try:
-        return float(value)
+        return str(int(value))
+    except ValueError:
+        return None
+
+
+def _amount(value: Any) -> float | None:  # noqa: ANN401
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real | Decimal):
+        raise _no_amount(type(value).__name__)
+    if isinstance(value, Decimal) and value.is_nan():  # a signalling one is no float
+        return None
+    try:
+        number = float(value)
+        return None if math.isnan(number) else number
     except OverflowError:  # an integer beyond the floats
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 

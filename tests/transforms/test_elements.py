@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import collections
+import math
 import random
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -116,6 +119,21 @@ def test_texts_that_are_no_unicode_are_left_out_each_by_itself(with_times: bool)
         assert block.value["user"].to_pylist() == whole
 
 
+def test_numbers_that_are_none_are_left_out_each_by_itself() -> None:
+    """One user's row ends nobody's job."""
+    assert Shape().values((1 << 20_000, "a")) is None and Shape().values(("u", -(10**5000))) is None
+    priced = Shape(amounts=True)
+    for amount in (Decimal("NaN"), Decimal("sNaN"), float("nan"), np.float32("nan"), None):
+        assert priced.values(("u", "a", amount)) is None
+    for amount, number in (
+        (Decimal("6.50000"), 6.5),
+        (10**400, math.inf),
+        (Fraction(13, 2), 6.5),
+        (np.float16(6.5), 6.5),
+    ):
+        assert priced.values(("u", "a", amount)) == ("u", "a", number)
+
+
 SECRET = "secret"
 REFUSED = {
     "texts of two letters": ["ab", "cd"],
@@ -137,8 +155,9 @@ REFUSED = {
     "items that are tuples": [(SECRET, ("x", "y"))],
     "rows whose item is a float": [beam.Row(user=SECRET, item=1.5)],
     "dates": [(SECRET, np.datetime64("2026-01-05"))],
+    "spans": [(SECRET, np.timedelta64(1))],
 }
-UNTIL_IT_FLOWS = {"dicts without the names", "a list of three", "dates", "dicts by number"}
+UNTIL_IT_FLOWS = {"dicts without the names", "a list of three", "dates", "spans", "dicts by number"}
 """Beam's types say nothing of a list's length or of a dict's keys."""
 
 

@@ -39,7 +39,6 @@ ELSEWHERE = {
     "pipelines/commands/budget.py": RUNS,
     "pipelines/commands/doctor.py": "pipelines/test_doctor.py",
     "pipelines/commands/flex_template.py": "runners/test_deploy_files.py",
-    "pipelines/commands/guesses.py": "pipelines/commands/test_newcomers.py",
     "pipelines/commands/launching.py": "pipelines/commands/test_parser.py",
     "pipelines/commands/ledger.py": RUNS,
     "pipelines/commands/mechanisms.py": "documents/test_inline.py",

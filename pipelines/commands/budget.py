@@ -9,10 +9,10 @@ from private_topk.budget.units import UNITS
 from private_topk.pipelines.commands.arguments import NEIGHBOURS, add_ledger
 from private_topk.pipelines.commands.parser import Parser, add, add_json
 from private_topk.pipelines.texts import number, one_of
-from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.suggestions import did_you_mean
 
-__all__ = ["execute", "parser"]
+__all__ = ["ACTIONS", "execute", "parser"]
 
 _EXAMPLES = {
     "": """examples:
@@ -32,7 +32,7 @@ _EXAMPLES = {
   private-topk budget history --ledger sqlite:///budget.db --dataset plays --json""",
 }
 _NEEDS = {"create": ("ledger", "dataset", "epsilon"), "show": ("ledger",), "history": ("ledger",)}
-_ACTIONS = {
+ACTIONS = {
     "create": "open a budget; it cannot be changed later",
     "show": "show what is spent and what is left",
     "history": "list every charge",
@@ -43,15 +43,15 @@ def parser(words: Sequence[str] = ()) -> Parser:
     """The arguments of the action that the words begin with."""
     action = next(iter(words), "")
     if action in ("", "-h", "--help"):
-        actions = "\n".join(f"  {name:<8} {text}" for name, text in _ACTIONS.items())
+        actions = "\n".join(f"  {name:<8} {text}" for name, text in ACTIONS.items())
         text = f"Open a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n{actions}"
         found = Parser(prog="private-topk budget", description=text, epilog=_EXAMPLES[""])
         found.add_argument("action", metavar="ACTION", nargs="?")
         return found
-    if action not in _ACTIONS:
-        rule = f"must be followed by {', '.join(_ACTIONS)}; got {verbatim(repr(action))}"
-        raise Refusal("", f"`private-topk budget` {rule}", did_you_mean(action, _ACTIONS))
-    text = f"{_ACTIONS[action].capitalize()}."
+    if action not in ACTIONS:
+        rule = f"must be followed by {', '.join(ACTIONS)}; got {verbatim(repr(action))}"
+        raise Refusal("", f"`private-topk budget` {rule}", did_you_mean(action, ACTIONS))
+    text = f"{ACTIONS[action].capitalize()}."
     prog, needs = f"private-topk budget {action}", _NEEDS[action]
     found = Parser(prog=prog, description=text, epilog=_EXAMPLES[action], needs=needs)
     found.add_argument("action", metavar=action)
@@ -68,7 +68,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.commands import ledger
 
     if arguments.action is None:
-        raise Refusal("", f"`private-topk budget` must be followed by {', '.join(_ACTIONS)}")
+        raise Refusal("", f"`private-topk budget` must be followed by {', '.join(ACTIONS)}")
     parser([arguments.action]).refuse(others)
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     parser([arguments.action]).require(given)

@@ -15,7 +15,7 @@ from private_topk.pipelines.files import as_path
 from private_topk.pipelines.publishing import publish
 from private_topk.pipelines.showing.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.showing.page import page, snippet
-from private_topk.pipelines.showing.style import STYLE
+from private_topk.pipelines.showing.templates import STYLE
 from private_topk.pipelines.showing.told import Listing, Told
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.rows import Shape
@@ -114,9 +114,9 @@ class Rankings:
         """Places over the windows; of one window its published counts with their noise. Raises Refusal otherwise."""
         listings = self.told().listings()
         if has_places(listings):
-            return Picture(bump_chart(listings, "places"))
+            return Picture(str(bump_chart(listings, "places")))
         if len(listings) == 1 and listings[0].counted:
-            return Picture(count_chart(listings[0], "counts"))
+            return Picture(str(count_chart(listings[0], "counts")))
         raise Refusal("", "of one window without counts there is nothing to draw but its order",
                       "give publish_counts, or a period with several windows")  # fmt: skip
 

@@ -1,0 +1,30 @@
+"""The templates of pages and pictures. Jinja escapes whatever they are filled with."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from private_topk.pipelines.printable import printable
+
+__all__ = ["STYLE", "rendered"]
+
+
+def _shown(value: object) -> object:
+    """What steers a terminal or reverses the writing is shown as a code."""
+    return value if isinstance(value, Markup) else printable(str(value))
+
+
+_ALL = Environment(
+    loader=PackageLoader(__name__, ""), autoescape=True, finalize=_shown, undefined=StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
+_ALL.filters["thousands"] = "{:,}".format
+
+
+def rendered(template: str, /, **values: object) -> Markup:
+    """A template with these values in it."""
+    return Markup(_ALL.get_template(template).render(**values))
+
+
+STYLE = rendered("style.css")

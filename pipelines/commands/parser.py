@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 from private_topk.pipelines.fields import require
 from private_topk.pipelines.logs import FORMATS
-from private_topk.pipelines.texts import one_of
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.suggestions import did_you_mean
 
@@ -90,7 +89,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             LOG_FORMAT,
             action=Value,
-            parse=one_of(*FORMATS),
+            parse=_format,
             metavar=f"{{{','.join(FORMATS)}}}",
             default=argparse.SUPPRESS,  # whoever calls the command has read it by then
             help="how stderr is written: as text, or each line a JSON object of time, level and message "
@@ -170,3 +169,9 @@ def add_switch(group: Group, field: str, text: str) -> None:
 def add_json(group: Group, text: str) -> None:
     """The switch for whoever reads with a program: stdout is one JSON document then (docs/command-line.md)."""
     add_switch(group, "json", f"print {text} as one JSON document (docs/command-line.md)")
+
+
+def _format(text: str) -> str:
+    if text not in FORMATS:  # not by `one_of`, whose file loads numpy before its settings are made
+        raise ValueError(f"must be one of {', '.join(FORMATS)}; got {text!r}")
+    return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -22,7 +22,8 @@ _EXAMPLE = """examples:
   private-topk completion bash > private-topk.bash
   private-topk completion fish > private-topk.fish
 
-bash: `source <(private-topk completion bash)` in ~/.bashrc. zsh: the same, with zsh, in ~/.zshrc after compinit.
+bash: `source <(private-topk completion bash)` in ~/.bashrc.
+zsh: `eval "$(private-topk completion zsh)"` in ~/.zshrc after compinit.
 fish: write it to ~/.config/fish/completions/private-topk.fish."""
 _SHELLS = ("bash", "zsh", "fish")
 _FILES = {"FILE", "GLOB", "PATH", "FOLDER", "PLACE", "RANKING", "WHAT"}
@@ -68,7 +69,9 @@ def _described(parser: Parser) -> Parser:
     """With what may follow each argument: some words, or files."""
     for action in parser._actions:
         metavar = str(action.metavar)
-        if metavar in _FILES:
+        if action.dest == "action":  # of `budget`, which the parser above it completes
+            action.help = SUPPRESS
+        elif metavar in _FILES:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         else:
             action.choices = _CHOICES.get(action.dest) or _words(metavar)

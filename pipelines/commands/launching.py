@@ -11,11 +11,11 @@ from private_topk.pipelines.commands.parser import Parser, flag
 from private_topk.pipelines.forewarning import forewarnings
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.logs import level
-from private_topk.pipelines.printable import printable
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.runners.console import say
+from private_topk.transforms.refusal import printable
 
 __all__ = ["publish", "tell_readiness"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from private_topk.pipelines.printable import printable
+from private_topk.transforms.refusal import printable
 
 __all__ = ["STYLE", "rendered"]
 

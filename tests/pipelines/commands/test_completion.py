@@ -1,4 +1,4 @@
-"""Completion as a reader has it: keys typed into a real bash, and what the command is then called with."""
+"""Completion as a reader has it: keys typed into a real shell, and what the command is then called with."""
 
 from __future__ import annotations
 
@@ -21,17 +21,24 @@ from tests.pipelines.support import command
 SHOWN = 'private-topk() { printf "<%s>" "$@"; echo "[end]"; }'
 
 
-class Bash:
-    """An interactive bash that knows the completion; the command only shows what it is called with."""
+STARTED = {
+    "bash": (["--norc", "--noprofile", "-i"], "bind 'set enable-bracketed-paste off'; bind 'set bell-style none'; "
+             "source completion"),
+    "zsh": (["-f", "-i"], "autoload -U compinit; compinit -u -D; eval \"$(cat completion)\""),
+}  # fmt: skip
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "completion").write_text(command("completion", "bash").out)
+
+class Shell:
+    """An interactive shell that knows the completion; the command only shows what it is called with."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        (folder / "completion").write_text(command("completion", name).out)
+        words, started = STARTED[name]
         self._child, self._terminal = pty.fork()
         if not self._child:
             os.chdir(folder)
-            os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], {**os.environ, "TERM": "dumb", "PS1": ""})
-        quiet = "bind 'set enable-bracketed-paste off'; bind 'set bell-style none'"
-        self._type(f"{quiet}; source completion; {SHOWN}; echo rea''dy\n", "ready\r\n")
+            os.execvpe(name, [name, *words], {**os.environ, "TERM": "dumb", "PS1": ""})
+        self._type(f"{started}; {SHOWN}; echo rea''dy\n", "ready\r\n")
 
     def _type(self, keys: str, until: str) -> str:
         os.write(self._terminal, keys.encode())
@@ -52,13 +59,15 @@ class Bash:
         os.waitpid(self._child, 0)
 
 
-@pytest.fixture(scope="module")
-def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bash]:
-    folder = tmp_path_factory.mktemp("bash")
+@pytest.fixture(scope="module", params=STARTED)
+def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not here")
+    folder = tmp_path_factory.mktemp(request.param)
     (folder / "plays of may.avro").touch()
-    shell = Bash(folder)
-    yield shell
-    shell.close()
+    found = Shell(request.param, folder)
+    yield found
+    found.close()
 
 
 @pytest.mark.parametrize(
@@ -76,8 +85,8 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bash]:
         ("nonsense\t", ["nonsense"]),
     ],
 )
-def test_tab_completes_in_a_real_bash(bash: Bash, typed: str, called: list[str]) -> None:
-    assert bash.words(typed) == called
+def test_tab_completes_in_a_real_shell(shell: Shell, typed: str, called: list[str]) -> None:
+    assert shell.words(typed) == called
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

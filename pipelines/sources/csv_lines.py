@@ -22,6 +22,9 @@ __all__ = ["Header", "header_of", "null_if_empty", "rows_of", "width_is"]
 _VALUE = r'(?:"(?:[^"\x00]|"")*"|[^",\r\n\x00][^,\r\n\x00]*)?'
 _LINE = f"^{_VALUE}(?:,{_VALUE})*\r?\n?$"
 _QUOTED = r'(^|,)"(?:[^"]|"")*"'
+_MOST_REPEATED = 1000
+"""RE2 counts no repetition further; up to there it takes a fraction of the time of counting commas."""
+
 _BLANK = (b"\n", b"\r\n", b"\r")
 _EACH = re.compile(r'(?:^|,)(?:"((?:[^"]|"")*)"|([^,\r\n]*))')
 
@@ -47,7 +50,9 @@ def header_of(line: bytes, columns: Columns) -> tuple[list[str], Header] | None:
 
 
 def width_is(lines: pa.Array, width: int) -> pa.Array:
-    """Which of the lines (binary) are rows of so many values. No repetition is counted: RE2 does so up to 1,000."""
+    """Which of the lines (binary) are rows of so many values."""
+    if width <= _MOST_REPEATED:
+        return pc.match_substring_regex(lines, f"^(?:{_VALUE},){{{width - 1}}}{_VALUE}\r?\n?$")
     commas = pc.count_substring(pc.replace_substring_regex(lines, _QUOTED, r"\1"), ",")
     return pc.and_(pc.match_substring_regex(lines, _LINE), pc.equal(commas, width - 1))
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -165,8 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--sorts", "--epsilons", action="store_true", dest="sorts")
-    for name in ("shapes",):
-        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--shapes", action="store_true")
     parser.add_argument("--k", type=int, default=100, help="of --shapes")
     parser.add_argument("--epsilon", type=float, default=1.0, help="of --shapes")
     parser.add_argument("--only", type=lambda text: text.split(","), help="some mechanisms, by comma")

@@ -20,6 +20,7 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.typehints import typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
@@ -174,15 +175,17 @@ def _label(value: Any) -> str:  # noqa: ANN401
         return value
     if isinstance(value, str):  # such as numpy's, whatever it prints as
         return str.__str__(value)
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Integral):
         raise TypeError
     return str(int(value))
 
 
 def _amount(value: Any) -> float:  # noqa: ANN401
-    """An amount as a float. Raises TypeError for what is no number, and ValueError for a signaling NaN."""
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+    """An amount as a float. Raises TypeError for what is no number."""
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real | Decimal):
         raise TypeError
+    if isinstance(value, Decimal) and value.is_nan():  # a signalling one is no float
+        return math.nan
     try:
         return float(value)
     except OverflowError:  # an integer beyond the floats

@@ -96,7 +96,7 @@ def _in_the_way(path: str, overwrite: bool) -> Refusal | None:
     published nothing: a killed run left it.
     """
     manifest = manifest_path(path)
-    for place in (path, manifest):
+    for place in filter(os.path.exists, (path, manifest)):  # a link that leads nowhere can be replaced
         refuse_special(place, "output")
     owner = _owner(path)
     if owner is not None:

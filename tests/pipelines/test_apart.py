@@ -163,7 +163,7 @@ def make(strange: str, path: str) -> None:
         os.symlink("nowhere" if strange == "dangling link" else "/dev/null", path)
 
 
-@pytest.mark.parametrize("strange", ["pipe", "dangling link", "link to a device"])
+@pytest.mark.parametrize("strange", ["pipe", "link to a device"])
 @pytest.mark.parametrize("place", ["out.csv", "out.manifest.json", "weeks/all.csv"])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_output_that_is_no_file_is_refused(strange: str, place: str, overwrite: bool) -> None:

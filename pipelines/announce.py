@@ -17,6 +17,7 @@ from private_topk.pipelines.report import Report
 from private_topk.runners import Launch
 from private_topk.runners.console import Line
 from private_topk.transforms.guard import LostPartError
+from private_topk.transforms.refusal import printable
 from private_topk.transforms.windows import Period, from_microseconds
 
 __all__ = ["Announcer", "followed"]
@@ -75,7 +76,7 @@ class Announcer:
 
     def _say_published(self, label: str, written: float) -> None:
         facts: dict[str, object] = {"event": "published", "window": label, "place": self._place}
-        text = f"published {label} to {self._place}"
+        text = f"published {label} to {printable(self._place)}"
         if self._live:
             lag = facts["lag_seconds"] = round(max(written - self._closing[label], 0.0), 1)
             text += f", {lag:.1f} s after it closed"

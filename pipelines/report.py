@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from private_topk.budget.charging import Account
+from private_topk.pipelines.apart import kept_files
 from private_topk.pipelines.beginning import columns_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.files import as_path, exists, is_local, why
@@ -38,6 +39,7 @@ class Report:
         complete_when: a file that is there once the input is all there, or None where nobody says so.
         expect_rows_at_least: so many rows with a user, an item and a time in the period must be there. Whether a run
             starts then hangs on the rows themselves, which no epsilon covers: docs/reports.md.
+        kept: files that the report was made of, which its output must not replace.
         shards: user shards, a power of two; any number gives the same ranking, None chooses by size.
     """
 
@@ -48,6 +50,7 @@ class Report:
     shards: int | None = None
     complete_when: str | None = None
     expect_rows_at_least: int | None = None
+    kept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_shards(self.shards)
@@ -55,6 +58,13 @@ class Report:
         least = self.expect_rows_at_least
         if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
             raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")
+
+    def reads(self) -> list[str]:
+        """The places and files that are read, or that something is kept in: no output may take their place."""
+        lists = [place for _, place in self.question.selection.listed()]
+        own = {"release_key": self.question.release.key.source, "complete_when": self.complete_when,
+               "ledger": self.account and self.account.ledger}  # fmt: skip
+        return [self.source.place, *self.source.local_places(), *lists, *kept_files(own), *self.kept]
 
     def check_complete(self) -> None:
         """Raise Refusal where the file is not there that says that the input is.
@@ -128,7 +138,7 @@ def report_of(asked: Asked, *, watch: bool = False) -> Report:
     unit = asked.get("privacy_unit", "user-window")
     question = question_of(asked, account.budget(unit).total if account else None)
     return Report(question, source_for(asked, watch=watch), sink, account, asked.get("shards"),
-                  asked.get("complete_when"), asked.get("expect_rows_at_least"))  # fmt: skip
+                  asked.get("complete_when"), asked.get("expect_rows_at_least"), tuple(kept_files(asked)))  # fmt: skip
 
 
 def source_for(asked: Asked, *, watch: bool = False) -> Source:

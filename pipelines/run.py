@@ -75,10 +75,8 @@ def check(report: Report, launch: Launch) -> None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
     report.check_complete()  # before the look at the input, which is a list of its files
-    lists = [place for _, place in question.selection.listed()]
-    inputs = [report.source.place, *report.source.local_places(), *lists]
     with about_the_output(report.sink.place):
-        report.sink.check(question.period, inputs, question.release)
+        report.sink.check(question.period, report.reads(), question.release)
     report.source.check(question.reads)
     report.source.check_runner(launch)
     report.check_rows()

@@ -54,7 +54,6 @@ ELSEWHERE = {
     "pipelines/lists.py": "pipelines/commands/test_run.py::domain_split",
     "pipelines/look.py": "pipelines/commands/test_check.py",
     "pipelines/outcome.py": "pipelines/commands/test_status.py",
-    "pipelines/printable.py": "pipelines/commands/test_run.py",
     "pipelines/readiness.py": "pipelines/commands/test_check.py",
     "pipelines/remote.py": "runners/test_dataflow.py::test_what_workers_elsewhere_cannot_see",
     "pipelines/report.py": "pipelines/test_requests.py",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.choices import CHOICES
 from private_topk.transforms.count_budget import CountBudget, NoiseSize, noise_size
 from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.groups import Groups
@@ -74,6 +75,7 @@ class Selection:
             **({} if self.groups is None else {"groups": self.groups.describe()}),
             **({} if self.max_windows_per_user is None else {"max_windows_per_user": self.max_windows_per_user}),
             **({} if self.risers is None else {"against": self.risers.describe()}),
+            **({"choices": CHOICES} if self.bounds_a_user() or self.max_windows_per_user is not None else {}),
         }
 
     def bounded(self, max_windows_per_user: int | None) -> Selection:

@@ -19,7 +19,7 @@ from private_topk.pipelines.scheduled.schema import read_report
 from private_topk.pipelines.signals import heard
 from private_topk.pipelines.texts import moment
 from private_topk.pipelines.unfinished import Unfinished
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.scheduled.publish import ScheduledReport
@@ -143,7 +143,7 @@ def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> 
     if arguments.json:
         print_json({"report": report.name, "periods": [_told(report, number, _BEFORE[not published])]})
     elif not published:
-        print(f"{report.name}, {report.words(number)}: published before, in {report.place(number)}")
+        print(f"{report.name}, {report.words(number)}: published before, in {printable(report.place(number))}")
 
 
 def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:

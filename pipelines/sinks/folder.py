@@ -9,9 +9,10 @@ from typing import Any
 
 import apache_beam as beam
 
+from private_topk.pipelines.apart import keep_apart
 from private_topk.pipelines.files import is_local, match_any, names_in
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
-from private_topk.pipelines.sinks.file import check_writable, keep_apart
+from private_topk.pipelines.sinks.file import check_writable
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.partition import Partition
@@ -54,14 +55,15 @@ class ToFolder:
             there = self._there()
         except Exception as error:  # every file system raises its own kind
             raise Refusal("output", f"{verbatim(self.place)} cannot be read: {type(error).__name__}") from None
-        for path in [] if self.overwrite or not there else self.files(period):
-            refusal = obstacle(path, release) if {path, manifest_path(path)} & there else None
+        for path in self.files(period) if there else []:
+            refusal = obstacle(path, release, self.overwrite) if {path, manifest_path(path)} & there else None
             if refusal is not None:
                 raise refusal
         folder = os.path.join(os.path.realpath(self.place), "")
         inside = [path for path in inputs if os.path.realpath(path).startswith(folder)]
         if inside:
-            keep_apart(self.files(period), inside)
+            files = self.files(period)
+            keep_apart([*files, *map(manifest_path, files)], inside)
         if is_local(self.place):
             check_writable(f"{self.place.rstrip('/')}/any")
 

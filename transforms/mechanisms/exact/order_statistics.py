@@ -36,6 +36,7 @@ __all__ = ["largest_ranks"]
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_TINIEST = 2.0**-1000  # of an exponential; noises do not believe a double that small
 _LANES = 64  # of the keystream, for each lane of a caller
 _SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
 _FIRST = 8  # noises of the octave after the first
@@ -237,11 +238,12 @@ class _Descents:
         self.met.append(_Met(places[rows], turns[columns], ranks, counts, scores, score_errors))
 
     def _exponentials(self, words: NDArray[np.uint64], places: Indices, turn: int) -> Floats:
-        """Standard exponentials of words, shape (places, n), within one part in 2**32."""
+        """Standard exponentials of words, shape (places, n), within one part in 2**32, or `_TINIEST` of those below."""
         v = words * 2.0**-64
         out = -np.log1p(-np.clip(v, LEAST, MOST))
         for row, column in zip(*np.nonzero((v < LEAST) | (v > MOST)), strict=True):  # about one word in a million
-            out[row, column] = relative_float(self._exponential(int(places[row]), turn + int(column)))
+            found = relative_float(self._exponential(int(places[row]), turn + int(column)))
+            out[row, column] = max(found, _TINIEST)
         return out
 
     def _exponential(self, place: int, turn: int) -> Real:

@@ -73,7 +73,8 @@ class Files:
         """Every runner reads files."""
 
     def read(self, period: Period | None) -> BlockReader:
-        return ReadBlocks(cut_into_pieces(self.files), self._columns(period))
+        with about_the_input():
+            return ReadBlocks(cut_into_pieces(self.files), self._columns(period))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
         with about_the_input():

@@ -99,11 +99,11 @@ def ends_of_blocks(source: IO[bytes], header: Header, path: str, size: int) -> I
 
 
 def runs_of_blocks(source: IO[bytes], header: Header, path: str, start: int, stop: int) -> Iterator[list[Block]]:
-    """The blocks from `start` to `stop`, each the end of a block or of the header, in runs by row count and size.
+    """The blocks from `start` to `stop`, in runs by row count and size.
 
-    Raises Refusal where no block ends at either any more.
+    Each is where a block ends, or 0 and the end of the file. Raises Refusal where none ends there any more.
     """
-    if start > header.end:
+    if start:
         source.seek(start - _MARKER)
         _check_marker(source, header, path)
     else:

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
@@ -24,9 +22,9 @@ Fact = tuple[str, str]
 
 
 def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
-    """What a run would do, as names and values; nothing of it hangs on single rows.
+    """What a run would do, as names and values; nothing of it hangs on rows, not even on whether there are any.
 
-    Of the input the types of its columns are told, and no value. With a ledger the input is read once, for its name.
+    With a ledger the input is read once, for its name.
 
     Raises:
         Refusal: the report would be refused.
@@ -49,20 +47,7 @@ def _columns(report: Report) -> str:
     names = {"user": source.columns.user, "item": source.columns.item}
     if period is not None and source.columns.time is not None:
         names["time"] = source.columns.time
-    kinds: dict[str, str] = {}
-    for rows in source.rows(period) or ():
-        kinds = {name: _kind(column.type) for name, column in rows.columns.items()}
-        break
-    return ", ".join(f"{role} {name}{kinds.get(name, '')}" for role, name in names.items())
-
-
-def _kind(kind: pa.DataType) -> str:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_integer(kind):
-        return " (whole numbers)"
-    if pa.types.is_floating(kind):
-        return " (numbers)"
-    return " (timestamps)" if pa.types.is_timestamp(kind) else " (dates)" if pa.types.is_date(kind) else " (text)"
+    return ", ".join(f"{role} {name}" for role, name in names.items())
 
 
 def _domain(question: Question) -> str:

@@ -55,8 +55,9 @@ DEFAULT_SHARDS = 64
 class PrivateTopK(beam.PTransform):
     """(user, item) pairs to the differentially private top k items: one `Ranking` per window.
 
-    Elements are tuples or lists of two, or rows and dicts with the fields `user` and `item`. A None leaves an element
-    out; anything else is refused, where the transform is applied if Beam knows the elements' type by then.
+    Elements are tuples or lists of two, or rows and dicts with the fields `user` and `item`. Any other type is refused
+    where the transform is applied, as far as Beam knows it by then. As they flow elements refuse nothing: one with a
+    None, or of another shape, is left out and counted.
 
     Args:
         k: how many items.

@@ -80,8 +80,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
         "found, as in 0.9", number)  # fmt: skip
     add(asked, "draws", "N", "draws for each mechanism (default: 400, fewer where they are slow)", whole)
     add_json(asked, "every number with its interval")
-    add(asked, "plot", "FILE", "also draw it, as .svg, .png or .pdf: the ranks and errors of one setting, or recall "
-        "and error against --k, --epsilon or --items, of which one has several values; needs [plot]")  # fmt: skip
+    add(asked, "plot", "FILE", "also draw the ranks and errors of one setting, as .svg, .png or .pdf; needs [plot]")
     return found
 
 
@@ -98,7 +97,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     if arguments.plot is not None:
         from private_topk.previews.plot import plot
 
-        plot(found, arguments.plot)
+        plot(found[0], arguments.plot)
     if arguments.json:
         print_json([preview.plain() for preview in found] if len(found) > 1 else found[0].plain())
     else:
@@ -109,9 +108,8 @@ def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]
     from private_topk.previews.plot import check_plot
 
     check_plot(arguments.plot)
-    several = sum(len(set(values)) > 1 for values in (ks, epsilons, arguments.items or ()))
-    if several > 1 or several and arguments.recall is not None:
-        raise Refusal("plot", "draws against one of {k}, {epsilon} and {items}: give several values of one of them")
+    if any(len(set(values)) > 1 for values in (ks, epsilons, arguments.items or ())):
+        raise Refusal("plot", "draws one setting: give one {k}, one {epsilon} and one number of {items}")
 
 
 def _previews(asked: Asked, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> list[Preview]:

@@ -238,7 +238,8 @@ def _meant(values: pa.Array, branch: Branch) -> pa.Array:
     if branch.base == "enum" and not pa.types.is_large_string(values.type):
         return pa.array(branch.symbols, pa.large_string()).take(values)
     if branch.meaning == "date":
-        return values.cast(pa.int32()).cast(pa.date32())
+        days = np.clip(values.fill_null(0).to_numpy(zero_copy_only=False), -(2**31), 2**31 - 1)  # as far as dates go
+        return pa.array(days.astype(np.int32), pa.int32(), mask=np.asarray(values.is_null())).cast(pa.date32())
     if "timestamp" in branch.meaning:
         return values.cast(pa.int64()).cast(pa.timestamp(_UNITS[branch.meaning.rpartition("-")[2]]))
     return values

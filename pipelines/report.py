@@ -8,7 +8,6 @@ from typing import Any
 
 from private_topk.budget.charging import Account
 from private_topk.pipelines.apart import kept_files
-from private_topk.pipelines.beginning import columns_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.files import as_path, exists, is_local, why
 from private_topk.pipelines.lists import groups_of
@@ -16,7 +15,7 @@ from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.question import Question, question_of
 from private_topk.pipelines.sinks.partition import Partition
 from private_topk.pipelines.sinks.sink import Sink
-from private_topk.pipelines.sources.columns import block_of
+from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.admission import check_all_windows
@@ -27,6 +26,8 @@ __all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "sou
 _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
 _MOST_STATES = 1 << 18
+_COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time", "time_unit": "time_unit",
+            "value_column": "value", "group_column": "group", "csv_quoted_newlines": "quoted_line_ends"}  # fmt: skip
 _OF_SOURCES = ("clock", "poll", "kafka_reader", "kafka_readers", "kafka_start", "expansion_service", "snapshot")
 
 
@@ -144,7 +145,7 @@ def report_of(asked: Asked, *, watch: bool = False) -> Report:
 def source_for(asked: Asked, *, watch: bool = False) -> Source:
     """Where the rows come from. Reads the schema of Avro messages. Raises Refusal."""
     place = asked["input"]
-    columns = columns_of(asked)
+    columns = _columns_of(asked)
     options: dict[str, Any] = {field: asked[field] for field in _OF_SOURCES if field in asked}  # type: ignore[literal-required]
     if "payload" in asked or "payload_schema" in asked:
         options["payload"] = make_payload(asked.get("payload", "json"), asked.get("payload_schema"), columns)
@@ -155,6 +156,15 @@ def source_for(asked: Asked, *, watch: bool = False) -> Source:
             "kafka_option", "does not apply to {input} and {output}, of which none is kafka://", "leave it out"
         )
     return source_of(place, columns, watch, **options)
+
+
+def _columns_of(asked: Asked) -> Columns:
+    """The columns that were asked for, with that of the time. Raises Refusal."""
+    names: dict[str, Any] = {field: asked[field] for field in _COLUMNS if field in asked}  # type: ignore[literal-required]
+    if asked.get("user_column", "user") == asked.get("item_column", "item"):
+        raise Refusal("user_column", "must be another column than {item_column}", "the one says who a row is of, the "
+                      "other what is ranked")  # fmt: skip
+    return Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
 
 
 def sink_for(asked: Asked, *, watch: bool = False) -> Sink:

@@ -74,7 +74,6 @@ ELSEWHERE = {
     "pipelines/sinks/rows.py": "pipelines/sinks/test_formats.py",
     "pipelines/sinks/sink.py": "pipelines/sinks/contract.py",
     "pipelines/sources/arrivals.py": "pipelines/streaming/test_arrivals.py",
-    "pipelines/sources/avro_blocks.py": "pipelines/sources/test_avro.py::test_one_block_larger",
     "pipelines/sources/avro_rows.py": "pipelines/sources/test_avro_types.py::test_both_decoders",
     "pipelines/sources/avro_schema.py": "pipelines/sources/test_avro_types.py",
     "pipelines/sources/bigquery.py": "pipelines/test_bigquery.py",

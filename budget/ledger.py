@@ -150,9 +150,9 @@ class Ledger:
 def _other_input(request: Request, entry: Entry) -> Refusal:
     return Refusal(
         "release_id",
-        f"{verbatim(request.report)} was used on {verbatim(entry.charged)} for other input "
-        f"(dataset {verbatim(entry.request.dataset)}). Whether two answers under one id differ would tell exactly "
-        "whether the input did, at any epsilon; so a corrected report takes a new id, and costs",
+        f"{verbatim(request.report)} was used on {verbatim(entry.charged)} for other input or, of a stream, another "
+        f"output (dataset {verbatim(entry.request.dataset)}). Whether two answers under one id differ would tell "
+        "exactly whether the input did, at any epsilon; so a corrected report takes a new id, and costs",
     )
 
 

@@ -21,6 +21,7 @@ from private_topk.pipelines.identity import IF_GIVEN, UNASKED, identity_of
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.requests import request_of
+from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import command, options, write
 
 ROWS = [
@@ -29,7 +30,7 @@ ROWS = [
 ]
 
 SAME = {
-    "output": "where an answer is written changes nothing in it",
+    "output": "where an answer is written changes nothing in it; but a stream's has one place, as is tested below",
     "output_format": "how an answer is written changes nothing in it",
     "partition_by": "in which files an answer is written changes nothing in it",
     "overwrite": "as above",
@@ -166,7 +167,7 @@ def test_an_argument_that_changes_rows_or_draw_changes_the_request(folder: Path,
     ("watch", "asked", "change"),
     [
         (False, BASE, {"output": "other/", "output_format": "csv", "overwrite": True, "runner": "flink", "shards": 2}),
-        (True, FOLDER, {"output": "other", "poll": "3s", "shards": 64}),
+        (True, FOLDER, {"output": "./out/", "overwrite": True, "poll": "3s", "shards": 64}),
         (True, KAFKA, {"kafka_readers": 2, "kafka_option": "client.id=x"}),
         (True, {**KAFKA, "kafka_reader": "beam"}, {"expansion_service": "localhost:1"}),
     ],
@@ -175,6 +176,17 @@ def test_an_argument_that_changes_neither_leaves_the_request_as_it_is(
     folder: Path, watch: bool, asked: dict[str, Any], change: dict[str, Any]
 ) -> None:
     assert known(report(watch, asked)) == known(report(watch, {**asked, **change}))
+
+
+@pytest.mark.parametrize("asked", [FOLDER, KAFKA])
+@pytest.mark.parametrize("change", [{"output": "other"}, {"output_format": "csv"}, {"output": "gs://b/out"}])
+def test_a_stream_has_one_place_for_its_answers(folder: Path, asked: dict[str, Any], change: dict[str, Any]) -> None:
+    """What it holds nobody knows; in another place it would be published anew, from other rows."""
+    ledger = Ledger("sqlite:///b.db")
+    ledger.charge(request_of(report(True, asked), "d"))
+    assert ledger.charge(request_of(report(True, asked), "d")).outcome == "started"
+    with pytest.raises(Refusal, match="release_id r was used on .* for other input or, of a stream, another output"):
+        ledger.charge(request_of(report(True, {**asked, **change}), "d"))
 
 
 def test_files_are_the_same_input_however_they_are_spelled(folder: Path) -> None:

@@ -15,6 +15,7 @@ from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.pipelines.showing.told import when
 from private_topk.transforms.domain import SplitDomain, UnknownDomain
+from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
     from private_topk.runners import Launch
@@ -104,11 +105,11 @@ def _measure(question: Question) -> str:
 
 def _privacy(question: Question) -> str:
     selection, privacy = question.selection, question.privacy
-    delta = f" and delta {selection.delta():g}" if selection.delta() else ""
-    each = f"epsilon {selection.epsilon():g}{delta} for one user's rows in each window"
+    delta = f" and delta {number(selection.delta())}" if selection.delta() else ""
+    each = f"epsilon {number(selection.epsilon())}{delta} for one user's rows in each window"
     if privacy.total is None:
         return each
-    whole = f"epsilon {float(privacy.total.epsilon):g}, delta {float(privacy.total.delta):g}"
+    whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"
     over = f"{privacy.windows:,} windows" + (
         "" if privacy.of is None else f", which is what one user can change of {privacy.of:,}"
     )

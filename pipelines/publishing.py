@@ -37,6 +37,7 @@ __all__ = ["manifest_path", "obstacle", "publish", "refuse_changed"]
 _INCOMPLETE = ".incomplete"
 _LONGEST_WAIT = 120.0
 """Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
+_OF_A_RUN = ("runner", "versions", "ranking_sha256", "windows")  # of a manifest: what may differ from run to run
 
 
 def manifest_path(output: str) -> str:
@@ -44,17 +45,21 @@ def manifest_path(output: str) -> str:
     return output.rpartition(".")[0] + ".manifest.json"
 
 
-def publish(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> None:
+def publish(path: str, ranking: bytes, manifest: bytes, overwrite: bool, keep: bool = False) -> None:
     """Put a ranking and its manifest in their places, under names of this call's own until both are whole.
 
     Repeating the call ends in the same files. What another run has published there is kept, unless it is `overwrite`n.
+
+    Args:
+        keep: what the same release has published there stands, whatever it would be now. So it has to be of rows that
+            may have become others since: of a stream, which would have a second answer for the charge of the first.
 
     Raises:
         Refusal: something else stands there.
         RuntimeError: the run has ended; or the place keeps no locks, and another run was writing as well.
     """
     with GATE.passed(), _alone_with(path) as alone:
-        if _stands(path, ranking, manifest, overwrite):
+        if _stands(path, ranking, manifest, overwrite) or (keep and _is_out(path, manifest)):
             return
         found = _in_the_way(path, overwrite)
         if found is not None:
@@ -143,6 +148,12 @@ def _stands(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> bool
     if _content(manifest_path(path)) == manifest:
         return True
     return not overwrite and _is_whole(path) and _described(path).get("report") == json.loads(manifest)["report"]
+
+
+def _is_out(path: str, manifest: bytes) -> bool:
+    """Whether a ranking stands that answers the question of a manifest, of the same release."""
+    of_it, asked = _described(path), json.loads(manifest)
+    return exists(path) and all(of_it.get(name) == asked[name] for name in asked if name not in _OF_A_RUN)
 
 
 def _is_whole(path: str) -> bool:

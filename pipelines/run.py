@@ -16,7 +16,7 @@ from private_topk.pipelines.announce import followed
 from private_topk.pipelines.errors import interruption_in, loss_in, refusal_in
 from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.notes import NoteWindows
-from private_topk.pipelines.outcome import check_all_is_out, what_is_out, windows_before
+from private_topk.pipelines.outcome import check_all_is_out, check_repeat, what_is_out, windows_before
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
@@ -168,5 +168,6 @@ def _charged(report: Report, again: str) -> Iterator[None]:
     if account is None:
         yield
     else:
-        with charge(request_of(report, account.dataset), account.ledger, resume=how_to_resume(report, again)):
+        request, resume = request_of(report, account.dataset), how_to_resume(report, again)
+        with charge(request, account.ledger, resume=resume, check=lambda receipt: check_repeat(report, receipt)):
             yield

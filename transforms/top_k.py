@@ -90,9 +90,10 @@ class PrivateTopK(beam.PTransform):
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
-    with `max_windows_per_user` so many of them for all of a user's rows, and two of them for those in one window;
-    with `risers` three of them for a user's rows in a window and the one before. So do those of several groups where a
-    user counts in more than one: `Selection.rankings_of_a_user` times as much.
+    with `max_windows_per_user` so many of them for all of a user's rows, and for those in one window two for every
+    window that overlaps it, itself included; with `risers` three of them for a user's rows in a window and the one
+    before. So do those of several groups where a user counts in more than one: `Selection.rankings_of_a_user` times as
+    much.
 
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and

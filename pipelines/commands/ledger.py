@@ -8,11 +8,11 @@ from typing import Any
 
 from private_topk.budget.account import Budget, Spent, heaviest
 from private_topk.budget.ledger import Entry, Ledger
-from private_topk.budget.refusal import number
 from private_topk.budget.units import UNITS
 from private_topk.pipelines.apart import keep_apart, kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.stated import number
 
 __all__ = ["create", "history", "show"]
 

@@ -127,13 +127,14 @@ class ToFolder:
 class _WriteWindows(beam.PTransform):
     def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
         super().__init__()
-        self._fn = _PublishWindowDoFn(sink, facts, key)
+        self._sink, self._facts, self._key = sink, facts, key
         self._grouped = "groups" in facts and sink.partition is None
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         # Ranking, or all of a window  ->  path
         together = by_window(rankings) if self._grouped else rankings | "Each" >> beam.Map(lambda ranking: [ranking])
-        return together | "Publish each window" >> beam.ParDo(self._fn).with_output_types(str)
+        fn = _PublishWindowDoFn(self._sink, self._facts, self._key, keep=not rankings.is_bounded)
+        return together | "Publish each window" >> beam.ParDo(fn).with_output_types(str)
 
 
 def by_window(rankings: beam.PCollection) -> beam.PCollection:
@@ -148,8 +149,8 @@ def by_window(rankings: beam.PCollection) -> beam.PCollection:
 
 
 class _PublishWindowDoFn(beam.DoFn):
-    def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
-        self._sink, self._facts, self._key = sink, facts, key
+    def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey, keep: bool) -> None:
+        self._sink, self._facts, self._key, self._keep = sink, facts, key, keep
 
     def process(self, rankings: list[Ranking]) -> Iterator[str]:
         path, partition = self._sink.path(rankings[0].window, rankings[0].group), self._sink.partition
@@ -158,7 +159,7 @@ class _PublishWindowDoFn(beam.DoFn):
         if partition is not None:
             facts["partition"], shape = {partition.word: rankings[0].group}, shape._replace(grouped=False)
         rows = format_of(path).encode(ranking_rows(rankings, facts["report"], shape.grouped), shape)
-        publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite)
+        publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite, self._keep)
         yield path
 
 

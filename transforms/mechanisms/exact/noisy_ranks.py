@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.levels import Levels
 from private_topk.transforms.mechanisms.exact.noise import float_rate, of_exponential
-from private_topk.transforms.mechanisms.exact.order_statistics import largest_ranks
+from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
 
 __all__ = ["noisy_ranks", "normal_quantile"]

@@ -54,7 +54,7 @@ def verbatim(text: object) -> str:
 
 
 def printable(text: str) -> str:
-    """A text on one line: line ends, tabs and what else steers a terminal are written out."""
+    """A text on one line, such as an item or a path: line ends, tabs and what steers a terminal are written out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from private_topk.budget.account import Budget, Spent, heaviest
-from private_topk.budget.refusal import number as shown
 from private_topk.budget.units import UNITS
+from private_topk.pipelines.apart import keep_apart, kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import NEIGHBOURS, add_ledger
 from private_topk.pipelines.commands.parser import Parser, add, add_json
 from private_topk.pipelines.texts import number, one_of
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.stated import number as shown
 from private_topk.transforms.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def _show(arguments: Namespace) -> None:
         from private_topk.budget.plot import check_plot
 
         check_plot(arguments.plot)
+        keep_apart([arguments.plot], kept_files(vars(arguments)), "plot")
     budgets, entries = _read(arguments)
     own = {id(budget): [entry for entry in entries if entry.request.dataset == budget.dataset] for budget in budgets}
     unfinished = [entry for entry in entries if entry.outcome != "released"]
@@ -135,7 +137,7 @@ def _show(arguments: Namespace) -> None:
         from private_topk.budget.plot import plot
 
         plot(budgets, entries, arguments.plot)
-        print(f"plot: {arguments.plot}", file=sys.stderr if arguments.json else sys.stdout)
+        print(f"plot: {printable(arguments.plot)}", file=sys.stderr if arguments.json else sys.stdout)
 
 
 def _history(arguments: Namespace) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from dataclasses import replace
 
+from private_topk.pipelines.apart import kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
@@ -35,6 +37,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     parser.require(asked)
     reach_files(others, asked)
     report = report_of(asked, watch=watch)
+    report = replace(report, kept=(*report.kept, *kept_files(vars(arguments))))  # also --config
     earlier = report.sink.files(report.question.period) or ()
     for warning in forewarnings(report.question, asked.get("like"), earlier, bounded=report.source.bounded):
         with level("warning"):

@@ -114,9 +114,9 @@ class Rankings:
         """Places over the windows; of one window its published counts with their noise. Raises Refusal otherwise."""
         listings = self.told().listings()
         if has_places(listings):
-            return Picture(str(bump_chart(listings, "places")))
+            return Picture(bump_chart(listings, "places"))
         if len(listings) == 1 and listings[0].counted:
-            return Picture(str(count_chart(listings[0], "counts")))
+            return Picture(count_chart(listings[0], "counts"))
         raise Refusal("", "of one window without counts there is nothing to draw but its order",
                       "give publish_counts, or a period with several windows")  # fmt: skip
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
-
 from private_topk.pipelines.showing.templates import rendered
 from private_topk.pipelines.showing.told import Listing
 
@@ -26,7 +24,7 @@ def has_places(listings: Sequence[Listing]) -> bool:
     return len(listings) > 1 and any(listing.ranked for listing in listings)
 
 
-def bump_chart(listings: Sequence[Listing], name: str) -> Markup:
+def bump_chart(listings: Sequence[Listing], name: str) -> str:
     """Every item's place from window to window.
 
     Args:
@@ -77,7 +75,7 @@ def _y(place: int) -> int:
     return _TOP + place * _ROW - _ROW // 2
 
 
-def count_chart(listing: Listing, name: str) -> Markup:
+def count_chart(listing: Listing, name: str) -> str:
     """The published counts as bars, each with the range in which the true one lies with a probability of 95%."""
     rows = [row for row in listing.rows if row.get("noisy_count") is not None][:_MOST_PLACES]
     low = min(0, *(row["noisy_count"] - (row.get("noise_95") or 0) for row in rows))

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from markupsafe import Markup
-
 from private_topk.pipelines.showing.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.showing.guarantee import how_to_read, in_symbols, in_words, parameters
 from private_topk.pipelines.showing.templates import STYLE, rendered
@@ -29,11 +27,11 @@ def page(told: Told) -> str:
         places = _places(listings) if has_places(listings) else None
         groups.append({"name": name, "listings": listings, "first": len(captions), "places": places})
         captions += [listing.caption() for listing in listings]
-    return str(rendered(
+    return rendered(
         "page.html", told=told, style=STYLE, many=_MANY, groups=groups, captions=captions, words=in_words(told),
         symbols=in_symbols(told), how_to_read=how_to_read(told), parameters=parameters(told), bump_chart=bump_chart,
         count_chart=count_chart,
-    ))  # fmt: skip
+    )  # fmt: skip
 
 
 def snippet(told: Told, name: str) -> str:
@@ -43,13 +41,13 @@ def snippet(told: Told, name: str) -> str:
         name: starts the identifiers in it, which must differ within the notebook.
     """
     listings = told.listings()
-    chart_name, chart = "", Markup("")
+    chart_name, chart = "", ""
     if has_places(listings):
         chart_name, chart = "chart of places", bump_chart(listings, name)
     elif len(listings) == 1 and listings[0].counted:
         chart_name, chart = "chart of counts", count_chart(listings[0], name)
-    return str(rendered("snippet.html", told=told, style=STYLE, words=in_words(told)[:2], chart=chart,
-                        chart_name=chart_name, shown=listings[:_MANY], more=max(len(listings) - _MANY, 0)))  # fmt: skip
+    return rendered("snippet.html", told=told, style=STYLE, words=in_words(told)[:2], chart=chart,
+                        chart_name=chart_name, shown=listings[:_MANY], more=max(len(listings) - _MANY, 0))  # fmt: skip
 
 
 def _places(listings: Sequence[Listing]) -> dict[str, Any]:

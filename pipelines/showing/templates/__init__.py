@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from private_topk.transforms.refusal import printable
 
@@ -12,7 +11,7 @@ __all__ = ["STYLE", "rendered"]
 
 def _shown(value: object) -> object:
     """What steers a terminal or reverses the writing is shown as a code."""
-    return value if isinstance(value, Markup) else printable(str(value))
+    return value if hasattr(value, "__html__") else printable(str(value))  # what is markup already
 
 
 _ALL = Environment(
@@ -22,9 +21,9 @@ _ALL = Environment(
 _ALL.filters["thousands"] = "{:,}".format
 
 
-def rendered(template: str, /, **values: object) -> Markup:
+def rendered(template: str, /, **values: object) -> str:
     """A template with these values in it."""
-    return Markup(_ALL.get_template(template).render(**values))
+    return _ALL.get_template(template).render(**values)
 
 
 STYLE = rendered("style.css")

@@ -51,7 +51,7 @@ ELSEWHERE = {
     "pipelines/fields.py": "pipelines/commands/test_parser.py",
     "pipelines/gate.py": "pipelines/test_publishing.py",
     "pipelines/identity.py": "pipelines/test_requests.py",
-    "pipelines/lists.py": "pipelines/commands/test_run.py::domain_split",
+    "pipelines/lists.py": "pipelines/commands/test_run.py::domain_column",
     "pipelines/look.py": "pipelines/commands/test_check.py",
     "pipelines/outcome.py": "pipelines/commands/test_status.py",
     "pipelines/printable.py": "pipelines/commands/test_run.py",

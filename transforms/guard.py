@@ -38,8 +38,7 @@ def check_whole(parts: Sequence[PlacedPart], shards: int, readers: Sequence[int]
 
     Args:
         parts: what the final stage was handed for a window, manifests among it.
-        shards: how many senders of counts there are, user shards or parts of a split list: 0 .. shards - 1, each of
-            which sends a manifest for every window.
+        shards: how many user shards there are: 0 .. shards - 1, each of which sends a manifest for every window.
         readers: the numbers of those that state what they have sent; None where nobody does.
 
     Cost: a sort of (user shard, place) pairs, at most `shards` times the number of item shards.

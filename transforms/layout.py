@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.domain import Domain, Lists, SplitDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, Lists, UnknownDomain
 from private_topk.transforms.windows import Period
 
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
@@ -47,8 +47,7 @@ class Layout:
         overlap: a row may belong to several windows that follow each other.
         split: how many parts every window is split into, one for each group of users' rows; 0 without such.
         lists: which items can be ranked in which of these, where not all can in all.
-        residues: how many item shards there are of labels, which have no codes: in an unknown domain, and in a split
-            list until the counts meet it.
+        residues: how many item shards there are of labels, which have no codes, in an unknown domain.
     """
 
     size: int
@@ -68,17 +67,12 @@ class Layout:
         size = 0 if isinstance(domain, UnknownDomain) else domain.size
         parts, overlap = max(split, 1), period is not None and period.overlaps
         found = cls(size, (1 if period is None else len(period)) * parts, overlap, split, domain.lists)
-        listed = domain.residues if isinstance(domain, SplitDomain) else 0
         many = max(min(shards, _MOST_RESIDUES_ALIKE), shards // _USER_SHARDS_OF_A_RESIDUE)
-        return replace(found, residues=max(UNKNOWN_ITEM_SHARDS, listed, many // found.groups))
+        return replace(found, residues=max(UNKNOWN_ITEM_SHARDS, many // found.groups))
 
     def after_the_first(self) -> Layout:
         """That of the windows after the first one of time."""
         return replace(self, windows=self.windows - self.parts)
-
-    def of_labels(self) -> Layout:
-        """That of the same windows while nobody knows the codes of items."""
-        return replace(self, size=0, lists=None)
 
     @property
     def parts(self) -> int:

@@ -32,7 +32,6 @@ __all__ = [
     "by_group",
     "heartbeat",
     "manifest_of",
-    "slice_of",
     "with_manifest",
 ]
 
@@ -114,11 +113,6 @@ def with_manifest(
             places.append(place)
             yield place, Part(np.array([sources[-1]], np.int64), table.slice(start, _MOST_ROWS))
     yield _manifest([source], [*sources, source], [*places, RECEIVED], [*[0] * len(places), received()])
-
-
-def slice_of(sources: Codes) -> tuple[Codes, Codes]:
-    """Of the sources of parts: whose each is, and the number of the slice."""
-    return sources & ((1 << _SOURCE_BITS) - 1), sources >> _SOURCE_BITS
 
 
 def manifest_of(silent: Codes) -> PlacedPart:

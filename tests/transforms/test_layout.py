@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from private_topk.transforms import user_shard as user_shard_module
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.counts import add_up
-from private_topk.transforms.domain import SplitDomain, UnknownDomain
+from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.draw import _by_window
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
@@ -167,8 +166,3 @@ def test_labels_meet_in_more_places_where_there_is_more_input(windows: int) -> N
         alike = shards if shards <= 256 else max(256, shards // 4)
         assert layout.residues == max(16, alike // layout.groups)
     assert Layout.of(UnknownDomain(), period).residues == 16, "a stream, of which nobody knows how much there is"
-    listed = replace(SplitDomain.of(["a"]), size=10**7)
-    few, many = (Layout.of(listed, period, shards=shards) for shards in (32, 1 << 16))
-    assert few.residues == few.of_labels().item_shards == listed.residues == 38
-    assert many.residues == many.of_labels().item_shards == max(38, (1 << 14) // many.groups)
-    assert many.item_shards == few.item_shards, "of codes there are no more places for that"

@@ -37,7 +37,6 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from private_topk.transforms import Period, PrivateTopK, PublicDomain, RangeDomain, Release, ReleaseKey, UnknownDomain
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.cut import window_named
-from private_topk.transforms.domain import SplitDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.restricted import Restricted
@@ -116,17 +115,16 @@ def test_a_window_may_come_out_empty_in_a_public_domain(name: str) -> None:
 @pytest.mark.parametrize("days", [0, 2])
 @pytest.mark.parametrize("limit", [None, 3])
 def test_where_labels_meet_changes_no_ranking(limit: int | None, days: int) -> None:
-    """In 16 or 128 places, of an unknown domain and of a split list: 200 items, of which many count alike."""
+    """In 16 or 128 places: 200 items, of which many count alike."""
     period = Period(START, START + timedelta(days=days), timedelta(days=1)) if days else None
     pairs: Pairs = [(user, item) for user, item in random_pairs(5) for user in (user, user + 401)]
     timed = [TimestampedValue(pair, (START + timedelta(days=pair[0] % 2)).timestamp()) for pair in pairs]
     bound = {} if limit is None else {"max_items_per_user": limit}
     unknown = make_mechanism("limit-domain", epsilon=8.0, delta=1e-2, **bound)
-    for domain, mechanism in ((UnknownDomain(), unknown), (SplitDomain.of(ITEMS, block=7), JOINT)):
-        settings = {"domain": domain, "mechanism": mechanism, "max_items_per_user": limit, "period": period}
-        few, many = (rankings(timed if days else pairs, shards=shards, **settings) for shards in (16, 128))
-        assert few == many and len(few) == max(days, 1)
-        assert all(3 <= len(items) <= 10 for _, items, *_ in few)
+    settings = {"domain": UnknownDomain(), "mechanism": unknown, "max_items_per_user": limit, "period": period}
+    few, many = (rankings(timed if days else pairs, shards=shards, **settings) for shards in (16, 128))
+    assert few == many and len(few) == max(days, 1)
+    assert all(3 <= len(items) <= 10 for _, items, *_ in few)
 
 
 class TestOneDraw:

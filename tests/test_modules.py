@@ -118,7 +118,7 @@ ELSEWHERE = {
     "transforms/count_budget.py": "transforms/test_selection.py",
     "transforms/cut.py": "transforms/test_window_kinds.py",
     "transforms/domain_index.py": "transforms/test_domain.py",
-    "transforms/draw.py": "transforms/test_release.py",
+    "transforms/release.py": "transforms/test_select.py",
     "transforms/headings.py": "transforms/test_groups.py",
     "transforms/heartbeats.py": "transforms/test_guard.py",
     "transforms/parts.py": "transforms/test_guard.py",

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,50 +15,24 @@ from private_topk.transforms.domain_index import DomainIndex, check_items, colum
 from private_topk.transforms.integers import as_integers
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["Domain", "Lists", "PublicDomain", "RangeDomain", "UnknownDomain"]
+__all__ = ["Domain", "PublicDomain", "RangeDomain", "UnknownDomain"]
 
 _LARGEST_RANGE = 1 << 40
 
 
-class Lists(Protocol):
-    """Which items can be ranked where, if every group has a list of its own (`group_domain`)."""
-
-    @property
-    def least(self) -> int:
-        """How many items the shortest list has."""
-
-    def listed(self, group: int, codes: range) -> Codes:
-        """The codes of a range that are on a group's list, in their order."""
-
-    def widths(self, group: int, edges: Codes) -> Codes:
-        """How many codes of a group's list are between one edge and the next."""
-
-    def nth(self, groups: Codes, firsts: Codes, numbers: Codes) -> Codes:
-        """The code of so high a number among those of each group's list from a first one on."""
-
-
-class _OfAllGroups:
-    """What is said of a domain that is the same for all groups, and needs no preparation."""
-
-    @property
-    def lists(self) -> Lists | None:
-        """The lists of the groups, where each has its own."""
-        return None
+@dataclass(frozen=True)
+class UnknownDomain:
+    """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them."""
 
     def prepare(self) -> None:
         """Make what the first block needs, once per process."""
-
-
-@dataclass(frozen=True)
-class UnknownDomain(_OfAllGroups):
-    """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them."""
 
     def describe(self) -> dict[str, object]:
         return {"kind": "unknown"}
 
 
 @dataclass(frozen=True)
-class PublicDomain(_OfAllGroups):
+class PublicDomain:
     """A list of items that is public knowledge. Items that nobody holds belong to it, with a count of zero.
 
     The list must not come from the data: an item that appears because somebody holds it tells that somebody does.
@@ -100,6 +73,10 @@ class PublicDomain(_OfAllGroups):
         """The code of every item, -1 for those outside the domain; of its group's list, where there are such."""
         return self.index().encode(items)
 
+    def listed(self, group: int) -> range | Codes:
+        """The codes of all items of a group of users' rows, in their order."""
+        return range(self.size)
+
     def labels(self, codes: Codes) -> pa.Array:
         """The items of codes."""
         return self.index().labels.take(pa.array(codes))
@@ -109,7 +86,7 @@ class PublicDomain(_OfAllGroups):
 
 
 @dataclass(frozen=True)
-class RangeDomain(_OfAllGroups):
+class RangeDomain:
     """The consecutive integers start, ..., stop - 1, which are public knowledge: ids, postal codes, IPv4 addresses.
 
     No worker holds a list of them, so it may be large. An item belongs to it if it is written as Python writes an
@@ -144,10 +121,17 @@ class RangeDomain(_OfAllGroups):
         """How many items there are."""
         return self.stop - self.start
 
+    def prepare(self) -> None:
+        """Make what the first block needs, once per process."""
+
     def encode(self, items: pa.Array, groups: Codes | None = None) -> Codes:
         """The code of every item, -1 for those outside the domain, which is the same for all groups."""
         values, integer = as_integers(items)
         return np.where(integer & (values >= self.start) & (values < self.stop), values - self.start, -1)
+
+    def listed(self, group: int) -> range | Codes:
+        """The codes of all items, which are those of every group."""
+        return range(self.size)
 
     def labels(self, codes: Codes) -> pa.Array:
         """The items of codes."""

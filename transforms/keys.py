@@ -19,7 +19,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["DRAWS", "Release", "ReleaseKey", "release_seed"]
 
-DRAWS = "release 3"
+DRAWS = "release 4"
 """Which answers a key, an id and counts have: another name whenever any of them changes. A ledger takes a release for
 the repeat of an earlier one only under the same name, since another answer over the same data is another release.
 """

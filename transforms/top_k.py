@@ -23,7 +23,6 @@ from private_topk.transforms.count_budget import count_budget
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, IntoCells
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
-from private_topk.transforms.draw import RankHeads
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.group_domain import DomainByGroup, groups_for
 from private_topk.transforms.groups import Groups
@@ -34,11 +33,11 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.naming import RankByValues
 from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
 from private_topk.transforms.risers import Risers
+from private_topk.transforms.select import SelectTopK
 from private_topk.transforms.sent import statements
 from private_topk.transforms.sharding import ShardByUser
 from private_topk.transforms.user_shard import UserShard
@@ -219,16 +218,14 @@ class RankBlocks(beam.PTransform):
                                       self._by_reference)  # fmt: skip
         ahead = not self._by_reference and weighting is None
         added = AddUp(layout, selection.head(), selection.least(), ahead, self._by_reference)
-        counts, shards, readers = pairs | "Bound contributions" >> counting, self._shards, self._readers
-        if readers is not None and waking is None:
+        counts = pairs | "Bound contributions" >> counting
+        if self._readers is not None and waking is None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
             answers.append(said)
         totals = counts | "Count items" >> added
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
-        others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
-        ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
-        last = ranked(selection, self._release, shards, layout, self._period, readers)
-        rankings = (totals, others) | "Rank" >> last
+        last = SelectTopK(selection, self._release, self._shards, layout, self._period, self._readers)
+        rankings = (totals, *answers, heartbeats) | "Select top k" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> IntoCells(numbered)
 
 

@@ -14,11 +14,11 @@ from private_topk.transforms import user_shard as user_shard_module
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.counts import add_up
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.draw import _by_window
 from private_topk.transforms.guard import check_whole
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.parts import MANIFEST, PlacedPart, by_group, with_manifest
+from private_topk.transforms.select import by_window as tables_by_window
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period
 from tests.quick import in_check
@@ -100,7 +100,7 @@ def test_counts_are_those_of_every_window_by_itself(
     for group, parts in groups.items():
         check_whole(parts, SHARDS)
         totals = [part.table for place, part in parts if place != MANIFEST]
-        for window, slices in _by_window(totals, layout.group(group)):
+        for window, slices in tables_by_window(totals, layout.group(group)):
             for row in (row for table in slices for row in table.to_pylist()):
                 assert (window, row["item"]) not in found
                 found[window, row["item"]] = row["count"]
@@ -120,12 +120,16 @@ def test_the_heads_of_every_window_are_its_largest() -> None:
             assert kept == order
 
 
-def test_every_window_is_in_one_group_and_every_place_in_one_too() -> None:
-    for windows in [*range(1, 200), 9_999, 65_537, 520_000]:
-        layout = Layout((3 << 20) + 1, windows)
+@pytest.mark.parametrize(
+    ("size", "together"), [(0, 1024), (50, 1024), (1 << 17, 128), ((3 << 20) + 1, 5), (1 << 24, 1)]
+)
+def test_every_window_is_in_one_group_and_every_place_in_one_too(size: int, together: int) -> None:
+    """Of at most 1,024 windows, and 2**24 counts where there is more than one window."""
+    for windows in [*range(1, 200), 9_999, 65_537, 100_000]:
+        layout = Layout(size, windows)
         groups = [layout.group(number) for number in range(layout.groups)]
         assert [window for group in groups for window in group] == list(range(windows))
-        assert len(groups) <= max(64, -(-windows // 1024)) and max(map(len, groups)) <= 1024
+        assert len(groups) <= max(64, -(-windows // together)) and max(map(len, groups)) <= together
         numbers = np.array([group[-1] for group in groups])
         places = layout.places(numbers, np.full(len(numbers), layout.item_shards - 1))
         assert [layout.group_of(place) for place in places.tolist()] == list(range(layout.groups))

@@ -79,9 +79,9 @@ def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
     counts = np.array([held.get(item, 0) for item in ITEMS])
     assert 3 < counts.min() + counts.max() and len(set(counts.tolist())) > 20, "too small to mean anything"
     selection = Selection(JOINT, 10, PublicDomain.of(ITEMS))
-    held_codes = np.flatnonzero(counts)
-    shard = hashlib.sha256(held_codes.astype("<i8").tobytes() + counts[held_codes].astype("<i8").tobytes()).digest()
-    digest = hashlib.sha256(bytes(8) + shard).digest()
+    codes = np.flatnonzero(counts)
+    columns = len(codes).to_bytes(8, "little"), codes.astype("<i8").tobytes(), counts[codes].astype("<i8").tobytes()
+    digest = hashlib.sha256(b"".join(columns)).digest()
     named = Named.of(counts)
     chosen = named.items(selection.draw(named.histogram, digest, "all", RELEASE).ranks)
     assert rankings(pairs) == [["all", [ITEMS[i] for i in chosen], 10, "sequence"]]

@@ -12,7 +12,8 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.pipelines.showing.told import when
-from private_topk.transforms.domain import SplitDomain, UnknownDomain
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.group_domain import DomainByGroup
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ def _domain(question: Question) -> str:
     if isinstance(domain, UnknownDomain):
         return "unknown: of the items only those that enough users hold can be published"
     digest = domain.describe().get("sha256")
-    lists = "" if domain.lists is None else f" in lists of {domain.lists.least:,} or more, one for each group"
-    lists = ", split over the workers" if isinstance(domain, SplitDomain) else lists
+    lists = f" in lists of {domain.least:,} or more, one for each group" if isinstance(domain, DomainByGroup) else ""
     return f"{domain.size:,} public items{lists}" + (f", SHA-256 {str(digest)[:16]}..." if digest else "")
 
 

@@ -144,7 +144,6 @@ FIELDS: dict[str, Rule] = {
     "domain.column": Rule(printable_text, "domain_column"),
     "domain.group_column": Rule(printable_text, "domain_group_column"),
     "domain.range": Rule(printable_text, "domain_range"),
-    "domain.split": Rule(_true, "domain_split"),
     "domain.unknown": Rule(_true, "unknown_domain"),
     "window.every": Rule(window_length, "window", required=True),
     "window.first": Rule(moment, "period_from", required=True),

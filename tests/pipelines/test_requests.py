@@ -84,7 +84,6 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
         {"domain_group_column": "land"},
     ),
     "domain_range": (False, {**BASE, "domain": None, "domain_range": "0:9"}, {"domain_range": "0:10"}),
-    "domain_split": (False, BASE, {"domain_split": True}),
     "unknown_domain": (False, {**HIDDEN, "domain": "items.txt", "unknown_domain": None}, HIDDEN),
     "mechanism": (False, BASE, {"mechanism": "peeling"}),
     "k": (False, BASE, {"k": 3}),

@@ -31,9 +31,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.processes import Meter, end_well_by_signal
-from private_topk.runners.flink_cluster import Cluster
-from private_topk.runners.flink_rest import Rest
-from private_topk.runners.kafka_broker import Broker
+from benchmarks.servers.flink import Cluster
+from benchmarks.servers.kafka import Broker
+from private_topk.runners.flink import JobManager
 
 USERS, ITEMS, PARTITIONS, WINDOW, SLACK = 50_000, 2_000, 4, 60, 10
 
@@ -57,9 +57,8 @@ def main() -> None:
             arguments.cluster = Cluster(Path(name) / "cluster", arguments.port + 10)
             servers.callback(arguments.cluster.stop)
             arguments.cluster.start(2)
-            pool = arguments.cluster.start_worker_pool(arguments.port + 12)
-            beam_arguments += ["--flink_master", arguments.cluster.address, "--environment_type", "EXTERNAL",
-                               "--environment_config", pool]  # fmt: skip
+            arguments.cluster.start_worker_pool(arguments.port + 12)
+            beam_arguments += arguments.cluster.words()
         (backlog if arguments.backlog else run)(Path(name), broker.address, arguments, beam_arguments)
 
 
@@ -146,7 +145,7 @@ def watch(job: subprocess.Popen, deadline: float, cluster: Cluster | None) -> tu
     memory, state, began = [], [], time.time()
     servers = [process.pid for process in cluster.processes.values()] if cluster else []
     meter = Meter(lambda: [job.pid, *servers])
-    rest = Rest(cluster.address) if cluster else None
+    rest = JobManager(cluster.address) if cluster else None
     try:
         while job.poll() is None and time.time() < deadline:
             at = time.time() - began

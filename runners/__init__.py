@@ -39,6 +39,9 @@ RUNNERS = {
 """Every runner by its name on the command line, and its module."""
 
 
+_STORED_PER_TASK = 1 << 29
+"""Bytes of a task's input, which put out about as much, and twice that where files are packed well."""
+
 _YEARS = 10 * 365 * 86_400
 """In seconds: longer than any job."""
 
@@ -55,6 +58,8 @@ class Launch:
         cores: how many of its machine's cores a worker may fill by itself.
         by_reference: all workers are threads of this process, and none does twice what it did.
         listener: the runner for a source that has to be listened to, where that is another one.
+        holding_tasks: how many tasks of a batch share its input where each holds all that it puts out to its end; 0
+            where none does.
         answered: set by whoever sees that every declared window is published: a runner whose jobs do not end by
             themselves then ends this one.
     """
@@ -69,7 +74,16 @@ class Launch:
     cores: int = 1
     by_reference: bool = False
     listener: PipelineRunner | None = None
+    holding_tasks: int = 0
     answered: threading.Event = field(default_factory=threading.Event, compare=False)
+
+    def check_size(self, stored: int) -> None:
+        """Raise Refusal for a batch of so many stored bytes that its tasks could not hold what they put out."""
+        wanted = -(-stored // _STORED_PER_TASK)
+        if 0 < self.holding_tasks < wanted:
+            raise Refusal("input", f"has {stored / 1e9:.1f} GB, and {self.name} is given {self.holding_tasks} tasks: a "
+                          f"task holds what it puts out until its end, and more than a gigabyte stalls it",
+                          f"give --parallelism {wanted}; tasks take turns where slots are fewer")  # fmt: skip
 
     def listening(self) -> Launch:
         """The same launch on a runner that receives what is sent while it runs."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.runners.flink_cluster import Cluster
+from benchmarks.servers.flink import Cluster
 from tests.pipelines.streaming.replay import (
     Commits,
     Topics,
@@ -22,6 +22,7 @@ from tests.pipelines.streaming.replay import (
     told,
     wait_for,
 )  # fmt: skip
+from tests.runners.servers import flink_job_server
 
 PARTITIONS = 4
 WINDOW = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-25")
@@ -60,7 +61,7 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     lines = [*map(as_json, made_up.rows), closing()]
     (incoming / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     question = made_up.question(*WINDOW)
-    place = request.getfixturevalue("workers") if where == "cluster" else []
+    place = request.getfixturevalue("workers") if where == "cluster" else ["--flink_job_server_jar", flink_job_server()]
     arguments = ["--input", f"{incoming}/*.jsonl", "--clock", "event", "--output", str(rankings),
                  "--output-format", "jsonl", "--runner", "flink", "--checkpointing_interval", "500", *place,
                  *question]  # fmt: skip

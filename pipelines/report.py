@@ -26,7 +26,7 @@ __all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "sou
 _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
 _MOST_STATES = 1 << 18
-_OF_SOURCES = ("clock", "poll", "kafka_reader", "kafka_readers", "kafka_start", "expansion_service", "snapshot")
+_OF_SOURCES = ("clock", "poll", "kafka_readers", "kafka_start", "snapshot")
 
 
 @dataclass(frozen=True)

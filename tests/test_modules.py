@@ -85,7 +85,6 @@ ELSEWHERE = {
     "pipelines/sources/formats.py": "pipelines/support.py",
     "pipelines/sources/json_rows.py": f"{ROWS}::json",
     "pipelines/sources/kafka.py": KAFKA,
-    "pipelines/sources/kafka_java.py": "pipelines/streaming/test_contract.py",
     "pipelines/sources/kafka_partitions.py": KAFKA,
     "pipelines/sources/kafka_reader.py": KAFKA,
     "pipelines/sources/kafka_topic.py": KAFKA,

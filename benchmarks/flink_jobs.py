@@ -22,7 +22,7 @@ import numpy as np
 from confluent_kafka import Producer
 
 from benchmarks.servers.flink import Cluster, job_server
-from private_topk.runners.network import reachable
+from private_topk.runners.portable import reachable
 
 PARTITIONS, WINDOWS = 4, 24
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -39,8 +39,8 @@ RUNNERS = {
 """Every runner by its name on the command line, and its module."""
 
 
-_STORED_PER_TASK = 1 << 29
-"""Bytes of a task's input, which put out about as much, and twice that where files are packed well."""
+_STORED_PER_TASK = 1 << 28
+"""Bytes of a task's input as it is stored: packed well, they put out two to three times as many."""
 
 _YEARS = 10 * 365 * 86_400
 """In seconds: longer than any job."""

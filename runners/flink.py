@@ -38,9 +38,7 @@ from apache_beam.runners.runner import PipelineResult
 from private_topk.runners import Launch, unknown_words
 from private_topk.runners.console import Line
 from private_topk.runners.console import say as say_on_stderr
-from private_topk.runners.loopback import LoopbackRunner
-from private_topk.runners.network import reachable
-from private_topk.runners.portable import check_environment
+from private_topk.runners.portable import LoopbackRunner, check_environment, reachable
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = [

@@ -11,8 +11,7 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.version import __version__ as beam_version
 
 from private_topk.runners import Launch, refuse_unknown
-from private_topk.runners.loopback import LoopbackRunner
-from private_topk.runners.portable import check_environment
+from private_topk.runners.portable import LoopbackRunner, check_environment
 
 __all__ = ["MODULE", "built_binary", "prepare"]
 

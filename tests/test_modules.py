@@ -101,8 +101,6 @@ ELSEWHERE = {
     "previews/tables.py": "previews/test_comparing.py",
     "previews/weights.py": "previews/test_comparing.py",
     "runners/console.py": "runners/test_flink.py::stderr",
-    "runners/loopback.py": "runners/test_portable.py",
-    "runners/network.py": "runners/servers.py",
     "runners/prism.py": "runners/test_portable.py",
     "runners/worker_pool.py": "runners/test_portable.py",
     "transforms/admission.py": "transforms/test_top_k.py::must fire exactly once",

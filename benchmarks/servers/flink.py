@@ -31,7 +31,7 @@ from typing import Any
 
 from benchmarks.servers.parts import cache_folder, made_once
 from private_topk.runners.flink import FLINK_VERSION, JVM_PROPERTIES, RESTARTS, JobManager
-from private_topk.runners.network import reachable
+from private_topk.runners.portable import reachable
 
 __all__ = ["Cluster", "distribution", "down", "job_server", "main", "taken", "up"]
 
@@ -46,13 +46,14 @@ _PROJECT = Path(__file__).with_name("flink_job_server.xml")
 
 def job_server() -> Path:
     """Beam's job server for Flink, packaged with Maven unless it stands already. Raises ValueError if it cannot be."""
-    beam, flink = (re.search(f"<{name}.version>(.+)</", _PROJECT.read_text("utf-8"))[1] for name in ("beam", "flink"))
-    if shutil.which("mvn") is None:
-        raise ValueError("Maven, which packages the job server, is not here: install Maven")
+    project = _PROJECT.read_text("utf-8")
+    beam, flink = (re.findall(f"<{name}.version>(.+)</", project)[0] for name in ("beam", "flink"))
     return made_once(cache_folder() / "jars" / f"beam-runners-flink-{flink}-job-server-{beam}.jar", _package)
 
 
 def _package(folder: Path) -> Path:
+    if shutil.which("mvn") is None:
+        raise ValueError("Maven, which packages the job server, is not here: install Maven")
     print("packaging Beam's job server for Flink from its parts (160 MB, once)", file=sys.stderr)
     command = ["mvn", "--quiet", "--batch-mode", "package", f"--file={_PROJECT}", f"-Dmade.in={folder}"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)

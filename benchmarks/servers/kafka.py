@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.servers.parts import cache_folder, made_once
 from private_topk.runners.console import say
-from private_topk.runners.network import reachable
+from private_topk.runners.portable import reachable
 
 __all__ = ["VERSION", "Broker", "jars", "main"]
 

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.servers import flink
 from benchmarks.servers.flink import taken
-from private_topk.runners.network import reachable
+from private_topk.runners.portable import reachable
 
 MODULES = {
     "job service": "apache_beam.runners.portability.local_job_service_main",

@@ -20,8 +20,8 @@ from apache_beam.utils import thread_pool_executor
 
 from benchmarks.servers.flink import Cluster
 from private_topk.runners.flink import JobManager
-from private_topk.runners.network import reachable
-from private_topk.runners.worker_pool import ThreadWorkers, Workers, serve
+from private_topk.runners.portable import ThreadWorkers, reachable, serve
+from private_topk.runners.worker_pool import Workers
 from tests.runners.conftest import Published, Report, published
 from tests.runners.servers import free_port, module_serving, running
 

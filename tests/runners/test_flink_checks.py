@@ -78,8 +78,8 @@ def test_an_input_that_tasks_cannot_hold_is_refused_before_the_start(
              "--k", "5", "--epsilon", "1", "--output", f"{tmp_path}/out.csv", "--check", "--runner", "flink",
              "--flink_job_server_jar", str(jar)]  # fmt: skip
     done = command(*words, "--parallelism", "4")
-    assert done.status == 2 and "has 2.4 GB, and flink is given 4 tasks" in done.err and "--parallelism 5" in done.err
-    assert command(*words, "--parallelism", "5").status == 0
+    assert done.status == 2 and "has 2.4 GB, and flink is given 4 tasks" in done.err and "--parallelism 9" in done.err
+    assert command(*words, "--parallelism", "9").status == 0
     assert not (tmp_path / "out.csv").exists()
 
 

@@ -70,17 +70,11 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
 
 
-LEVEL = 40_000
-"""In bytes: what checkpoints may grow by in sixteen seconds. Before the job server was mended it was 110,000, 5,400 for
-each pause of a reader; now eight names of each reader are used again and again, and the first ones are still added."""
-
-
-def last_checkpoint(cluster: Cluster) -> tuple[int, int]:
-    """The number and the size of the last completed checkpoint of the job that runs."""
+def last_checkpoint(cluster: Cluster) -> int:
+    """The number of the last completed checkpoint of the job that runs."""
     running = [job["jid"] for job in cluster.rest.jobs() if job["state"] == "RUNNING"]
     latest = [(cluster.rest.get(f"jobs/{job}/checkpoints") or {}).get("latest") or {} for job in running]
-    return max([(each["completed"]["id"], each["completed"]["state_size"]) for each in latest if each.get("completed")],
-               default=(0, 0))  # fmt: skip
+    return max((each["completed"]["id"] for each in latest if each.get("completed")), default=0)
 
 
 def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
@@ -100,11 +94,7 @@ def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
     with streaming(arguments, log) as process:
         wait_for(lambda: len(published(rankings)) >= 10, process, log, patience=300)
         before, first = published(rankings), last_checkpoint(cluster)
-        wait_for(lambda: last_checkpoint(cluster)[0] >= first[0] + 6, process, log, patience=120)
-        # All has been read, and the readers pause and look again: nothing is added to what must be kept.
-        first = last_checkpoint(cluster)
-        wait_for(lambda: last_checkpoint(cluster)[0] >= first[0] + 8, process, log, patience=120)
-        assert last_checkpoint(cluster)[1] - first[1] < LEVEL
+        wait_for(lambda: last_checkpoint(cluster) >= first + 2, process, log, patience=120)
         cluster.processes["task-manager-1"].send_signal(signal.SIGKILL)
         broker.send(topic, PARTITIONS, rows[half:])
         broker.end(topic, PARTITIONS, closing())

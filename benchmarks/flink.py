@@ -88,9 +88,12 @@ def command(case: str, folder: Path, rows: int, windows: int, place: list[str]) 
     if case == "beam":
         return [sys.executable, "-m", "benchmarks.flink", "--plain", pattern, "--windows", str(windows), *place]
     runner = ["--runner", "flink", *place] if case == "flink" else []
+    key = folder / "key"
+    key.write_text("a key of the benchmarks, which is no secret\n")
     window = ["--window", f"{LENGTHS[windows]}s", "--from", START, "--to", END] if windows > 1 else []
     return [sys.executable, "-m", "private_topk", "run", "--quiet", "--input", pattern,
             "--domain", str(folder / "domain.txt"), "--mechanism", "joint", "--k", "10", "--epsilon", "1",
+            "--release-key", f"file:{key}", "--release-id", f"{rows} in {windows}",
             "--output", str(folder / "ranking.avro"), "--overwrite", *window, *runner]  # fmt: skip
 
 

@@ -68,10 +68,12 @@ def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> li
     settings = {"retention.bytes": "1000000000", "message.timestamp.type": "LogAppendTime"}
     admin.create_topics([NewTopic("load", PARTITIONS, 1, config=settings)])["load"].result(30)
     (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(ITEMS)))
+    (folder / "key").write_text("a key of the benchmarks, which is no secret\n")
     return [
         sys.executable, "-m", "private_topk", "stream", "--input", f"kafka://{address}/load",
         "--domain", f"{folder}/items.txt", "--mechanism", "joint", "--k", "10", "--epsilon", "1",
         "--window", f"{WINDOW}s", "--from", _iso(start), "--to", _iso(end),
+        "--release-key", f"file:{folder}/key", "--release-id", "load",
         "--output", f"{folder}/rankings", "--runner", runner,
     ]  # fmt: skip
 

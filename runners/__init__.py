@@ -80,7 +80,7 @@ class Launch:
     def check_size(self, stored: int) -> None:
         """Raise Refusal for a batch of so many stored bytes that its tasks could not hold what they put out."""
         wanted = -(-stored // _STORED_PER_TASK)
-        if 0 < self.holding_tasks < wanted:
+        if self.holding_tasks < wanted:
             raise Refusal("input", f"has {stored / 1e9:.1f} GB, and {self.name} is given {self.holding_tasks} tasks: a "
                           f"task holds what it puts out until its end, and more than a gigabyte stalls it",
                           f"give --parallelism {wanted}; tasks take turns where slots are fewer")  # fmt: skip

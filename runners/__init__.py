@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 __all__ = [
     "RUNNERS",
     "Launch",
+    "Line",
     "UnknownArgument",
     "check_arguments",
     "prepare",
     "refuse_unknown",
+    "say",
     "short_name",
     "unknown_words",
 ]
@@ -176,3 +179,31 @@ def _parser_of(options: tuple[type[PipelineOptions], ...]) -> ArgumentParser:
     for some in options:
         some._add_argparse_args(parser)
     return parser
+
+
+class Line(str):
+    """A line that knows what it tells of, for logs that programs read.
+
+    Args:
+        text: as it is printed.
+        facts: the same as fields: public, and of the types of JSON.
+    """
+
+    facts: dict[str, object]
+
+    def __new__(cls, text: str, **facts: object) -> Line:
+        line = super().__new__(cls, text)
+        line.facts = facts
+        return line
+
+
+def say(line: str) -> None:
+    """Print to the process's own stderr: sys.stderr is turned off where Beam would print what a worker raises.
+
+    A stream that takes facts beside the text, by a method `say`, is given those of a `Line`.
+    """
+    put = getattr(sys.__stderr__, "say", None)
+    if put is not None:
+        put(line)
+    else:
+        print(line, file=sys.__stderr__, flush=True)

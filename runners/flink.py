@@ -35,9 +35,8 @@ from apache_beam.runners.portability.job_server import ExternalJobServer, StopOn
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.runners import Launch, unknown_words
-from private_topk.runners.console import Line
-from private_topk.runners.console import say as say_on_stderr
+from private_topk.runners import Launch, Line, unknown_words
+from private_topk.runners import say as say_on_stderr
 from private_topk.runners.portable import LoopbackRunner, check_environment, reachable
 from private_topk.transforms.refusal import Refusal, verbatim
 

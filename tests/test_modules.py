@@ -100,7 +100,6 @@ ELSEWHERE = {
     "previews/setting.py": "previews/test_comparing.py",
     "previews/tables.py": "previews/test_comparing.py",
     "previews/weights.py": "previews/test_comparing.py",
-    "runners/console.py": "runners/test_flink.py::stderr",
     "runners/prism.py": "runners/test_portable.py",
     "runners/worker_pool.py": "runners/test_portable.py",
     "transforms/admission.py": "transforms/test_top_k.py::must fire exactly once",

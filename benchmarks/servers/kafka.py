@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.servers.parts import cache_folder, made_once
-from private_topk.runners.console import say
+from private_topk.runners import say
 from private_topk.runners.portable import reachable
 
 __all__ = ["VERSION", "Broker", "jars", "main"]

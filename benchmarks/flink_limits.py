@@ -45,6 +45,10 @@ def ends(megabytes: int, arguments: argparse.Namespace) -> str:
             cluster.start(1)
             cluster.start_worker_pool(arguments.port + 2)
             launch = prepare("flink", [*cluster.words(), "--parallelism=1"])
+        except BaseException:
+            cluster.stop()
+            raise
+        try:
             pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
             sizes = (
                 pipeline
@@ -63,6 +67,7 @@ def ends(megabytes: int, arguments: argparse.Namespace) -> str:
         except RuntimeError as error:
             return f"failed: {str(error)[-200:]}"
         finally:
+            launch.runner.job_server(launch.options).stop()
             cluster.stop()
 
 

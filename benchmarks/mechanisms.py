@@ -3,7 +3,6 @@
     python -m benchmarks.mechanisms                 # foods_synth, d = 166,049: every mechanism, k = 10 .. 1000
     python -m benchmarks.mechanisms --sorts         # for epsilon 0.01 .. 10, in units of one np.sort of the counts
     python -m benchmarks.mechanisms --shapes        # thirteen hostile shapes of counts: time as a side channel
-    python -m benchmarks.mechanisms --large         # d = 100,000,000: beside one np.bincount of the counts
     python -m benchmarks.mechanisms --shapes --k 1000 --epsilon 0.1 --only canonical,peeling
 
 One process, median of --draws draws (the published forms: of up to five, within a minute each). Some processors sort
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -162,26 +160,11 @@ def shapes(k: int, epsilon: float, draws: int, names: list[str]) -> None:
               f"{times[last] / times[first]:6.2f}", flush=True)  # fmt: skip
 
 
-def large(names: list[str]) -> None:
-    d, part = 100_000_000, 1_000_000
-    counts = np.empty(d, np.int64)
-    for start in range(0, d, part):  # so that nothing but the counts is in the highest use of memory before a draw
-        counts[start : start + part] = 11_000 * 1009 // (1009 + np.arange(start, start + part) * 7919 % d)
-    one_pass = median_cpu(lambda: np.bincount(counts), 3)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for name in names:
-        seconds = ours(make(name, 1.0), counts, 100, 3)
-        beside = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
-        print(f"{name}, k = 100, d = {d:,}: {seconds:.2f} s CPU a draw, {seconds / one_pass:.2f} times np.bincount; "
-              f"{beside:.0f} MiB beside the counts")  # fmt: skip
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--sorts", "--epsilons", action="store_true", dest="sorts")
-    for name in ("shapes", "large"):
-        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--shapes", action="store_true")
     parser.add_argument("--k", type=int, default=100, help="of --shapes")
     parser.add_argument("--epsilon", type=float, default=1.0, help="of --shapes")
     parser.add_argument("--only", type=lambda text: text.split(","), help="some mechanisms, by comma")
@@ -191,8 +174,6 @@ def main() -> None:
         sorts(arguments.draws, names)
     elif arguments.shapes:
         shapes(arguments.k, arguments.epsilon, arguments.draws, names)
-    elif arguments.large:
-        large(arguments.only or ["joint", "peeling", "pnf-peeling", "canonical"])
     else:
         table(arguments.draws, names)
 

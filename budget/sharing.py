@@ -18,6 +18,7 @@ from private_topk.budget.units import UNITS
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
     from private_topk.transforms.count_budget import CountBudget
@@ -61,8 +62,8 @@ class Privacy:
         pure = self.accounting == "basic" and not window["delta"]
         share = {name: window[name] for name in ("epsilon", "delta", "ranking", "noisy_counts")}
         return {
-            "epsilon": float(self.total.epsilon),
-            "delta": 0.0 if pure else float(self.total.delta),
+            "epsilon": stated(self.total.epsilon),
+            "delta": 0.0 if pure else stated(self.total.delta),
             "neighbours": window["neighbours"],
             "unit": unit,
             "windows": self.of or self.windows // (self.each or 1),

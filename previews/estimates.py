@@ -16,25 +16,20 @@ _Z = 1.959963984540054  # the normal quantile of 0.975
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number that is expected, with an interval that holds it in 95 of 100 previews.
-
-    Args:
-        exact: it was computed and not estimated from draws; the interval is the number itself then.
-    """
+    """A number that is expected, with an interval that holds it in 95 of 100 previews."""
 
     value: float
     low: float
     high: float
-    exact: bool = False
 
     @classmethod
     def known(cls, value: float) -> Estimate:
-        """A number that was computed."""
-        return cls(float(value), float(value), float(value), True)
+        """A number that no draw changes."""
+        return cls(float(value), float(value), float(value))
 
-    def plain(self) -> dict[str, float | bool]:
+    def plain(self) -> dict[str, float]:
         """As JSON."""
-        return {"value": self.value, "low": self.low, "high": self.high, "exact": self.exact}
+        return {"value": self.value, "low": self.low, "high": self.high}
 
 
 def share(hits: float, draws: float) -> Estimate:
@@ -45,20 +40,17 @@ def share(hits: float, draws: float) -> Estimate:
     return Estimate(p, min(max(middle - reach, 0.0), p), max(min(middle + reach, 1.0), p))
 
 
-def mean(values: ArrayLike, most: float, least: float = 0.0, rare: float = 1.0) -> Estimate:
+def mean(values: ArrayLike, most: float, least: float = 0.0) -> Estimate:
     """A mean of draws between bounds: Wilson's interval for as many yes and no as would vary like these draws.
 
     Far from the bounds that is the interval of the normal law, beside them it stays on their inner side and is wider.
     Where all draws are alike it is as wide as three draws in all could make it (the rule of three).
-
-    Args:
-        rare: the chance that a draw is unlike the others, or what bounds it, where that is known.
     """
     array = np.asarray(values, np.float64)
     value, spread, n = float(array.mean()), float(array.var(ddof=1)) if len(array) > 1 else 0.0, len(array)
     width = most - least
     if not spread or not width:
-        reach = min(3 / n, rare)
+        reach = min(3 / n, 1.0)
         return Estimate(value, value - reach * (value - least), value + reach * (most - value))
     p = (value - least) / width
     chance = share(p * (alike := n * p * (1 - p) * width**2 / spread), alike)

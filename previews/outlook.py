@@ -1,11 +1,10 @@
-"""What one mechanism is expected to publish of given counts: by laws where they are at hand, else by seeded draws."""
+"""What one mechanism is expected to publish of given counts, by seeded draws."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from private_topk.previews.estimates import Estimate, mean, share
-from private_topk.previews.laws import law_of
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
-__all__ = ["DRAWS", "NOISE", "Outlook", "look", "recall_of"]
+__all__ = ["DRAWS", "NOISE", "Outlook", "look"]
 
 DRAWS = 400
 """So many draws tell a chance within 5 in a hundred, and the mean of ten of them within 2."""
@@ -108,26 +106,33 @@ def look(
     """
     top = _Top(histogram, k)
     rows = [top.seen(values) for values in _drawn(mechanism, histogram, k, draws, weight)]
-    ordered, law = mechanism.answer == "sequence", law_of(mechanism, histogram, k)
-    told = _Told(rows, law, k, _chance_of_an_error(law, k, ordered))
-    right, found = (np.array([getattr(row, name) for row in rows]) for name in ("right", "found"))
-    belongs = np.array([row.belongs for row in rows])
+    ordered, largest = mechanism.answer == "sequence", float(top.counts[0])
+    right, belongs, found = (np.array([getattr(row, name) for row in rows]) for name in ("right", "belongs", "found"))
+
+    def number(name: str, most: float, worth: float = 1.0) -> Estimate:
+        return mean([getattr(row, name) * worth for row in rows], most * worth)
+
     return Outlook(
         mechanism=mechanism,
         k=k,
         draws=len(rows),
         pure=mechanism.about.guarantee == "pure" if pure is None else pure,
-        right=told.chances("right", right) if ordered else (),
-        belongs=told.chances("belongs", belongs) if ordered else (),
-        found=told.chances("found", found),
-        so_far=told.chances("so_far", np.logical_and.accumulate(right, axis=1)) if ordered else (),
-        recall=told.part("found", np.array([row.recall for row in rows])),
-        order=told.part("right", right.mean(axis=1)) if ordered else Estimate.known(0.0),
-        l_inf=told.number("l_inf", float(top.counts[0]), resolution),
-        l_1=told.number("l_1", float(top.counts[0]) * k, resolution),
-        ratio=told.number("ratio", 1.0),
-        returned=Estimate.known(k) if mechanism.about.domain == "public" else told.number("returned", k),
+        right=_chances(right) if ordered else (),
+        belongs=_chances(belongs) if ordered else (),
+        found=_chances(found),
+        so_far=_chances(np.logical_and.accumulate(right, axis=1)) if ordered else (),
+        recall=number("recall", 1.0),
+        order=mean(right.mean(axis=1), 1.0) if ordered else Estimate.known(0.0),
+        l_inf=number("l_inf", largest, resolution),
+        l_1=number("l_1", largest * k, resolution),
+        ratio=number("ratio", 1.0),
+        returned=Estimate.known(k) if mechanism.about.domain == "public" else number("returned", k),
     )
+
+
+def _chances(hits: NDArray[Any]) -> tuple[Estimate, ...]:
+    """Of each place or rank, of which each draw, a row, says whether it was met."""
+    return tuple(share(float(number), len(hits)) for number in hits.sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -140,30 +145,6 @@ class _Seen:
     l_1: float
     ratio: float
     returned: int
-
-
-@dataclass(frozen=True)
-class _Told:
-    """Estimates: of the law as far as it is known, else of the draws."""
-
-    rows: Sequence[_Seen]
-    law: Mapping[str, NDArray[np.float64]]
-    k: int
-    rare: float
-
-    def chances(self, name: str, hits: NDArray[Any]) -> tuple[Estimate, ...]:
-        """Of each place or rank, of which each draw says whether it was met."""
-        known = [Estimate.known(chance) for chance in self.law.get(name, ())]
-        return (*known, *(share(float(number), len(hits)) for number in hits.sum(axis=0)[len(known) :]))
-
-    def part(self, name: str, draws: NDArray[Any]) -> Estimate:
-        """Of the mean over all places or ranks, which each draw says of itself."""
-        known = self.law.get(name, np.zeros(0))
-        return Estimate.known(float(known.mean())) if len(known) == self.k else mean(draws, 1.0)
-
-    def number(self, name: str, most: float, worth: float = 1.0) -> Estimate:
-        """Of what only draws tell, and at most `most`, each unit of which is worth so much."""
-        return mean([getattr(row, name) * worth for row in self.rows], most * worth, rare=self.rare)
 
 
 class _Top:
@@ -200,19 +181,6 @@ class _Top:
         """How many of some falling counts are as large as each of the top ones that are wanted."""
         top = -self.counts[: self.wanted]
         return np.searchsorted(-falling, top, "right") - np.searchsorted(-falling, top)
-
-
-def _chance_of_an_error(law: Mapping[str, NDArray[np.float64]], k: int, ordered: bool) -> float:
-    """What bounds the chance that not everything is right, as far as the law tells."""
-    if ordered:
-        return float(1 - law["so_far"][-1]) if len(law.get("so_far", ())) == k else 1.0
-    return float(min(1.0, (1 - law["found"]).sum())) if "found" in law else 1.0
-
-
-def recall_of(mechanism: Mechanism, histogram: Histogram, k: int, weight: int = 1) -> float:
-    """The recall that `look` states, without anything else: quicker where the law has a closed form."""
-    known = law_of(mechanism, histogram, k).get("found")
-    return float(known.mean()) if known is not None else look(mechanism, histogram, k, weight=weight).recall.value
 
 
 def _drawn(

@@ -1,8 +1,7 @@
-"""Previews as pictures: what is found, and how far off it is, against k, epsilon or the number of items."""
+"""A preview as a picture: what is found of each rank, and how far off every mechanism is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from private_topk.previews.comparing import Preview
@@ -14,8 +13,6 @@ __all__ = ["check_plot", "plot"]
 _KINDS = (".png", ".svg", ".pdf")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999933")
 _MARKS = "os^Dv<>pP*X"
-_AXES = {"k": "k: how many items are asked for", "epsilon": "epsilon", "items": "how many items there are",
-         "rank": "rank"}  # fmt: skip
 
 
 def check_plot(path: str) -> None:
@@ -28,28 +25,21 @@ def check_plot(path: str) -> None:
         raise Refusal("plot", "needs matplotlib: pip install 'private-topk[plot]'") from None
 
 
-def plot(previews: Sequence[Preview], path: str) -> None:
-    """Draw recall and l_1 of every mechanism against what differs between the previews; of one, against the ranks.
-
-    Args:
-        previews: in the order in which they were asked for; they may differ in k, epsilon, or the number of items.
+def plot(preview: Preview, path: str) -> None:
+    """Draw each rank's chance to be found, and the l_1 error, of every mechanism.
 
     Raises:
-        Refusal: the file has no known ending or cannot be written, or several things differ.
+        Refusal: the file has no known ending or cannot be written.
     """
     check_plot(path)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    if len(previews) == 1:
-        _ranks(left, previews[0])
-        _bars(right, previews[0])
-    else:
-        _courses(left, right, previews)
+    _ranks(left, preview)
+    _bars(right, preview)
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", frameon=False, ncols=5)
-    if len({preview.expected for preview in previews}) == 1:
-        figure.suptitle(previews[0].expected, fontsize="medium")
+    figure.suptitle(preview.expected, fontsize="medium")
     try:
         figure.savefig(path, metadata={"Date": None} if path.lower().endswith(".svg") else None)
     except (OSError, ValueError) as error:
@@ -61,7 +51,7 @@ def _ranks(axes: Any, preview: Preview) -> None:  # noqa: ANN401 - matplotlib ha
     ranks = range(1, preview.setting.k + 1)
     for number, outlook in enumerate(preview.outlooks[: len(_COLOURS)]):
         _line(axes, list(ranks), list(outlook.found), number, outlook.name)
-    axes.set(xlabel=_AXES["rank"], ylabel="chance that its item is published", ylim=(0, 1.03))
+    axes.set(xlabel="rank", ylabel="chance that its item is published", ylim=(0, 1.03))
     axes.set_xlim(0.5, preview.setting.k + 0.5)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.3)
@@ -74,33 +64,10 @@ def _bars(axes: Any, preview: Preview) -> None:  # noqa: ANN401
         axes.barh(number, outlook.l_1.value, color=_COLOURS[number], xerr=[[low], [high]])
     axes.set_yticks(range(len(shown)), [outlook.name for outlook in shown])
     axes.invert_yaxis()
-    axes.set_xlabel(f"l_1 error, in {_counted(preview)}")
+    axes.set_xlabel(f"l_1 error, in {'users' if preview.setting.amounts is None else 'amounts'}")
 
 
-def _counted(preview: Preview) -> str:
-    return "users" if preview.setting.amounts is None else "amounts"
-
-
-def _courses(left: Any, right: Any, previews: Sequence[Preview]) -> None:  # noqa: ANN401
-    what = _differs(previews)
-    at = [_value(preview, what) for preview in previews]
-    names = list(dict.fromkeys(outlook.name for preview in previews for outlook in preview.outlooks))
-    best = {name: max(o.recall.value for p in previews for o in p.outlooks if o.name == name) for name in names}
-    for number, name in enumerate(sorted(names, key=lambda name: -best[name])[: len(_COLOURS)]):
-        known = [(x, preview[name]) for x, preview in zip(at, previews, strict=True) if name in _names(preview)]
-        places = [x for x, _ in known]
-        _line(left, places, [outlook.recall for _, outlook in known], number, name)
-        _line(right, places, [outlook.l_1 for _, outlook in known], number, name)
-    left.set(ylabel="recall of the top k", ylim=(0, 1.03))
-    right.set(ylabel=f"l_1 error, in {_counted(previews[0])}", yscale="symlog")
-    for axes in (left, right):
-        axes.set(xlabel=_AXES[what], xscale="log" if min(at) > 0 and max(at) >= 8 * min(at) else "linear")
-        axes.set_xticks(at, [f"{x:g}" for x in at])
-        axes.minorticks_off()
-        axes.grid(alpha=0.3)
-
-
-def _line(axes: Any, at: list[float] | list[int], estimates: list[Estimate], number: int, name: str) -> None:  # noqa: ANN401
+def _line(axes: Any, at: list[int], estimates: list[Estimate], number: int, name: str) -> None:  # noqa: ANN401
     colour = _COLOURS[number]
     axes.plot(at, [one.value for one in estimates], color=colour, marker=_MARKS[number], markersize=4, label=name)
     reach = [_reach(one) for one in estimates]
@@ -114,18 +81,3 @@ def _reach(estimate: Estimate) -> tuple[float, float]:
     if not estimate.value:
         return 0.0, 0.0
     return estimate.value - estimate.low, estimate.high - estimate.value
-
-
-def _names(preview: Preview) -> set[str]:
-    return {outlook.name for outlook in preview.outlooks}
-
-
-def _value(preview: Preview, what: str) -> float:
-    return float(preview.items if what == "items" else getattr(preview.setting, what))
-
-
-def _differs(previews: Sequence[Preview]) -> str:
-    differing = [what for what in ("k", "epsilon", "items") if len({_value(p, what) for p in previews}) > 1]
-    if len(differing) != 1:
-        raise Refusal("plot", "takes several values of one of k, epsilon and items, to draw the others against")
-    return differing[0]

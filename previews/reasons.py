@@ -49,8 +49,6 @@ def _of_top(outlook: Outlook) -> str:
 
 def percent(estimate: Estimate) -> str:
     """A chance with its interval."""
-    if estimate.exact:
-        return f"{100 * estimate.value:.1f}%"
     return f"{100 * estimate.value:.1f}%, {100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
-from private_topk.previews.outlook import recall_of
+from private_topk.previews.outlook import look
 from private_topk.previews.setting import Setting
 from private_topk.previews.shapes import Expected
 from private_topk.previews.weights import weight_of
@@ -130,7 +130,7 @@ def _reaches(setting: Setting, name: str, expected: Expected, histogram: Histogr
         weight = weight_of(mechanism, expected)
     except Refusal:
         return False
-    return setting.k <= histogram.items and recall_of(mechanism, histogram, setting.k, weight) >= recall
+    return setting.k <= histogram.items and look(mechanism, histogram, setting.k, weight=weight).recall.value >= recall
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:

@@ -15,7 +15,7 @@ _SOME_RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 70, 100, 200, 300, 500, 700)
 
 
 def table(outlooks: Sequence[Outlook]) -> list[str]:
-    """One line for each mechanism: every number with how far it may be off; `=` where it is exact."""
+    """One line for each mechanism: every number with how far it may be off."""
     rows = [_HEAD] + [
         (
             o.name,
@@ -82,15 +82,13 @@ def _recall(outlooks: Sequence[Outlook], name: str) -> float:
 
 
 def _percent(estimate: Estimate) -> str:
-    if estimate.exact:
-        return f"={100 * estimate.value:.1f}%"
     off = max(estimate.high - estimate.value, estimate.value - estimate.low)
     return f"{100 * estimate.value:.1f} ±{100 * off:.1f}%"
 
 
 def _number(estimate: Estimate) -> str:
     digits = 1 if estimate.value < 100 else 0
-    if estimate.exact:
-        return f"={estimate.value:,.{digits}f}"
+    if estimate.low == estimate.high:
+        return f"{estimate.value:,.{digits}f}"
     off = max(estimate.high - estimate.value, estimate.value - estimate.low)
     return f"{estimate.value:,.{digits}f} ±{off:,.{digits}f}"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import Codes
+from private_topk.transforms.columnar import Codes, type_name
 from private_topk.transforms.refusal import Refusal, plain
 
 __all__ = ["Amounts", "as_numbers"]
@@ -27,7 +27,11 @@ class Amounts:
 
     An item's score is the sum over users of `min(max_value, the user's amount for it)`. A user's amount for an item is
     the sum of the amounts of their rows of it in the window, each rounded to the nearest multiple of the resolution
-    (ties to even) and at least 0.
+    (ties to the even one) and at least 0.
+
+    An amount is the 64-bit float nearest to it, whatever type holds it, and it is a tie where that float is the one
+    nearest to a half of a unit. So a decimal means the same as an integer, a float, a decimal and a text: 1.015 is a
+    tie of cents, though its float lies below.
 
     Args:
         max_value: the most that one user adds to an item's score. Public: chosen without a look at the data.
@@ -67,11 +71,15 @@ class Amounts:
         Args:
             values: float64 without nulls or NaN, as `as_numbers` makes them.
         """
-        # Two operations of IEEE 754 and a rounding: the same on every machine. What is beyond the cap stays beyond it.
-        unit = self.value_resolution
+        # Compared with the float nearest to half a unit, and not multiplied: a product is rounded, and turns ties up
+        # or down. Both sides of the quotient are whole and below 2**53 for all but resolutions of very many digits.
+        step, parts = float(self.value_resolution.numerator), float(self.value_resolution.denominator)
+        numbers = values.to_numpy()
         with np.errstate(over="ignore"):
-            numbers = values.to_numpy() * float(unit.denominator) / float(unit.numerator)
-        return np.clip(np.rint(numbers), 0, self.cap).astype(np.int64)
+            below = np.floor(np.clip(numbers * parts / step, -1, self.cap + 1))
+        half = (2 * below + 1) * step / (2 * parts)
+        up = (numbers > half) | ((numbers == half) & (below % 2 == 1))
+        return np.clip(below + up, 0, self.cap).astype(np.int64)
 
     def shown(self, units: int) -> int | float:
         """A score in units as an amount."""
@@ -106,8 +114,8 @@ def _positive(field: str, value: object) -> Fraction:
 def as_numbers(values: pa.Array) -> pa.Array:
     """A column of amounts as float64, null where there is none: for a missing value, NaN, and a text that is no number.
 
-    Numbers beyond the floats are infinite, which is above every cap or below 0. What a value means never depends on
-    the others of its column.
+    Every number becomes the float nearest to it; beyond the floats it is infinite, which is above every cap or below 0.
+    What a value means never depends on the others of its column.
 
     Raises:
         TypeError: for a type that holds no numbers.
@@ -116,6 +124,8 @@ def as_numbers(values: pa.Array) -> pa.Array:
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
+    if pa.types.is_decimal(values.type):  # Arrow's own cast to floats is off by what the column's scale makes of it
+        values = values.cast(pa.large_string())
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         import polars as pl  # loads as long as the rest of this package
@@ -125,8 +135,7 @@ def as_numbers(values: pa.Array) -> pa.Array:
         values = column.set(~known, None).cast(pl.Float64, strict=False).to_arrow()
     elif pa.types.is_float16(kind):
         values = values.cast(pa.float32())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-              or pa.types.is_null(kind)):  # fmt: skip
-        raise TypeError(f"amounts must be numbers, got {kind}")
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+        raise TypeError(f"amounts must be numbers, got {type_name(kind)}")
     numbers = values.cast(pa.float64(), safe=False)
     return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)

@@ -48,8 +48,8 @@ registry.register_coder(pa.RecordBatch, BlockCoder)
 class MakeBlocks(beam.PTransform):
     """Elements that hold a user and an item to blocks, a window at a time. Users and items are strings or integers.
 
-    Elements with a None, or without an amount, are left out and counted, and so are texts that are no Unicode; anything
-    else of another shape raises, without showing it: here where Beam knows the elements' type, and else as they flow.
+    Elements with a None, or without an amount, are left out and counted, and so is what is of another shape, or holds a
+    text that is no Unicode. A type that Beam knows, and of which no element is of this shape, raises here.
 
     Args:
         with_times: also a column of the elements' event times.
@@ -72,7 +72,7 @@ class MakeBlocks(beam.PTransform):
 
 class _GatherDoFn(beam.DoFn):
     def __init__(self, with_times: bool, shape: Shape) -> None:
-        self._left_out, self._unreadable = LeftOutRows("null"), LeftOutRows("unreadable")
+        self._left_out = {reason: LeftOutRows(reason) for reason in ("null", "unreadable")}
         self._with_times, self._shape = with_times, shape
 
     def start_bundle(self) -> None:
@@ -85,8 +85,8 @@ class _GatherDoFn(beam.DoFn):
         time: Any = beam.DoFn.TimestampParam,  # noqa: ANN401, B008
     ) -> Iterator[pa.RecordBatch]:
         row = self._shape.values(element)
-        if row is None:
-            self._left_out.inc()
+        if isinstance(row, str):
+            self._left_out[row].inc()
             return
         rows = self._rows[window]
         rows.append((*row, time.micros) if self._with_times else row)
@@ -103,7 +103,7 @@ class _GatherDoFn(beam.DoFn):
             return self._columns(rows)
         except UnicodeEncodeError:  # half of a surrogate pair: Python holds it as text, and nothing else does
             whole = [row for row in rows if all(_is_unicode(part) for part in row if isinstance(part, str))]
-            self._unreadable.inc(len(rows) - len(whole))
+            self._left_out["unreadable"].inc(len(rows) - len(whole))
             return self._columns(whole)
 
     def _columns(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:

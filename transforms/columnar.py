@@ -7,6 +7,7 @@ NaN); where every group has a ranking, `group` (strings).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = [
     "partition",
     "sorted_pairs",
     "sorted_sums",
+    "type_name",
 ]
 
 Words = NDArray[np.uint64]
@@ -48,8 +50,13 @@ def as_labels(values: pa.Array) -> pa.Array:
     if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
         raise TypeError("users and items must be strings or integers, got bytes")
     if not (pa.types.is_integer(values.type) or pa.types.is_null(values.type) or _is_string(values.type)):
-        raise TypeError(f"users and items must be strings or integers, got {values.type}")
+        raise TypeError(f"users and items must be strings or integers, got {type_name(values.type)}")
     return values.cast(pa.large_string())
+
+
+def type_name(kind: pa.DataType) -> str:
+    """What a type is called, without what one row may have made of it: a struct's fields, a decimal's digits."""
+    return re.split(r"[<(]", str(kind))[0]
 
 
 def make_block(

@@ -1,4 +1,7 @@
-"""What an element of a PCollection says of its user and item: pairs, and rows with names. Everything else is refused.
+"""What an element of a PCollection says of its user and item: pairs, and rows with names.
+
+A type that no such element has is refused where the transform is applied. What flows refuses nothing: whether there is
+a ranking would hang on one user's element, so one that cannot be read is left out by itself.
 
 Where groups have a ranking each, elements also hold a group, and where amounts are added up, an amount: tuples of three
 or four, and rows with more fields.
@@ -14,9 +17,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.typehints import typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
@@ -25,10 +29,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.refusal import Refusal, literal, verbatim
 
-__all__ = ["Shape", "Values"]
+__all__ = ["LeftOutFor", "Shape", "Values"]
 
 Values = tuple[Any, ...]
 """A user, an item and a group where there are groups, as texts, and an amount where there are amounts."""
+
+LeftOutFor = Literal["null", "unreadable"]
 
 _WHATS = {"user": "a user", "item": "an item", "group": "a group", "value": "an amount"}
 _ABSENT = object()
@@ -81,30 +87,27 @@ class Shape:
     def _pairs(self) -> bool:
         return all(getattr(self, role) is None for role in self._roles)
 
-    def values(self, element: Any) -> Values | None:  # noqa: ANN401 - whatever flows
-        """User, item and group as texts, and the amount as a float; None where one of them is None, or NaN.
+    def values(self, element: Any) -> Values | LeftOutFor:  # noqa: ANN401 - whatever flows
+        """User, item and group as texts, and the amount as a float; or why the element is left out.
 
-        Raises:
-            Refusal: the element is of another shape. It is not shown, and neither are its keys.
+        That is "null" where one of them is None, or NaN, and "unreadable" where it is of another shape.
         """
         kind = type(element)
         if self._pairs and (kind is tuple or (isinstance(element, tuple | list) and not hasattr(kind, "_fields"))):
-            if len(element) != len(self._roles):
-                raise self._refusal(f"{kind.__name__} of {len(element)}")
             found = tuple(element)
         else:
             found = tuple(_field(element, name) for name in self._names)
-            if any(part is _ABSENT for part in found):
-                raise self._refusal(f"{kind.__name__} without them" if _is_named(element) else kind.__name__)
+        if len(found) != len(self._roles) or any(part is _ABSENT for part in found):
+            return "unreadable"
         if any(part is None for part in found):
-            return None
-        if not self.amounts:
-            return self._labels(found)
-        amount = _amount(found[-1])
-        return None if math.isnan(amount) else (*self._labels(found[:-1]), amount)
-
-    def _labels(self, found: Values) -> Values:
-        return tuple(_label(part, what) for part, what in zip(found, _WHATS.values(), strict=False))
+            return "null"
+        try:
+            if not self.amounts:
+                return tuple(map(_label, found))
+            amount = _amount(found[-1])
+            return "null" if math.isnan(amount) else (*map(_label, found[:-1]), amount)
+        except (TypeError, ValueError):
+            return "unreadable"
 
     def check(self, kind: Any) -> None:  # noqa: ANN401 - a type, or one of Beam's constraints
         """Raise Refusal where no element of a type is of this shape. What Beam does not know passes, and is looked at
@@ -156,10 +159,6 @@ class Shape:
                        literal(remedy))  # fmt: skip
 
 
-def _is_named(element: object) -> bool:
-    return isinstance(element, Mapping | beam.Row) or hasattr(element, "_fields") or is_dataclass(element)
-
-
 def _field(element: Any, name: str) -> Any:  # noqa: ANN401
     if isinstance(element, Mapping):
         return element.get(name, _ABSENT)
@@ -170,19 +169,23 @@ def _field(element: Any, name: str) -> Any:  # noqa: ANN401
     return getattr(element, name) if name in known else _ABSENT
 
 
-def _label(value: Any, what: str) -> str:  # noqa: ANN401
+def _label(value: Any) -> str:  # noqa: ANN401
+    """A label as text. Raises TypeError for what is none, and ValueError beyond the digits that Python writes."""
     if type(value) is str:
         return value
     if isinstance(value, str):  # such as numpy's, whatever it prints as
         return str.__str__(value)
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise _no_label(type(value).__name__, what)
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Integral):
+        raise TypeError
     return str(int(value))
 
 
 def _amount(value: Any) -> float:  # noqa: ANN401
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-        raise _no_amount(type(value).__name__)
+    """An amount as a float. Raises TypeError for what is no number."""
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real | Decimal):
+        raise TypeError
+    if isinstance(value, Decimal) and value.is_nan():  # a signalling one is no float
+        return math.nan
     try:
         return float(value)
     except OverflowError:  # an integer beyond the floats

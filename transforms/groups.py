@@ -78,7 +78,7 @@ def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: i
     """Which rows are of a group that their user counts in, (n,) of bool.
 
     Args:
-        users: keyed hashes, which break ties.
+        users: words of the users for this choice, which break ties.
         rows: how many rows each stands for, at least 1.
 
     Cost: two sorts.

@@ -55,8 +55,9 @@ DEFAULT_SHARDS = 64
 class PrivateTopK(beam.PTransform):
     """(user, item) pairs to the differentially private top k items: one `Ranking` per window.
 
-    Elements are tuples or lists of two, or rows and dicts with the fields `user` and `item`. A None leaves an element
-    out; anything else is refused, where the transform is applied if Beam knows the elements' type by then.
+    Elements are tuples or lists of two, or rows and dicts with the fields `user` and `item`. Any other type is refused
+    where the transform is applied, as far as Beam knows it by then. As they flow elements refuse nothing: one with a
+    None, or of another shape, is left out and counted.
 
     Args:
         k: how many items.
@@ -89,9 +90,10 @@ class PrivateTopK(beam.PTransform):
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
-    with `max_windows_per_user` so many of them for all of a user's rows, and two of them for those in one window;
-    with `risers` three of them for a user's rows in a window and the one before. So do those of several groups where a
-    user counts in more than one: `Selection.rankings_of_a_user` times as much.
+    with `max_windows_per_user` so many of them for all of a user's rows, and for those in one window two for every
+    window that overlaps it, itself included; with `risers` three of them for a user's rows in a window and the one
+    before. So do those of several groups where a user counts in more than one: `Selection.rankings_of_a_user` times as
+    much.
 
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and

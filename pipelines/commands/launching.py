@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from importlib import import_module
 
+from private_topk.pipelines.apart import kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
 from private_topk.pipelines.forewarning import forewarnings
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.logs import level
-from private_topk.pipelines.printable import printable
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument, say
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, printable, verbatim
 
 __all__ = ["publish", "tell_readiness"]
 
@@ -36,6 +37,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     parser.require(asked)
     reach_files(others, asked)
     report = report_of(asked, watch=watch)
+    report = replace(report, kept=(*report.kept, *kept_files(vars(arguments))))  # also --config
     earlier = report.sink.files(report.question.period) or ()
     for warning in forewarnings(report.question, asked.get("like"), earlier, bounded=report.source.bounded):
         with level("warning"):

@@ -8,10 +8,11 @@ from typing import Any
 
 from private_topk.budget.account import Budget, Spent, heaviest
 from private_topk.budget.ledger import Entry, Ledger
-from private_topk.budget.refusal import number
 from private_topk.budget.units import UNITS
+from private_topk.pipelines.apart import keep_apart, kept_files
 from private_topk.pipelines.commands.answering import print_json
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.stated import number
 
 __all__ = ["create", "history", "show"]
 
@@ -44,6 +45,7 @@ def show(arguments: Namespace) -> None:
         from private_topk.budget.plot import check_plot
 
         check_plot(arguments.plot)
+        keep_apart([arguments.plot], kept_files(vars(arguments)), "plot")
     budgets, entries = _read(arguments)
     own = {id(budget): [entry for entry in entries if entry.request.dataset == budget.dataset] for budget in budgets}
     unfinished = [entry for entry in entries if entry.outcome != "released"]
@@ -60,7 +62,7 @@ def show(arguments: Namespace) -> None:
         from private_topk.budget.plot import plot
 
         plot(budgets, entries, arguments.plot)
-        print(f"plot: {arguments.plot}", file=sys.stderr if arguments.json else sys.stdout)
+        print(f"plot: {printable(arguments.plot)}", file=sys.stderr if arguments.json else sys.stdout)
 
 
 def history(arguments: Namespace) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
+from private_topk.pipelines.apart import keep_apart, kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import (
     add_budget,
@@ -80,8 +81,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
         "found, as in 0.9", number)  # fmt: skip
     add(asked, "draws", "N", "draws for each mechanism (default: 400, fewer where they are slow)", whole)
     add_json(asked, "every number with its interval")
-    add(asked, "plot", "FILE", "also draw it, as .svg, .png or .pdf: the ranks and errors of one setting, or recall "
-        "and error against --k, --epsilon or --items, of which one has several values; needs [plot]")  # fmt: skip
+    add(asked, "plot", "FILE", "also draw the ranks and errors of one setting, as .svg, .png or .pdf; needs [plot]")
     return found
 
 
@@ -94,11 +94,12 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
     if arguments.plot is not None:
         _check_plot(arguments, ks, epsilons)
+        keep_apart([arguments.plot], kept_files(vars(arguments)), "plot")
     found = _previews(asked, arguments, ks, epsilons)
     if arguments.plot is not None:
         from private_topk.previews.plot import plot
 
-        plot(found, arguments.plot)
+        plot(found[0], arguments.plot)
     if arguments.json:
         print_json([preview.plain() for preview in found] if len(found) > 1 else found[0].plain())
     else:
@@ -109,9 +110,8 @@ def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]
     from private_topk.previews.plot import check_plot
 
     check_plot(arguments.plot)
-    several = sum(len(set(values)) > 1 for values in (ks, epsilons, arguments.items or ()))
-    if several > 1 or several and arguments.recall is not None:
-        raise Refusal("plot", "draws against one of {k}, {epsilon} and {items}: give several values of one of them")
+    if any(len(set(values)) > 1 for values in (ks, epsilons, arguments.items or ())):
+        raise Refusal("plot", "draws one setting: give one {k}, one {epsilon} and one number of {items}")
 
 
 def _previews(asked: Asked, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> list[Preview]:

@@ -9,6 +9,7 @@ from private_topk.pipelines.commands.arguments import add_columns, add_config, a
 from private_topk.pipelines.commands.loading import load
 from private_topk.pipelines.commands.parser import Group, Parser, add, add_json
 from private_topk.pipelines.texts import duration, one_of, whole
+from private_topk.transforms.refusal import printable
 
 __all__ = ["execute", "parser"]
 
@@ -67,7 +68,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         print_json({"output": done.report.sink.place, "release_id": done.report.question.release.id,
                     "windows": len(period or ())})  # fmt: skip
     elif period is not None:
-        print(f"the horizon is over: {len(period):,} windows published to {done.report.sink.place}")
+        print(f"the horizon is over: {len(period):,} windows published to {printable(done.report.sink.place)}")
 
 
 def _add_clock(group: Group) -> None:

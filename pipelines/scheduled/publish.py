@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked
@@ -85,6 +86,7 @@ class ScheduledReport(Periods):
         with self._pointing():
             asked = self.asked(number)
             report = report_of(asked, watch=self.watches)
+            report = replace(report, kept=(*report.kept, self._file.document.path))
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from private_topk.pipelines.printable import printable
 from private_topk.pipelines.showing.guarantee import how_to_read, in_symbols, in_words
 from private_topk.pipelines.showing.told import Listing, Told
+from private_topk.transforms.refusal import printable
 
 __all__ = ["in_text", "table"]
 

@@ -13,15 +13,17 @@ import pyarrow.compute as pc
 from private_topk.pipelines.identity import IF_GIVEN
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.amounts import as_numbers
-from private_topk.transforms.columnar import as_labels, make_block
+from private_topk.transforms.columnar import as_labels, make_block, type_name
 from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = [
     "SAY_WHICH",
     "Columns",
     "Rows",
+    "as_bytes",
     "block_of",
     "check_types",
+    "is_text",
     "read_rows",
     "texts_of",
     "to_microseconds",
@@ -72,6 +74,10 @@ class Columns:
                 name for name in (self.user, self.item, self.time, self.value, self.group) if name is not None
             )
         )
+
+    def labels(self) -> list[str]:
+        """Those whose values are labels, and neither times nor amounts."""
+        return [name for name in (self.user, self.item, self.group) if name is not None]
 
 
 class Rows(NamedTuple):
@@ -152,6 +158,18 @@ def texts_of(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
     return texts, [pc.and_(values.is_valid(), texts.is_null())]
 
 
+def as_bytes(values: pa.Array) -> pa.Array:
+    """Texts as bytes: Arrow takes any bytes for text, and what is no UTF-8 is one row's matter. Others as they are."""
+    kind = values.type
+    if pa.types.is_dictionary(kind) and is_text(kind.value_type):
+        return pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(pa.large_binary()))
+    return values.cast(pa.large_binary()) if is_text(kind) else values
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
 def _text(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
@@ -178,5 +196,8 @@ def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> N
                 as_numbers(empty)
             else:
                 to_microseconds(empty, columns.time_unit) if name == columns.time else as_labels(empty)
-        except (TypeError, pa.ArrowNotImplementedError) as error:
+        except TypeError as error:
             raise refused(f"{path}: column {name!r} cannot be used: {error}") from None
+        except pa.ArrowException:
+            kind = type_name(found[name])
+            raise refused(f"{path}: column {name!r} cannot be used: Arrow cannot convert {kind}") from None

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import IO, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.files import FileInfo, open_content
 from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
-from private_topk.pipelines.sources.csv_lines import Header, header_of, null_if_empty, rows_of, width_is
-from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
+from private_topk.pipelines.sources.csv_lines import Header, header_of, null_if_empty, rows_of
+from private_topk.pipelines.sources.text import Chunk, chunks, unreadable, whole_file
 from private_topk.transforms.refusal import refused
 
-__all__ = ["check", "check_rows", "pieces", "read"]
+__all__ = ["check", "pieces", "read"]
 
 _BYTES = 4 << 20
-_LOOKED_AT = 1000
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 """What other programs write between values, as European spreadsheets do."""
 
@@ -28,29 +26,11 @@ pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> None:
-    """Raise Refusal unless the header line names the columns. No row refuses a file."""
-    with open_content(file.path) as source:
-        for _ in _texts(source, file.path, columns):
-            return
-
-
-def check_rows(files: Sequence[FileInfo], columns: Columns) -> None:
-    """Raise Refusal if the files have rows, and no first line of any of them has as many values as its header.
-
-    For the launch, not for files that arrive, where one user's row must stop nothing.
+    """Raise Refusal unless the header line names the columns. No row refuses a file, and neither does an empty one:
+    some writers begin a file of no rows without a header.
     """
-    found = None
-    for file in [] if columns.quoted_line_ends else files:
-        with open_content(file.path) as source:
-            for (text, _), header in _texts(source, file.path, columns):
-                lines = lines_of(text).slice(0, _LOOKED_AT)
-                if pc.any(width_is(lines, header.width)).as_py():
-                    return
-                found = found or (file.path if text.strip() else None)
-                break
-    if found:
-        raise refused(f"{found}: none of the first lines can be read: there must be as many values in every "
-                         "line as in the header, between commas, with closed quotes")  # fmt: skip
+    with open_content(file.path) as source:
+        next(_texts(source, file.path, columns), None)
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
@@ -69,25 +49,25 @@ def _decoded(chunk: Chunk, header: Header, columns: Columns) -> list[Rows]:
 
 
 def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chunk, Header]]:
-    """What stands behind the header, whole lines at a time, at least once. Raises Refusal if there is no header."""
+    """What stands behind the header, whole lines at a time. Raises Refusal if the first line is no header."""
     header = None
     for text, too_long in chunks(source):
         if header is None:
-            text = text.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+            text = text.lstrip(b"\r\n")
             if not text and not too_long:
                 continue
             end = text.find(b"\n") + 1 or len(text)
             header = _checked(header_of(text[:end], columns) if not too_long else None, path, columns)
             text = text[end:]
         yield Chunk(text, too_long), header
-    if header is None:
+    if header is None and columns.quoted_line_ends:  # whose decoder needs a header
         _checked(None, path, columns)
 
 
 def _checked(found: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:
     if found is None:
         raise refused(f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
-                         "UTF-8")  # fmt: skip
+                         "UTF-8, that ends with a line feed")  # fmt: skip
     names, header = found
     for name in columns.names():
         if names.count(name) != 1:  # what stands in the first line may be data, so it is not shown

@@ -13,7 +13,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from private_topk.pipelines.identity import identity_of, named, unasked
-from private_topk.pipelines.sources.columns import Columns, Rows, block_of
+from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_text
 from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.pipelines.sources.source import BlockReader
 from private_topk.runners import Launch
@@ -84,7 +84,14 @@ class Frame:
 def _parts(table: pa.Table, columns: Columns) -> Iterator[Rows]:
     for start in range(0, max(len(table), 1), _ROWS):
         part = table.slice(start, _ROWS)
-        yield Rows({name: part[name].combine_chunks() for name in columns.names()})
+        yield Rows({name: _in_one(part[name]) for name in columns.names()})
+
+
+def _in_one(column: pa.ChunkedArray) -> pa.Array:
+    """A column as bytes where it holds texts: before it is put together, since bytes have offsets for any length."""
+    if is_text(column.type):
+        column = column.cast(pa.large_binary())
+    return as_bytes(column.combine_chunks())
 
 
 def _digest(table: pa.Table) -> tuple[str, int]:

@@ -27,7 +27,9 @@ DEEPEST = 100
 _LEAST = 1024
 _SPACE = r"[ \t\r]*"
 _LABEL = rf'(?:"|null|-?[0-9]+{_SPACE}[,}}])'
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?')
+"""One that is not closed runs to the end of its text: otherwise each quote in it would be tried for a beginning."""
+
 _BRACKET = re.compile(r"[{}\[\]]")
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import FileInfo, is_gzip, open_content
-from private_topk.pipelines.sources.columns import Columns, Rows, check_types
+from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, check_types, is_text
 from private_topk.pipelines.sources.parquet_facts import Group, Lengths, check_pages, check_rows, groups_of, not_parquet
 from private_topk.transforms.refusal import refused
 
@@ -62,30 +62,22 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
             size = _batch_size(file, source, start, lengths)
             batches = file.iter_batches(size, row_groups=range(start, stop), columns=names)
             for batch in _gathered(batches) if size < _ROWS else batches:
-                yield Rows({name: _without_promise(batch[name]) for name in names})
+                yield Rows({name: _checked(batch[name]) for name in names})
         except (pa.ArrowException, OSError, ValueError) as error:
             raise refused(f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
                              f"({type(error).__name__}). Write or copy it again") from None  # fmt: skip
 
 
-def _without_promise(values: pa.Array) -> pa.Array:
-    """Texts as bytes: Arrow takes any bytes for text, and what is no UTF-8 is one row's matter, not the file's."""
-    kind = values.type
-    if pa.types.is_dictionary(kind) and _holds_text(kind):
-        words = values.dictionary.cast(pa.large_binary())
-        return pa.DictionaryArray.from_arrays(values.indices, words)
-    if _is_text(kind):
-        return values.cast(pa.large_binary())
-    values.validate(full=True)
-    return values
+def _checked(values: pa.Array) -> pa.Array:
+    """Texts as bytes, and of others that they are what they claim to be."""
+    found = as_bytes(values)
+    if found is values:
+        values.validate(full=True)
+    return found
 
 
 def _holds_text(kind: pa.DataType) -> bool:
-    return _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _batch_size(file: pq.ParquetFile, source: IO[bytes], start: int, lengths: Lengths) -> int:
@@ -145,7 +137,7 @@ def _spelt_out(batch: pa.RecordBatch) -> int:
     """Bytes of a batch with every label written where it stands: a dictionary counts as often as rows refer to it."""
     size = 0
     for column in batch.columns:
-        if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+        if pa.types.is_dictionary(column.type) and is_text(column.type.value_type):
             size += pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
         else:
             size += column.nbytes

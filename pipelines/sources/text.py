@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
@@ -32,7 +33,17 @@ def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
 
 
 def chunks(source: IO[bytes]) -> Iterator[Chunk]:
-    """The text in chunks of a few MiB that end where a line ends. Memory: one chunk and one line, whatever is there."""
+    """The text in chunks of a few MiB that end where a line ends. Memory: one chunk and one line, whatever is there.
+
+    A byte order mark at the start of the file is none of its text; anywhere else it is a character of somebody's value.
+    """
+    at_start = True
+    for text, too_long in _whole_lines(source):
+        yield Chunk(text.removeprefix(codecs.BOM_UTF8) if at_start and not too_long else text, too_long)
+        at_start = False
+
+
+def _whole_lines(source: IO[bytes]) -> Iterator[Chunk]:
     rest, too_long, skipping = b"", 0, False
     while more := source.read(_BYTES):
         if skipping:

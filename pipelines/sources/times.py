@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from private_topk.transforms.columnar import type_name
+
 __all__ = ["to_microseconds"]
 
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -42,7 +44,7 @@ def to_microseconds(times: pa.Array, unit: str) -> pa.Array:
         return _from_text(times.cast(pa.large_string()), unit)
     if pa.types.is_null(kind):
         return times.cast(pa.int64())
-    raise TypeError(f"event times must be timestamps, dates, numbers or ISO 8601 texts, got {kind}")
+    raise TypeError(f"event times must be timestamps, dates, numbers or ISO 8601 texts, got {type_name(kind)}")
 
 
 def _micros_of(nanos: pa.Array) -> pa.Array:

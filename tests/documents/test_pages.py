@@ -277,16 +277,10 @@ def published_games(world: World) -> None:
     (world.folder / "games.npy").symlink_to(place)
 
 
-def drawn_against_k(world: World) -> None:
-    picture = (world.folder / "against-k.svg").read_text()
-    assert picture.count("<svg") == 1 and "recall of the top k" in picture and "canonical" in picture
-
-
 CHOOSING = [
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 5,10,20"),
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --recall 0.9"),
-    Held("$ private-topk preview --zipf 1 --items 5000", after=drawn_against_k),
     Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
     Held("$ python -m benchmarks.previews", "parsed", MINUTES),
     Held("$ private-topk preview --counts games.npy", before=published_games),

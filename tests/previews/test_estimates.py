@@ -48,8 +48,8 @@ def test_few_draws_have_wide_intervals() -> None:
 
 
 def test_what_is_computed_has_no_width() -> None:
-    assert Estimate.known(0.5) == Estimate(0.5, 0.5, 0.5, True)
-    assert Estimate.known(0.5).plain() == {"value": 0.5, "low": 0.5, "high": 0.5, "exact": True}
+    assert Estimate.known(0.5) == Estimate(0.5, 0.5, 0.5)
+    assert Estimate.known(0.5).plain() == {"value": 0.5, "low": 0.5, "high": 0.5}
 
 
 def test_what_rises_is_pooled() -> None:

@@ -94,12 +94,28 @@ def sums(rows: Iterable[tuple[str, str, float | None]], amounts: Amounts) -> dic
 
 @pytest.mark.parametrize("resolution", ["1", "0.01", "5", "0.125"])
 def test_a_row_adds_what_rational_arithmetic_says(resolution: str) -> None:
-    """At amounts that floats hold exactly and are no ties of decimals; ties of halves go to the even unit."""
+    """At amounts that floats hold exactly; ties go to the even unit."""
     amounts = Amounts.of(60, resolution)
     values = [v for v in HOSTILE if v is not None and not math.isnan(v)] + [k / 8 for k in range(-20, 600, 7)]
-    values = [v for v in values if resolution != "0.01" or v * 100 % 1 != 0.5]
     found = amounts.units(pa.array(values, pa.float64()))
     assert found.tolist() == [meant(value, amounts) for value in values]
+
+
+@pytest.mark.parametrize("resolution", ["1", "0.01", "0.05", "5", "0.3", "2.5", "0.001", "1/3", "0.00007"])
+def test_decimals_are_rounded_as_decimals(resolution: str) -> None:
+    """Every tie up to 3,000 units, and what lies next to it: as decimals and as the floats that they are written as."""
+    amounts = Amounts.of(Fraction(resolution) * 2900, Fraction(resolution))
+    unit = amounts.value_resolution
+    ties = [(m + Fraction(1, 2)) * unit for m in range(-3, 3000)]
+    exact = [tie + move * unit for tie in ties for move in (Fraction(-1, 1000), 0, Fraction(1, 1000))]
+    held = [Decimal(a.numerator) / Decimal(a.denominator) for a in exact if resolution != "1/3"]
+    expected = [min(max(round(a / unit), 0), amounts.cap) for a in exact]
+    for column in (
+        held and pa.array(held),
+        pa.array([float(a) for a in exact]),
+        pa.array([repr(float(a)) for a in exact]),
+    ):
+        assert not column or amounts.units(as_numbers(column)).tolist() == expected
 
 
 @pytest.mark.parametrize(

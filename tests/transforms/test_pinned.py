@@ -49,12 +49,12 @@ PINNED = {
     "whole": "1 235fcdbe745cf2b0",
     "fixed": "11 e348515280fe1317",
     "day": "3 4153828e374e3614",
-    "sliding": "16 5b38a2cd6971000b",
+    "sliding": "16 8be04cb145fae414",
     "counts": "11 a3cc42e6f9c94507",
     "unknown": "11 7928f2f7ed4d6688",
-    "unknown, bounded": "16 2438886860e0fbe4",
+    "unknown, bounded": "16 6981d9f18a583c9f",
     "weights": "1 ba0bb8b98b68b158",
-    "weights, sliding": "16 4b5cb87668bfb787",
+    "weights, sliding": "16 40908851dce4eee3",
 }
 
 

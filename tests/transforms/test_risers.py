@@ -4,11 +4,13 @@ which window is compared with which is told by the calendar alone."""
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -40,7 +42,7 @@ from private_topk.transforms.counts import add_up
 from private_topk.transforms.cut import _NumberDoFn
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.layout import Layout
-from private_topk.transforms.mechanisms import Joint, Laplace, LimitDomain, Mechanism, TopStable
+from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, LimitDomain, Mechanism, TopStable
 from private_topk.transforms.parts import Part
 from private_topk.transforms.user_shard import UserShard
 from tests.quick import examples, in_check
@@ -66,6 +68,15 @@ def test_a_law_is_the_same_when_all_counts_move_together(name: str) -> None:
     here, moved = (law_of(name, mechanism, tuple(count + by for count in (7, 4, 2)), 2) for by in (0, 6))
     assert here.keys() == moved.keys()
     assert all(float(here[answer]) == pytest.approx(float(moved[answer]), rel=1e-9, abs=1e-12) for answer in here)
+
+
+def test_the_laws_below_are_of_every_mechanism_that_is_offered_and_the_page_names_the_others() -> None:
+    offered = {name for name, kind in MECHANISMS.items() if kind.differences_alone}
+    assert offered == set(PUBLIC)
+    refused = {name for name, kind in MECHANISMS.items() if kind.about.domain == "public"} - offered
+    page = (Path(__file__).parents[2] / "docs" / "risers.md").read_text()
+    [row] = [line for line in page.splitlines() if line.startswith("| `weighted-order`")]
+    assert set(re.findall("`([^`]+)`", row)) == refused
 
 
 @in_check("[!g]*", "gaussian-*")

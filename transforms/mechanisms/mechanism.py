@@ -105,7 +105,7 @@ class Mechanism(abc.ABC):
         Raises:
             ValueError, TypeError: an argument breaks its rule; nothing has been drawn then.
         """
-        counts = check_counts(counts, self.about.domain, signs=False)  # the pass that counts them finds negative ones
+        counts = check_counts(counts, self.about.domain)
         named = Named.of(counts if len(counts) else np.zeros(1, np.int64))
         held = None if users is None else self._checked_users(users, counts)
         prepared = self.prepare(named.histogram, None if held is None else lambda ranks: held[named.items(ranks)])

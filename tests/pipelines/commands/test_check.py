@@ -54,7 +54,7 @@ def test_it_says_what_a_run_would_do_and_does_nothing(folder: Path) -> None:
     done = checked()
     assert done.status == 0 and done.err == ""
     for line in (
-        "input    rows.parquet: user user (text), item item (text), time time (whole numbers)",
+        "input    rows.parquet: user user, item item, time time",
         "domain   3 public items, SHA-256 ",
         "windows  2, 2026-01-05 00:00 to 2026-01-19 00:00 UTC, the first to 2026-01-12 00:00",
         "draw     joint epsilon 1",
@@ -70,12 +70,19 @@ def test_it_says_what_a_run_would_do_and_does_nothing(folder: Path) -> None:
 
 
 def test_the_same_is_said_of_any_rows(folder: Path) -> None:
-    """Neighbours, and rows that have nothing in common, read alike: only names and types are told."""
-    said = set()
-    for rows in (rows_of(), rows_of()[1:], rows_of(2), rows_of(item=lambda item: item * 9)):
-        write(folder / "rows.parquet", rows)
-        said.add(checked().out)
-    assert len(said) == 1
+    """Neighbours, rows that have nothing in common, and none at all read alike: only names are told."""
+    head = "user,item,time\n"
+    kinds: dict[str, list[Any]] = {
+        "rows.parquet": [rows_of(), rows_of()[1:], rows_of(2), rows_of(item=lambda item: item * 9)],
+        "rows.csv": [rows_of(), "", head, head + "x\n", head + "u,cake,never\n"],
+        "rows.jsonl": [rows_of(), "", "x\n", '{"user": 1}\n'],
+    }
+    for name, contents in kinds.items():
+        said = set()
+        for content in contents:
+            write(folder / name, content)
+            said.add(checked(rows=name).out)
+        assert len(said) == 1
 
 
 def test_what_would_be_refused_is_refused(folder: Path) -> None:

@@ -31,6 +31,14 @@ from tests.quick import in_check
         ("user,item\n日本,é🎵\n", [("日本", "é🎵")], 0),
         ("user,item\n", [], 0),
         ("user,item", [], 0),
+        ("", [], 0),
+        ("\ufeff", [], 0),
+        ("\r\n\n", [], 0),
+        ("user,item\nonly\n", [], 1),
+        ('user,item\n"a,b\n"c,d\n', [], 2),
+        ("\ufeff\nuser,item\na,x\n", [("a", "x")], 0),
+        ("user,item\n\ufeffa,x\n", [("\ufeffa", "x")], 0),
+        ("\ufeffuser,item\n\ufeff\n\ufeff,x\n", [("\ufeff", "x")], 1),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".CSV.GZ"])
@@ -84,16 +92,16 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "must start with a line of column names"),
-        (b"\n\n", "must start with a line of column names"),
+        (b" ", "must start with a line of column names"),
+        (b"user,item\rsecret,b\r", "must start with a line of column names, in UTF-8, that ends with a line feed"),
+        (b"user,item\r", "must start with a line of column names"),
+        (b"\n\xef\xbb\xbfuser,item\n", "must name one column 'user', got 0 of 2"),
         (b"alice,secret\nb,y\n", "the first line must name one column 'user', got 0 of 2"),
         (b"user;item\nsecret;y\n", "got 0 of 1: write commas in place of semicolons"),
         (b"user\titem\nsecret\ty\n", "got 0 of 1: write commas in place of tabs"),
         (b"user,item,user\na,b,c\n", "got 2 of 3"),
         (b"user;item\na;b\n", "got 0 of 1"),
-        (b"user,item\nsecret\n", "as many values in every line"),
         ("user,item\nsecret,b\n".encode("utf-16"), "in UTF-8"),
-        (b'user,item\n"secret,b\n"c,d\n', "as many values in every line"),
         (b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema", "in UTF-8|must name one column"),
     ],
 )

@@ -67,6 +67,8 @@ json_lines = st.one_of(
     objects().map(lambda line: line.replace("\n", " ").encode()),
     objects().map(lambda line: line.replace("\n", " ").encode()),
     st.sampled_from([b"", b" ", b"\x0b", b"[1]", b"null", b'{"user":"m","item":"x","y":', b"} {} {}", b"\xef\xbb\xbf{}",
+                     b"\xef\xbb\xbf",
+                     b'\xef\xbb\xbf{"user":"a","item":"b","time":1}', b'{"user":"\xef\xbb\xbfa","item":"b","time":1}',
                      b'{"user":"\xff","item":"b","time":1}', b'{"user":"a","item":"b","time":1} {}', b"{",
                      b'{"user":"a","item":"b","z":' + b"[" * 99 + b"]" * 99 + b',"time":5}',
                      b'{"user":"a","item":"b","z":' + b"[" * 100 + b"]" * 100 + b',"time":5}',
@@ -164,24 +166,48 @@ def test_texts_are_amounts_by_themselves(texts: list[str]) -> None:
 
 
 csv_values = st.one_of(
-    st.text(st.sampled_from('ab"é, \r\x00'), max_size=4),
-    st.text(st.sampled_from('ab",é'), max_size=4).map(lambda value: '"' + value.replace('"', '""') + '"'),
+    st.text(st.sampled_from('ab"é, \r\x00\ufeff'), max_size=4),
+    st.text(st.sampled_from('ab",é\ufeff'), max_size=4).map(lambda value: '"' + value.replace('"', '""') + '"'),
     times,
 )
 csv_lines = st.one_of(
     st.lists(csv_values, min_size=3, max_size=3).map(",".join).map(str.encode),
     st.lists(csv_values, max_size=4).map(",".join).map(str.encode),
     st.sampled_from(
-        [b'mallory,"i2,5', b'"', b'""', b"a,b,5\xff", b"\xff,b,5", b'"a"b,c,5', b"a\rb,c,5", b"\r", b",,", b" "]
+        [
+            b'mallory,"i2,5',
+            b'"',
+            b'""',
+            b"a,b,5\xff",
+            b"\xff,b,5",
+            b'"a"b,c,5',
+            b"a\rb,c,5",
+            b"\r",
+            b",,",
+            b" ",
+            codecs.BOM_UTF8 + b'"m,i,5',
+            codecs.BOM_UTF8 + b'"m",i,5',
+            codecs.BOM_UTF8,
+            codecs.BOM_UTF8[:2],
+        ]
     ),
 ).map(lambda line: line.replace(b"\n", b""))
 
 
 @SLOW
-@given(st.lists(csv_lines, max_size=9), st.integers(1, 60), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
-@example([b'mallory,"i2', b"a,b,5", b'c,"d",5'], 7, b"\n", True)
-def test_csv_lines_mean_what_the_reference_says(lines: list[bytes], chunk: int, ending: bytes, ended: bool) -> None:
-    content = ending.join([b"user,item,time", *lines]) + (ending if ended else b"")
+@given(
+    st.lists(csv_lines, max_size=9),
+    st.integers(1, 60),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.booleans(),
+    st.sampled_from([b"", codecs.BOM_UTF8]),
+)
+@example([b'mallory,"i2', b"a,b,5", b'c,"d",5'], 7, b"\n", True, b"")
+@example([b'\xef\xbb\xbf"m,i,5', b"a,b,5", b'\xef\xbb\xbf",b,5'], 60, b"\n", True, b"")
+def test_csv_lines_mean_what_the_reference_says(
+    lines: list[bytes], chunk: int, ending: bytes, ended: bool, mark: bytes
+) -> None:
+    content = mark + ending.join([b"user,item,time", *lines]) + (ending if ended else b"")
     expected = [reference.csv_row(line, 3, [0, 1, 2]) for line in content.split(b"\n")[1:]]
     with (
         patch.object(text, "_BYTES", chunk),

@@ -119,3 +119,20 @@ def test_what_is_wrong_with_a_schema_is_said(tmp_path: Path) -> None:
         make_payload("json", "x.avsc", COLUMNS)
     (tmp_path / "play.avsc").write_text(json.dumps(SCHEMA))
     assert isinstance(make_payload("avro", str(tmp_path / "play.avsc"), COLUMNS), AvroPayload)
+
+
+@pytest.mark.parametrize("days", [2**31, -(2**31) - 1, 2**40, 2**63 - 1, -(2**63)])
+def test_a_date_beyond_all_calendars_harms_no_other(days: int) -> None:
+    """Avro writes every whole number in the same way, so a sender can give a date more bits than its type has."""
+    fields = [{"name": "user", "type": "string"}, {"name": "item", "type": "string"}]
+    declared = {**SCHEMA, "fields": [*fields, {"name": "time", "type": {"type": "int", "logicalType": "date"}}]}
+    sent = fastavro.parse_schema({**SCHEMA, "fields": [*fields, {"name": "time", "type": "long"}]})
+    messages = []
+    for user, time in (("a", 20_454), ("m", days), ("b", 20_455)):
+        sink = io.BytesIO()
+        fastavro.schemaless_writer(sink, sent, {"user": user, "item": "x", "time": time})
+        messages.append(sink.getvalue())
+    assert [(row[0], row[2] - DAY) for row in rows(AvroPayload(json.dumps(declared)), messages)] == [
+        ("a", 0),
+        ("b", 86_400_000_000),
+    ]

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.tally import rounded_down
 
 __all__ = ["Blocks", "even_cuts", "rising_cuts"]
 
 Indices = NDArray[np.int64]
 
-_LARGE = 1 << 52
+_LARGE = 1 << 52  # counts below it are doubles as they are
+_DIGITS = 10  # binary digits, after the first one, that a rounded count keeps
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,8 @@ class Blocks:
 
         Args:
             cuts: distances below the k-th largest count, rising.
-            rounded: whether to move a cut down to the least count of its key where that moves it little, so that it
-                costs no look at the items. Where it goes depends on the k-th largest count alone.
+            rounded: whether to move a cut down to a count of few binary digits where that moves it little. Where it
+                goes depends on the k-th largest count alone.
         """
         top = histogram.top(k)
         least = int(top[-1])
@@ -99,7 +99,14 @@ def _edges(least: int, cuts: Sequence[int], rounded: bool) -> Indices:
         return np.zeros(0, np.int64)
     inside = np.array([least - cut for cut in cuts if cut < least], np.int64)
     if rounded and least < _LARGE and len(inside):
-        low, width = rounded_down(inside)
+        low, width = _rounded_down(inside)
         inside = np.where(4 * width <= -np.diff(inside, prepend=least), low, inside)
     inside = np.minimum.accumulate(np.append(inside, 0))
     return inside[np.diff(inside, prepend=least) < 0]
+
+
+def _rounded_down(counts: Indices) -> tuple[Indices, Indices]:
+    """Counts + 2**10 cut off after their first eleven binary digits, less 2**10, and how many counts become each."""
+    raised = counts + (1 << _DIGITS)
+    digits = np.frexp(raised.astype(np.float64))[1] - 1 - _DIGITS
+    return ((raised >> digits) << digits) - (1 << _DIGITS), np.int64(1) << digits.astype(np.int64)

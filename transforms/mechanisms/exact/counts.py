@@ -10,10 +10,8 @@ from private_topk.transforms.refusal import Refusal
 __all__ = ["check_counts"]
 
 
-def check_counts(counts: ArrayLike, domain: str = "public", signs: bool = True) -> NDArray[np.int64]:
+def check_counts(counts: ArrayLike, domain: str = "public") -> NDArray[np.int64]:
     """The counts as int64 of shape (d,), or a refusal. Never shows a count. Only an unknown domain may be empty.
-
-    Without `signs` negative counts are let through: `Named.of` refuses them.
 
     Raises:
         Refusal: they are not of one dimension, none, negative or 2**63 and more.
@@ -26,7 +24,7 @@ def check_counts(counts: ArrayLike, domain: str = "public", signs: bool = True) 
         raise Refusal("counts", f"must be one-dimensional and hold at least one item, got shape {array.shape}")
     if array.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers, got dtype {array.dtype}: cast them if they are whole numbers")
-    if signs and array.dtype.kind == "i" and array.min() < 0:
+    if array.dtype.kind == "i" and array.min() < 0:
         raise Refusal("counts", "must be at least 0", "a negative count was given")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
         raise Refusal("counts", "must be below 2**63")

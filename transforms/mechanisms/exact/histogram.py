@@ -18,13 +18,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from private_topk.transforms.mechanisms.exact.column import Column
 from private_topk.transforms.mechanisms.exact.counts import check_counts
 from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Histogram", "Named", "Picks"]
 
 Indices = NDArray[np.int64]
+
+_COUNTED = 1 << 16  # counts below it are counted in a table and not sorted
 
 
 class Picks(NamedTuple):
@@ -56,15 +57,20 @@ class Histogram:
     def of(cls, counts: ArrayLike) -> Histogram:
         """The histogram of counts >= 0, shape (d,), of any integers below 2**63, d >= 1.
 
-        Cost: one pass, and where counts are 16,384 or more, and not below 32,768 of as many items, a sort of those from
-        1,024 up.
+        Cost: one pass over counts that are hardly larger than their number, a sort of others.
 
         Raises:
             Refusal: a count is negative or 2**63 and more, or there is none.
             TypeError: they are no integers.
         """
-        counted = Named.of(check_counts(counts, signs=False)).histogram
-        return cls(counted.values, counted.sizes)
+        array = check_counts(counts)
+        if array.max() < max(_COUNTED, 4 * len(array)):
+            sizes = np.bincount(array)
+            values = np.flatnonzero(sizes)
+            sizes = sizes[values]
+        else:
+            values, sizes = np.unique(array, return_counts=True)
+        return cls(values[::-1], sizes[::-1])
 
     @classmethod
     def merged(cls, parts: Iterable[Histogram]) -> Histogram:
@@ -124,11 +130,6 @@ class Histogram:
         """The counts at ranks, same shape."""
         return self.values[self.places(ranks)]
 
-    def between(self, ranks: Indices) -> tuple[Indices, Indices]:
-        """Counts between which those at ranks lie, as far as they are at hand; same shape both."""
-        counts = self.counts_at(ranks)
-        return counts, counts
-
     def down_to(self, least: int) -> tuple[Indices, Indices]:
         """The values that are `least` or more, in decreasing order, and how many items have each or a larger one."""
         last = int(self._rising.searchsorted(least))
@@ -169,74 +170,26 @@ class Histogram:
         return places, Picks(picks.values, picks.numbers - before)
 
 
-class _Counted(Histogram):
-    """The histogram of a column, which says of it as much as is asked."""
-
-    _column: Column
-
-    def __init__(self, column: Column) -> None:
-        self.__dict__["_column"] = column
-
-    @cached_property
-    def values(self) -> Indices:  # type: ignore[override]
-        return self.down_to(0)[0]
-
-    @cached_property
-    def sizes(self) -> Indices:  # type: ignore[override]
-        return np.diff(self.down_to(0)[1], prepend=0)
-
-    @property
-    def items(self) -> int:
-        return len(self._column.vector)
-
-    @property
-    def largest(self) -> int:
-        return self._column.largest
-
-    @property
-    def smallest(self) -> int:
-        return self._column.smallest
-
-    def top(self, k: int) -> Indices:
-        return self._column.top(k)
-
-    def at_least(self, counts: Indices) -> Indices:
-        return self._column.at_least(counts)
-
-    def counts_at(self, ranks: Indices) -> Indices:
-        return self._column.counts_at(ranks)
-
-    def between(self, ranks: Indices) -> tuple[Indices, Indices]:
-        return self._column.between(ranks)
-
-    def down_to(self, least: int) -> tuple[Indices, Indices]:
-        (head, head_ends), (own, own_ends) = self._column.head(least), self._column.own(max(least, 0))
-        return np.concatenate((head, own)), np.concatenate((head_ends, own_ends))
-
-
 @dataclass(frozen=True, eq=False)
 class Named:
-    """A vector of counts with its histogram, from which the items at any ranks can be named.
-
-    The histogram looks at the vector as far as it is asked, so that nothing is sorted that no draw needs.
-    """
+    """A vector of counts with its histogram, from which the items at any ranks can be named."""
 
     vector: Indices
     histogram: Histogram
-    _column: Column
 
     @classmethod
-    def of(cls, counts: Indices) -> Named:
-        """Count the counts, >= 0, shape (d,), int64, d >= 1.
-
-        Cost: one pass over them. Memory beside these: 1 MB, and an eighth of a byte for each count of a long vector.
-
-        Raises:
-            Refusal: a count is negative.
-        """
-        column = Column(counts)
-        return cls(counts, _Counted(column), column)
+    def of(cls, counts: ArrayLike) -> Named:
+        """Count the counts, shape (d,), d >= 1. Cost and errors: as for `Histogram.of`."""
+        return cls(check_counts(counts), Histogram.of(counts))
 
     def items(self, ranks: Indices) -> Indices:
-        """The items at distinct ranks, int64, same shape: equal counts go by index. Cost: one pass over the counts."""
-        return self._column.items_at(ranks)
+        """The items at distinct ranks, int64, same shape: equal counts go by index.
+
+        Cost: one pass, and a sort of the items down to the least of these counts.
+        """
+        if not len(ranks):
+            return np.zeros(0, np.int64)
+        near = np.flatnonzero(self.vector >= self.histogram.counts_at(ranks).min())
+        below = self.histogram.largest - self.vector[near]
+        below = below.astype(np.min_scalar_type(int(below.max())))  # 16 bits and fewer numpy sorts by digits
+        return near[np.argsort(below, kind="stable")][ranks]

@@ -16,7 +16,8 @@ whoever of the three it was; if not, a uniform one of the three has it, and the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from flint import arb, ctx
@@ -25,16 +26,16 @@ from numpy.typing import NDArray
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.blocks import Blocks
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import LEAST, MOST, certified_top, exponential_real
+from private_topk.transforms.mechanisms.exact.noise import COUNT_ERROR, LEAST, MOST, certified_top, exponential_real
 from private_topk.transforms.mechanisms.exact.reals import Real, relative_float
-from private_topk.transforms.mechanisms.exact.scores import Levels, Met, Scores
 from private_topk.transforms.mechanisms.exact.shuffles import Shuffles
 
-__all__ = ["largest_ranks"]
+__all__ = ["Levels", "largest_ranks"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_TINIEST = 2.0**-1000  # of an exponential; noises do not believe a double that small
 _LANES = 64  # of the keystream, for each lane of a caller
 _SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
 _FIRST = 8  # noises of the octave after the first
@@ -63,6 +64,59 @@ class _Readings:
     turns: int = 0
 
 
+@dataclass(frozen=True)
+class Levels:
+    """The score of an item is level(count) + noise(A), A the exponential of its order statistic.
+
+    Args:
+        rate, rate_error: what one count adds to a level, and a bound on its relative error.
+        level: the exact level of a count.
+        noise, noise_error: the noise in floats as a function of A, and a bound on its error when A is off by one part
+            in 2**31.
+        quantile: the exact noise of an exact A; it falls.
+    """
+
+    rate: float
+    rate_error: float
+    level: Callable[[int], Real]
+    noise: Callable[[Floats], Floats]
+    noise_error: Callable[[Floats], Floats]
+    quantile: Callable[[arb], arb]
+
+    def steps(self, counts: Indices, least: int) -> tuple[Floats, Floats]:
+        """The levels of counts less that of `least`, and bounds on their errors.
+
+        Differences from it are exact integers, so counts near it keep their precision however large they are.
+        """
+        steps: Floats = np.asarray((counts - least) * self.rate, np.float64)
+        return steps, np.abs(steps) * (COUNT_ERROR + self.rate_error)
+
+
+@dataclass(frozen=True, eq=False)
+class _Met:
+    """Which item of which block has which score, less the level of a common count, shape (n,) each.
+
+    Args:
+        errors: bounds on those of the scores.
+    """
+
+    places: Indices
+    turns: Indices
+    ranks: Indices
+    counts: Indices
+    scores: Floats
+    errors: Floats
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Met]) -> _Met:
+        """All of the parts."""
+        return cls(*(np.concatenate([getattr(part, its.name) for part in parts]) for its in fields(cls)))
+
+    def at(self, which: Indices) -> _Met:
+        """Some of them."""
+        return _Met(*(getattr(self, its.name)[which] for its in fields(self)))
+
+
 @dataclass
 class _Descents:
     histogram: Histogram
@@ -71,9 +125,8 @@ class _Descents:
     k: int
     draw: Draw
     lane: int
-    met: list[Met] = field(default_factory=list)
+    met: list[_Met] = field(default_factory=list)
     cut: float = -np.inf
-    _scores: list[Scores] = field(default_factory=list)
     _guess: float = np.inf  # where the cut will be, about
     _sums: dict[tuple[int, int], list[arb]] = field(default_factory=dict, init=False, repr=False)
 
@@ -98,18 +151,13 @@ class _Descents:
 
     def winners(self) -> Indices:
         """The ranks of the k largest scores, in decreasing order."""
-        met, high = Met.joined(self.met), np.concatenate([found.scores + found.errors for found in self._scores])
-        met = met.at(np.flatnonzero(high >= self.cut))
-        open_ones = met.open
-        self.met, self._scores = [], []
-        self._add(met.counted(open_ones, self.histogram.counts_at(met.ranks[open_ones])) if len(open_ones) else met)
-        self._raise_cut()
-        (met,), (found,) = self.met, self._scores
+        met = _Met.joined(self.met)
+        met = met.at(np.flatnonzero(met.scores + met.errors >= self.cut))
 
         def exact(i: int) -> Real:
             return self._score(*(int(column[i]) for column in (met.places, met.turns, met.counts)))
 
-        return met.ranks[certified_top(found.scores, found.errors, self.k, exact)]
+        return met.ranks[certified_top(met.scores, met.errors, self.k, exact)]
 
     def _descend(self, readings: _Readings, least: int = 1) -> None:
         """Read on while a block could matter, and at least so many noises of each."""
@@ -164,7 +212,7 @@ class _Descents:
         places = readings.places[self._sizes[readings.places] > readings.turns]
         scores = [self._expected(places, sum(_span(octave)) - 1) for octave in octaves]
         widths = [np.full(len(places), _span(octave)[1]) for octave in octaves]
-        met = np.concatenate([found.scores for found in self._scores])
+        met = np.concatenate([found.scores for found in self.met])
         every, each = np.concatenate((met, *scores)), np.concatenate((np.ones(len(met), np.int64), *widths))
         order = np.argsort(-every)
         return float(every[order[np.searchsorted(np.cumsum(each[order]), self.k)]])
@@ -209,34 +257,20 @@ class _Descents:
             spans = [(octave, start + np.arange(width)) for octave in octaves for start, width in [_span(octave)]]
             ranks = ranks + self._shuffles.numbers(places[blocks], spans)[rows, columns]
         rows = blocks[rows]
-        leasts, counts = self._counts(places[rows], ranks)
-        seen = noise[rows, columns], errors[rows, columns]
-        self._add(Met(places[rows], turns[columns], ranks, leasts, counts, *seen))
-
-    def _add(self, met: Met) -> None:
-        self.met.append(met)
-        self._scores.append(Scores.of(met, self.levels, self.blocks.least))
-
-    def _counts(self, places: Indices, ranks: Indices) -> tuple[Indices, Indices]:
-        """Counts between which those at ranks lie, which may be the same array."""
-        counts = self.blocks.bounds[places]
-        below = places >= self.blocks.exact
-        if not below.any():
-            return counts, counts
-        least, most = self.histogram.between(ranks[below])
-        leasts = counts
-        if least is not most:
-            leasts = counts.copy()
-            leasts[below] = least
-        counts[below] = most
-        return leasts, counts
+        counts = self.blocks.bounds[places[rows]]
+        below = places[rows] >= self.blocks.exact
+        counts[below] = self.histogram.counts_at(ranks[below])
+        steps, step_errors = self.levels.steps(counts, self.blocks.least)
+        scores, score_errors = steps + noise[rows, columns], step_errors + errors[rows, columns]
+        self.met.append(_Met(places[rows], turns[columns], ranks, counts, scores, score_errors))
 
     def _exponentials(self, words: NDArray[np.uint64], places: Indices, turn: int) -> Floats:
-        """Standard exponentials of words, shape (places, n), within one part in 2**32."""
+        """Standard exponentials of words, shape (places, n), within one part in 2**32, or `_TINIEST` of those below."""
         v = words * 2.0**-64
         out = -np.log1p(-np.clip(v, LEAST, MOST))
         for row, column in zip(*np.nonzero((v < LEAST) | (v > MOST)), strict=True):  # about one word in a million
-            out[row, column] = relative_float(self._exponential(int(places[row]), turn + int(column)))
+            found = relative_float(self._exponential(int(places[row]), turn + int(column)))
+            out[row, column] = max(found, _TINIEST)
         return out
 
     def _exponential(self, place: int, turn: int) -> Real:
@@ -246,7 +280,7 @@ class _Descents:
 
     def _raise_cut(self) -> None:
         """The k-th largest score met is at least the cut; fewer than k have none."""
-        low = np.concatenate([found.low for found in self._scores])
+        low = np.concatenate([met.scores - met.errors for met in self.met])
         if len(low) >= self.k:
             self.cut = float(np.partition(low, len(low) - self.k)[len(low) - self.k])
 

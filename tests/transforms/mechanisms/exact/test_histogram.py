@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from private_topk.testing import SMALL_COUNTS
-from private_topk.transforms.mechanisms.exact import tally
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
 from private_topk.transforms.refusal import Refusal
 
@@ -19,13 +18,8 @@ VECTORS = [
 ]
 
 
-@pytest.mark.parametrize("chunk", [64, 1 << 16])
 @pytest.mark.parametrize("counts", VECTORS, ids=range(len(VECTORS)))
-def test_ranks_are_by_count_then_index(counts: np.ndarray, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In any number of parts, for any set of ranks: crowded values, rare ones, and those that are sorted."""
-    monkeypatch.setattr(tally, "_CHUNK", chunk)
-    monkeypatch.setattr(tally, "_PART", chunk)
-    monkeypatch.setattr(tally, "_STRIP", chunk // 4)
+def test_ranks_are_by_count_then_index(counts: np.ndarray) -> None:
     order = np.lexsort((np.arange(len(counts)), -counts))
     named = Named.of(counts)
     assert named.items(np.arange(len(counts))).tolist() == order.tolist()

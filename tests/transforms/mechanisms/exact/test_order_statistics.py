@@ -11,12 +11,11 @@ from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import order_statistics
 from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import NOISES
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.exact.order_statistics import _Descents
 from private_topk.transforms.mechanisms.exact.reals import precision
-from private_topk.transforms.mechanisms.exact.scores import Levels, Met, Scores
 from tests.quick import few, smallest
 from tests.transforms.mechanisms import laws
 
@@ -78,8 +77,7 @@ def test_the_t_th_largest_of_many_is_what_it_says(monkeypatch: pytest.MonkeyPatc
     assert sorted(ranks.tolist()) == list(range(40))
     [descents] = found
     turns, scores, errors = (
-        np.concatenate([getattr(found, part) for found in list_])
-        for list_, part in ((descents.met, "turns"), (descents._scores, "scores"), (descents._scores, "errors"))
+        np.concatenate([getattr(met, part) for met in descents.met]) for part in ("turns", "scores", "errors")
     )
     order = np.argsort(turns)
     assert turns[order].tolist() == list(range(40)) and (np.diff(scores[order]) < 0).all()
@@ -123,27 +121,6 @@ def test_how_far_is_read_at_once_changes_no_answer(noise: str, monkeypatch: pyte
     for some in (0, 1 << 20):
         monkeypatch.setattr(order_statistics, "_SOME", some)
         assert answers() == before
-
-
-def test_counts_of_which_bounds_are_known_give_the_answers_of_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a vector the counts below the largest are only looked at in the end; a histogram says them at once."""
-    looked = []
-    original = Scores.of
-
-    def seen(met: Met, levels: Levels, least: int) -> Scores:
-        looked.append(len(met.open))
-        return original(met, levels, least)
-
-    monkeypatch.setattr(Scores, "of", seen)
-    rng = np.random.default_rng(8)
-    for counts in (rng.integers(0, 10**6, 3000), 10**5 + rng.integers(0, 300, 3000), 10**15 // (1 + np.arange(3000))):
-        for scale, noise in ((Fraction(5 * 10**4), "gumbel"), (Fraction(70), "laplace"), (Fraction(10**6), "gaussian")):
-            answers = [
-                noisy_ranks(table, scale, noise, 40, RandomBits.keyed(b"bounds").draw()).tolist()
-                for table in (Histogram.of(counts), Named.of(counts).histogram)
-            ]
-            assert answers[0] == answers[1]
-    assert max(looked) > 20 and min(looked) == 0
 
 
 def test_lanes_are_apart() -> None:

@@ -15,8 +15,7 @@ from zoneinfo import ZoneInfo
 from private_topk.pipelines.notes import NOTES
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.standing import standing_at
-from private_topk.runners import Launch
-from private_topk.runners.console import Line
+from private_topk.runners import Launch, Line
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.refusal import printable
 from private_topk.transforms.windows import Period, from_microseconds

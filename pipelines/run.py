@@ -79,6 +79,8 @@ def check(report: Report, launch: Launch) -> None:
         report.sink.check(question.period, report.reads(), question.release)
     report.source.check(question.reads)
     report.source.check_runner(launch)
+    if launch.holding_tasks:
+        launch.check_size(report.source.stored_bytes())
     report.check_rows()
     if launch.remote:
         check_remote(report)

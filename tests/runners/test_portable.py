@@ -17,9 +17,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.transforms.environments import PythonLoopbackEnvironment
 
 from private_topk.runners import prepare, prism
-from private_topk.runners.flink_runner import FlinkJobRunner
-from private_topk.runners.loopback import LoopbackRunner
-from private_topk.runners.worker_pool import ThreadWorkers, serve
+from private_topk.runners.flink import FlinkJobRunner
+from private_topk.runners.portable import LoopbackRunner, ThreadWorkers, serve
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import free_port, module_serving
 

@@ -1,6 +1,6 @@
-"""Messages as Pub/Sub and Beam's own Kafka reader hand them over: in any order and bundles, whatever their clock does.
+"""Messages as Pub/Sub hands them over: in any order and bundles, whatever its clock does.
 
-Both give single messages whose element time is that of publication or of the broker's log, and a clock of their own.
+It gives single messages whose element time is that of publication, and a clock of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a large list of items costs where every worker holds it, and where it is split over the workers.
 
     python -m benchmarks.split_list --items 1000000,10000000
-    python -m benchmarks.split_list --items 10000000 --workers    # and runs with two workers in processes of their own
     python -m benchmarks.split_list --items 10000000 --flink      # and on a standalone Flink cluster
 
 Items are lines such as `title123`; 1,000,000 rows of 50,000 users, most of them of the first items. What a worker
@@ -29,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.pipeline import Run
-from benchmarks.processes import Meter, end_well_by_signal
+from benchmarks.processes import end_well_by_signal
 from benchmarks.standing import HEADINGS, standing, taken_on
 from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.domain_blocks import read_split_domain
@@ -45,7 +44,6 @@ _SHARDS = 64
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", default="1000000,10000000", help="several sizes, parted by commas")
-    parser.add_argument("--workers", action="store_true", help="run with two workers in processes of their own too")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "private-topk-bench")
     parser.add_argument("--flink", action="store_true", help="run on a standalone cluster too")
     parser.add_argument("--task-memory", default="1536m", help="of a task manager, as Flink writes it")
@@ -73,10 +71,6 @@ def runs(files: tuple[Path, Path], arguments: argparse.Namespace) -> None:
                 continue
             show(f"a run on Direct: {name}", whole_run(*files, more))
             rankings.add(ranking(files[0]))
-            if arguments.workers:
-                workers = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-                show(f"the largest of two workers: {name}", whole_run(*files, [*more, *workers], of_workers=True))
-                rankings.add(ranking(files[0]))
             if cluster:
                 run, largest = taken_on(cluster, [*asked(*files), *more])
                 show(f"a run on Flink: {name}", run, f"{HEADINGS}: {largest}")
@@ -175,17 +169,14 @@ def _peak() -> float:
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def whole_run(listed: Path, rows: Path, more: list[str], of_workers: bool = False) -> Run:
-    """A run in a process of its own; or what its largest worker takes, at two looks a second."""
+def whole_run(listed: Path, rows: Path, more: list[str]) -> Run:
+    """A run in a process of its own."""
     start = time.perf_counter()
     process = subprocess.Popen([*asked(listed, rows), *more])
-    with Meter(lambda: children(process.pid) if of_workers else []) as meter:
-        _, status, usage = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"the run over {listed} failed")
     wall = time.perf_counter() - start
-    if of_workers:
-        return Run(wall, meter.taken().cpu, meter.taken().largest)
     return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
@@ -206,14 +197,6 @@ def ranking_of(listed: Path) -> Path:
 
 def ranking(listed: Path) -> bytes:
     return ranking_of(listed).read_bytes()
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += [int(child) for child in path.read_text().split()]
-    return found
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def _privacy(question: Question) -> str:
 
 def _release(question: Question) -> str:
     key = question.release.key
-    if key.source == "fresh":
+    if key.in_memory:
         return "under a new random key: each run is a release of its own, and costs"
     named = key.source if key.elsewhere else f"{key.source}, key id {key.key_id()}"
     return f"{question.release.id}, under {named}: a repeat over the same rows costs nothing"

@@ -85,7 +85,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
 class _HandedOver(PipelineResult):
     """A job, or the one that was handed over in its place because it stood still.
 
-    Which of them publishes makes no difference: the release key is part of what is handed over, and so is every draw.
+    Which of them publishes makes no difference: both draw under the same release key, each window once.
 
     Args:
         hand_over: to so many slots, as `Watch.had` has them, or with 0 to as many as were chosen; who watches over it.

@@ -50,7 +50,7 @@ from tests.transforms.streams import RELEASE, Collect, at, period_of, streaming
 from tests.transforms.test_one_user import HOSTILE, counted
 
 ITEMS = [f"é{n}" if n % 3 else str(n) for n in range(3000)]
-KEY = ReleaseKey("fresh", b"0123456789abcdef")
+KEY = ReleaseKey.held(b"0123456789abcdef")
 OUTSIDE = ["", " 0", "00", "é", "é1 ", "x" * 2000, "\0"]
 """None of them is on the list."""
 

@@ -24,7 +24,7 @@ from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period
 from tests.quick import in_check
 
-KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
+KEY = ReleaseKey.held(b"a key of the tests, no secret")
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 SHARDS = 3
 SIZES = {"public": 50, "many codes": (2 << 20) + 7, "unknown": 0}

@@ -24,7 +24,7 @@ from private_topk.transforms.windows import WindowBounds
 
 SIZE = (5 << ITEM_SHARD_BITS) // 2
 LAYOUT = Layout(SIZE)
-RELEASE = Release(ReleaseKey("fresh", b"naming".ljust(32, b".")), "two rounds")
+RELEASE = Release(ReleaseKey.held(b"naming".ljust(32, b".")), "two rounds")
 
 
 def some_pairs() -> np.ndarray:

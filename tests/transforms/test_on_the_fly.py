@@ -18,7 +18,7 @@ from private_topk.transforms.parts import MANIFEST, PlacedPart
 from private_topk.transforms.sharding import ShardedPairs
 from private_topk.transforms.user_shard import UserShard
 
-KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
+KEY = ReleaseKey.held(b"a key of the tests, no secret")
 ITEMS = [f"item {n}" for n in range(300)]
 DOMAINS = [PublicDomain.of(ITEMS), UnknownDomain()]
 

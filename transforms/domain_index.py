@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import Codes, Words, as_labels
+from private_topk.transforms.columnar import LONGEST_LABEL, Codes, Words, as_labels
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.sorting import sorted_with_order, sorted_words
@@ -79,11 +79,16 @@ def check_items(items: pa.Array) -> pa.Array:
 
 
 def check_labels(items: pa.Array) -> pa.Array:
-    """Items of a public list as strings. Raises Refusal unless they are strings or integers."""
+    """Items of a public list as strings. Raises Refusal unless they are strings or integers, of 4,096 bytes at most."""
     try:
-        return as_labels(items)
+        labels = as_labels(items)
     except TypeError as error:
         raise Refusal("domain", f"must hold strings or integers: {verbatim(error)}") from None
+    longest = pc.max(pc.binary_length(labels)).as_py() or 0
+    if longest > LONGEST_LABEL:
+        raise Refusal("domain", f"must hold items of at most {LONGEST_LABEL:,} bytes of UTF-8, got one of {longest:,}: "
+                      "no row with a longer one is counted", "leave it out")  # fmt: skip
+    return labels
 
 
 def check_number(size: int, missing: int) -> None:

@@ -25,7 +25,7 @@ from private_topk.transforms.windows import Period, WindowBounds
 
 __all__ = ["Head", "RankHeads", "head_of", "rank"]
 
-_EMPTY = make_table(item=pa.array([], pa.string()), count=np.empty(0, np.int64))
+_EMPTY = make_table(item=pa.array([], pa.large_string()), count=np.empty(0, np.int64))
 
 
 class RankHeads(beam.PTransform):

@@ -177,7 +177,10 @@ def _label(value: Any, what: str) -> str:  # noqa: ANN401
         return str.__str__(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise _no_label(type(value).__name__, what)
-    return str(int(value))
+    try:
+        return str(int(value))
+    except ValueError:  # more digits than Python writes, and more than a label may have
+        return f"{int(value):b}"
 
 
 def _amount(value: Any) -> float:  # noqa: ANN401
@@ -187,6 +190,8 @@ def _amount(value: Any) -> float:  # noqa: ANN401
         return float(value)
     except OverflowError:  # an integer beyond the floats
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+    except ValueError:  # a decimal that is no number and says so by raising
+        return math.nan
 
 
 def _check_part(kind: Any, role: str) -> None:  # noqa: ANN401

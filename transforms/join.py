@@ -199,7 +199,7 @@ class _JoinDoFn(beam.DoFn):
         layout = self._layout
         if not counts:
             return ()
-        held, whole = joined(map(_with_long_offsets, counts)), joined(listed)
+        held, whole = joined(counts), joined(listed)
         found = DomainIndex(whole["item"]).encode(held["item"]) if len(whole) else np.full(len(held), -1)
         rows = np.flatnonzero(found >= 0)
         if len(rows) < len(held):
@@ -223,12 +223,6 @@ class _JoinDoFn(beam.DoFn):
 
 _NOBODY = np.empty(0, np.int64)
 _NOTHING = make_table(item=np.empty(0, np.int64))
-
-
-def _with_long_offsets(table: pa.RecordBatch) -> pa.RecordBatch:
-    """Labels of many tables together may take more than 2 GiB."""
-    columns = {name: table[name] for name in table.schema.names}
-    return make_table(**{**columns, "item": columns["item"].cast(pa.large_string())})
 
 
 def _checked(

@@ -31,7 +31,10 @@ def streams(domain: PublicDomain | UnknownDomain, count: int, seed: int = 1) -> 
         items = np.minimum(state.geometric(0.05, 200), len(ITEMS)) - 1
         public = isinstance(domain, PublicDomain)
         found.append(
-            make_table(user=users, item=items.astype(np.uint16) if public else pa.array([ITEMS[i] for i in items]))
+            make_table(
+                user=users,
+                item=items.astype(np.uint16) if public else pa.array([ITEMS[i] for i in items], pa.large_string()),
+            )
         )
     return found
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
@@ -24,7 +25,7 @@ HIDDEN = Selection(MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1), 2, Unknow
 
 def parts_of(labels: dict[str, int]) -> list[PlacedPart]:
     """What the only user shard sends: a part for every item."""
-    tables = [make_table(item=[label], count=[count]) for label, count in labels.items()]
+    tables = [make_table(item=pa.array([label], pa.large_string()), count=[count]) for label, count in labels.items()]
     return list(with_manifest(0, enumerate(tables)))
 
 

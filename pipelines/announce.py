@@ -121,7 +121,7 @@ class _WholeWindows:
 def _own_windows(report: Report) -> set[str]:
     """The windows that this very release has published before, as files: whoever writes them again keeps them."""
     period, release = report.question.period, report.question.release
-    standing = None if period is None or release.key.source == "fresh" else standing_at(report.sink, period)
+    standing = None if period is None or release.key.in_memory else standing_at(report.sink, period)
     if period is None or standing is None:
         return set()
     parts = len(standing) // len(period)

@@ -102,8 +102,6 @@ _KEEPS_WORKERS = 700
 def prepare(arguments: Sequence[str]) -> Launch:
     """Without --flink_master a mini cluster in the job server, workers in this process. With it, a standalone cluster
     whose version picks the job server and whose Python workers must be named by --environment_type.
-
-    The job is handed over by the job server, so the release key of a fresh release passes through the cluster.
     """
     more = unknown_words(arguments)
     options = PipelineOptions(list(arguments))

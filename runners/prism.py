@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, PrismRunnerOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PrismRunnerOptions
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.version import __version__ as beam_version
 
@@ -35,8 +35,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
     prism.prism_location = str(binary)
     if not any(word.startswith("--prism_log_level") for word in arguments):
         prism.prism_log_level = "error"
-    if not options.view_as(PortableOptions).job_endpoint:
-        check_environment(options, default="LOOPBACK")
+    check_environment(options, default="LOOPBACK")
     return Launch("prism", PrismJobRunner(), options, follows_slowest_reader=False)
 
 

@@ -38,11 +38,6 @@ def test_the_noise_matters_here(report: Report, direct: Published) -> None:
     assert report.publish("direct").items() == direct.items()
 
 
-@pytest.mark.long
-def test_direct_workers_in_threads_publish_the_same(report: Report, direct: Published) -> None:
-    assert report.publish("direct", "--direct_num_workers=2") == direct
-
-
 def test_bundles_that_are_repeated_publish_the_same(report: Report, direct: Published) -> None:
     assert report.publish("direct", "--direct_runner_bundle_repeat=2") == direct
 

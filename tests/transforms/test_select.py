@@ -33,7 +33,7 @@ SELECTION = Selection(Joint(epsilon=1.0), 2, PublicDomain.of(["a", "b", "c"]), 5
 LAYOUT = Layout.of(SELECTION.domain)
 HIDDEN = Selection(MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1), 2, UnknownDomain())
 PANE = PaneInfo(True, True, PaneInfoTiming.ON_TIME, 0, 0)
-RELEASE = Release(ReleaseKey("fresh", b"selection".ljust(32, b".")), "two rounds")
+RELEASE = Release(ReleaseKey.held(b"selection".ljust(32, b".")), "two rounds")
 
 SIZE = (5 << ITEM_SHARD_BITS) // 2
 LAYOUTS = {"one shard": Layout(300, 5), "three shards": Layout(SIZE, 3), "one window": Layout(SIZE)}

@@ -72,7 +72,7 @@ def delivered(log: list[Message], dice: random.Random | None, ahead: int = 0) ->
             clock = pending[0][3] + ahead
             events = events.advance_watermark_to(clock)
     selection = make_selection(4, Joint(epsilon=10_000.0), ITEMS)
-    release = Release(ReleaseKey("fresh", b"a key of the tests, no secret"), "messages")
+    release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "messages")
     with streaming("direct") as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
         blocks = messages | GatherMessages(Columns(time="time"), JsonPayload()) | CutIntoWindows(PERIOD)

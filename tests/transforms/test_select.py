@@ -158,7 +158,7 @@ def test_a_ranking_of_two_rounds_is_the_draw_of_both_vectors(epsilon: float, k: 
 
 def parts_of(labels: dict[str, int]) -> list[PlacedPart]:
     """What the only user shard sends: a part for every item."""
-    tables = [make_table(item=[label], count=[count]) for label, count in labels.items()]
+    tables = [make_table(item=pa.array([label], pa.large_string()), count=[count]) for label, count in labels.items()]
     return list(with_manifest(0, enumerate(tables)))
 
 

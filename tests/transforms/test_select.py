@@ -98,8 +98,10 @@ def test_an_unknown_domain_is_its_largest_counts_whoever_hands_them_on() -> None
     head = sorted(counts, key=lambda label: (-counts[label], label.encode()))[:keep]
     seen = set()
     for cut in (1, 3, len(labels)):
-        tables = [make_table(item=pa.array(labels[n::cut], pa.large_string()), count=[counts[label] for label in labels[n::cut]])
-                  for n in range(cut)]  # fmt: skip
+        tables = []
+        for n in range(cut):
+            some = labels[n::cut]
+            tables.append(make_table(item=pa.array(some, pa.large_string()), count=[counts[label] for label in some]))
         found = WindowCounts.of(HIDDEN, tables)
         assert found.labels(found.items(np.arange(keep))).to_pylist() == head
         seen.add(found.digest)

@@ -106,7 +106,8 @@ def test_an_unknown_domain_is_its_largest_counts_whoever_hands_them_on() -> None
         assert found.labels(found.items(np.arange(keep))).to_pylist() == head
         seen.add(found.digest)
     counts[head[-1]] += 1
-    seen.add(WindowCounts.of(HIDDEN, [make_table(item=labels, count=list(counts.values()))]).digest)
+    whole = make_table(item=pa.array(labels, pa.large_string()), count=list(counts.values()))
+    seen.add(WindowCounts.of(HIDDEN, [whole]).digest)
     seen.add(WindowCounts.of(HIDDEN, []).digest)
     assert len(seen) == 3
 

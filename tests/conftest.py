@@ -5,10 +5,7 @@ A test that takes seconds of the processor by its nature carries the mark `long`
 
 from __future__ import annotations
 
-import atexit
-import gc
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,7 +15,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.databases import postgres, url
-from tests.quick import QUICK, in_vain, left_out
 from tests.runners.servers import free_port, missing
 
 if TYPE_CHECKING:
@@ -29,9 +25,7 @@ __all__ = [
     "flink_cluster",
     "flink_home",
     "postgres",
-    "pytest_collection_finish",
     "pytest_collection_modifyitems",
-    "pytest_configure",
     "temporary",
     "url",
     "workers",
@@ -44,33 +38,12 @@ SERVERS = {
 """Fixtures that start a server, or fetch or build one."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
-        from tests.beam_memo import remember  # loads Beam: not in a process that hands tests to others only
-
-        gc.disable()  # what is loaded and collected stays to the end: to go through it time and again takes seconds
-        remember()
-    if "not long" in config.getoption("markexpr"):
-        QUICK.append(True)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    vain = in_vain(items)
-    if vain and not any("[" in name for name in config.args):  # of cases that were asked for all may be left out
-        raise pytest.UsageError(f"in_check names no case of {', '.join(sorted(vain))}")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if names & SERVERS or {"postgresql", "prism", "flink"} & set(map(str, parameters.values())):
             item.add_marker(pytest.mark.server)
-        if left_out(item):
-            item.add_marker(pytest.mark.long)
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.set_threshold(20_000)  # a pipeline makes some ten thousand objects that live as long as it does
-    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -81,21 +54,6 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
-
-
-def pytest_unconfigure() -> None:
-    atexit.register(_stop_job_servers)  # the last to be registered is the first to be called: before Beam's own
-
-
-def _stop_job_servers() -> None:
-    """Those that Beam leaves to the end of the process. It removes their folder first, and stops none whose is gone."""
-    module = sys.modules.get("apache_beam.runners.portability.job_server")
-    if module is not None:
-        gc.unfreeze()
-        for server in [each for each in gc.get_objects() if isinstance(each, module.StopOnExitJobServer)]:
-            if folder := getattr(server._job_server, "_local_temp_root", None):
-                Path(folder).mkdir(parents=True, exist_ok=True)
-            server.stop()
 
 
 @pytest.fixture(scope="session")

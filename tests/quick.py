@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-__all__ = ["QUICK", "examples", "few", "in_check", "in_vain", "left_out", "smallest", "thinned", "tries"]
+__all__ = ["QUICK", "examples", "few", "in_check", "smallest", "thinned", "tries"]
 
 T = TypeVar("T")
 
@@ -50,16 +49,3 @@ def few(values: Iterable[Any], quick: Iterable[int] = (0,)) -> list[Any]:
 def in_check(*names: str) -> pytest.MarkDecorator:
     """Of a test with parameters those in whose brackets a name stands; a star is any text. The others are `long`."""
     return pytest.mark.in_check(*names)
-
-
-def left_out(item: pytest.Item) -> bool:
-    """Whether a test has the mark of `in_check`, and other parameters."""
-    mark, case = item.get_closest_marker("in_check"), getattr(item, "callspec", None)
-    return bool(mark and case and not any(fnmatchcase(case.id, name) for name in mark.args))
-
-
-def in_vain(items: Iterable[pytest.Item]) -> set[str]:
-    """The tests of which `in_check` leaves out all that there are: it names none, or wrongly."""
-    marked = [item for item in items if item.get_closest_marker("in_check")]
-    kept = {item.nodeid.partition("[")[0] for item in marked if not left_out(item)}
-    return {item.nodeid.partition("[")[0] for item in marked} - kept

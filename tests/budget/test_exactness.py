@@ -15,7 +15,6 @@ from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.parameters import decimal
 from private_topk.transforms.refusal import Refusal, plain
 from private_topk.transforms.stated import number
-from tests.quick import in_check
 
 JOINT = MECHANISMS["joint"]
 URL = "sqlite:///budget.db"
@@ -128,7 +127,6 @@ def test_other_numbers_beyond_reason(capsys: pytest.CaptureFixture, more: list[s
     assert message in capsys.readouterr().err
 
 
-@in_check("1-*", "2-*", "1000-*-1e6", "1000-*-123456", "1000-1e-100-1e-30", "1000000000000000-*")
 @pytest.mark.parametrize("epsilon", ["1e-100", "1e6", "1e-30", "123456"])
 @pytest.mark.parametrize("delta", ["0.999999", "1e-100", "1e-9"])
 @pytest.mark.parametrize("windows", [1, 2, 1000, 10**15])

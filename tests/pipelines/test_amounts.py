@@ -21,7 +21,6 @@ from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.transforms import user_shard
 from private_topk.transforms.amounts import Amounts
 from tests.pipelines.support import avro_schema, command, options, read, reasons, to_avro, write
-from tests.quick import in_check
 
 COLUMNS = Columns(value="n")
 NUMBERS = [3, -1, 0, 2**40, None, 7]
@@ -184,7 +183,6 @@ def test_from_rows_to_files_and_with_one_user_more(folder: Path, monkeypatch: py
     assert most_moved(here, scores(published(folder, input="more.csv"))) > 60
 
 
-@in_check(".csv")
 @pytest.mark.parametrize("ending", [".avro", ".csv", ".parquet"])
 def test_noisy_sums_with_fractions_in_every_format(folder: Path, ending: str) -> None:
     write(folder / "rows.csv", [{"user": f"u{n}", "item": "ab"[n % 2], "n": 0.25 * n} for n in range(9)])

@@ -18,7 +18,6 @@ from private_topk.budget.sharing import share_out
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms import MECHANISMS, noise_of_counts
 from tests.pipelines.support import kill_when_charged, settled
-from tests.quick import in_check
 
 ITEMS = [f"item {n}" for n in range(20)]
 
@@ -190,7 +189,6 @@ def test_a_pure_total_stays_pure_and_noisy_counts_share_it(place: Path) -> None:
     assert (share["ranking"]["epsilon"], share["noisy_counts"]["epsilon"]) == (1.5, 0.5)
 
 
-@in_check("gaussian")
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -304,7 +302,6 @@ def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
     assert (shared.privacy.windows, epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(epsilon) <= 1
 
 
-@in_check("more0")
 @pytest.mark.parametrize(
     "more",
     [

@@ -17,7 +17,6 @@ from private_topk.previews import Released, Zipf
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import command, options, write
-from tests.quick import in_check
 
 ROWS = [{"user": f"u{n}", "item": f"item {n % m}", "time": "2026-01-06"} for m in (1, 2, 3, 4) for n in range(120)]
 
@@ -36,7 +35,6 @@ def published(output: str, **changes: object) -> None:
     assert command("run", *options(**{key: value for key, value in settings.items() if value is not None})).status == 0
 
 
-@in_check("avro", "csv")
 @pytest.mark.parametrize("ending", ["avro", "jsonl", "csv", "parquet"])
 def test_an_earlier_ranking_tells_its_counts(folder: Path, ending: str) -> None:
     published(f"out.{ending}")

@@ -16,7 +16,6 @@ import pytest
 from private_topk.transforms import user_shard
 from private_topk.transforms.beam_yaml import RankRows
 from tests.pipelines.support import command, options, write
-from tests.quick import in_check
 from tests.transforms.pipelines import outcome
 
 ITEMS, LANDS = "abcd", ["fr", "de", "é ü", "7"]
@@ -107,7 +106,6 @@ def lands_moved(here: Scores, there: Scores) -> int:
     return len({(day, land) for day, land, _ in moved if day == "2026-01-06"})
 
 
-@in_check(".csv")
 @pytest.mark.parametrize("ending", [".avro", ".csv", ".parquet"])
 def test_the_group_is_a_column_and_in_the_title(folder: Path, ending: str) -> None:
     write(folder / "rows.csv", plays())

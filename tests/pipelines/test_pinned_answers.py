@@ -19,7 +19,6 @@ import pytest
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.transforms.keys import DRAWS
 from tests.pipelines.support import command
-from tests.quick import in_check
 
 STORE = Path(__file__).with_name("pinned_answers.txt")
 PINNED = {
@@ -212,18 +211,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@in_check(
-    "avro in and out",
-    "swap",
-    "gaussian counts",
-    "unknown domain, counts",
-    "sliding, a budget shared by zcdp",
-    "a user's total, with counts",
-    "charged",
-    "a watched folder, months of Berlin",
-    "a report with a ledger",
-    "select*",
-)
 @pytest.mark.parametrize("name", CASES)
 def test_the_answer_is_what_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(folder)

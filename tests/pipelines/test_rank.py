@@ -37,7 +37,6 @@ from private_topk.runners import prepare
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import command
-from tests.quick import in_check
 
 ITEMS = [f"track {n}" for n in range(12)]
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -96,7 +95,6 @@ QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
 }  # fmt: skip
 
 
-@in_check("sliding, counted, bounded", "a list for each group", "unknown domain")
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_it_publishes_what_run_publishes(question: str, tmp_path: Path, release: Release) -> None:
     arguments, words = QUESTIONS[question]

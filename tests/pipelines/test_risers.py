@@ -17,7 +17,6 @@ from private_topk import Laplace, Period, Release, ReleaseKey, rank
 from private_topk.transforms import Risers
 from private_topk.transforms.beam_yaml import RankRows
 from tests.pipelines.support import command, options, write
-from tests.quick import in_check
 from tests.transforms.pipelines import outcome
 
 ITEMS, DAYS = "abcde", 4
@@ -66,7 +65,6 @@ def listed(path: Path) -> list[list[str]]:
     return [[row["item"] for row in rows if row["window_start"] == start] for start in starts]
 
 
-@in_check("0.5")
 @pytest.mark.parametrize("weight", [1, 0.5])
 def test_rankings_are_by_rise_whatever_files_and_shards_there_are(folder: Path, weight: float) -> None:
     found = published(folder, against_weight=weight)

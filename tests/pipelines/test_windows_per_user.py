@@ -20,7 +20,6 @@ from private_topk.transforms.choices import Choices
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.user_shard import WindowsOfUsers
 from tests.pipelines.support import command, options, write
-from tests.quick import in_check
 from tests.transforms.test_windows_of_users import reference
 
 ITEMS, DAYS = "abcd", 4
@@ -85,7 +84,6 @@ def published(folder: Path, **others: object) -> Scores:
     return {(int(row["window_start"][8:10]) - 5, row["item"]): row["noisy_count"] for row in rows if row["noisy_count"]}
 
 
-@in_check("2-*")
 @pytest.mark.parametrize(("overlap", "change"), [(1, {}), (2, {"window": "2d", "every": "1d"})])
 def test_counts_are_those_of_plain_dictionaries(folder: Path, overlap: int, change: Row) -> None:
     """Whatever the order, the files and the shards are; a user more, who is everywhere, is in two windows more."""

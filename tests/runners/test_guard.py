@@ -17,7 +17,6 @@ from private_topk.transforms import top_k
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.sent import mark_in, statement_in
 from private_topk.transforms.sharding import ShardByUser, ShardedPairs
-from tests.quick import in_check
 from tests.runners.conftest import Report
 from tests.runners.servers import missing
 from tests.transforms.test_guard import PICKS, Sabotage, sabotage
@@ -96,7 +95,6 @@ CASES += [("prism", "stream", "statements", "drops"), ("prism", "stream", "piece
           ("flink", "stream", "pieces", "drops"), ("flink", "run", "blocks", "doubles")]  # fmt: skip
 
 
-@in_check("*-run-blocks-drops", "*-run-pieces-doubles", "*-run-statements-drops", "*-stream-pieces-drops")
 @pytest.mark.parametrize(("runner", "command", "what", "does"), CASES)
 def test_rows_that_do_not_all_reach_their_user_shards_are_told_and_nothing_is_published(
     runner: str,

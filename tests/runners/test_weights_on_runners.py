@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.quick import in_check
 from tests.runners.conftest import Published, Report
 
 BOUND = ("--delta", "1e-3", "--max-items-per-user", "30", "--whole-items", "3", "--epsilon", "2")
@@ -27,7 +26,6 @@ def of_direct(report: Report, weighed: list[str]) -> Published:
     return report.publish("direct", *weighed)
 
 
-@in_check("candidates*")
 def test_repeated_bundles(report: Report, weighed: list[str], of_direct: Published) -> None:
     assert len(of_direct.items()) == 5 * 5 or "--unknown-domain" in weighed and of_direct.items(), "of five weeks"
     assert (b"noisy_weight" in of_direct.ranking) == ("--unknown-domain" in weighed)

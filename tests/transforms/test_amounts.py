@@ -40,7 +40,7 @@ from private_topk.transforms.mechanisms import Joint, Laplace, Mechanism, Restri
 from private_topk.transforms.parts import MANIFEST, Part
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
-from tests.quick import examples, in_check
+from tests.quick import examples
 from tests.transforms.pipelines import outcome
 
 ITEMS = ["a", "b", "c", "d"]
@@ -318,7 +318,6 @@ def ranked(
     return sorted(element for _, element in outcome(build))
 
 
-@in_check("period1")
 @pytest.mark.parametrize("period", [None, WEEK, SLIDING])
 def test_a_pipeline_ranks_by_the_sums(period: Period | None) -> None:
     """At an epsilon without noise to speak of, against dictionaries, window by window; in any order of the rows."""

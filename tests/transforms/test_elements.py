@@ -24,7 +24,6 @@ from private_topk.transforms.elements import Shape
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.top_k import PrivateTopK
-from tests.quick import in_check
 from tests.transforms.pipelines import outcome
 
 
@@ -84,7 +83,6 @@ ROWS = {
 PAIRS = [("ana", "5"), ("bo", "7")]
 
 
-@in_check("*-True")
 @pytest.mark.parametrize("untyped", [False, True])
 @pytest.mark.parametrize("kind", ROWS)
 def test_pairs_and_rows_are_read_by_place_and_by_name(kind: str, untyped: bool) -> None:

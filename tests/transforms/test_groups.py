@@ -45,7 +45,7 @@ from private_topk.transforms.parts import Part
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import WindowBounds
-from tests.quick import examples, in_check
+from tests.quick import examples
 from tests.transforms.mechanisms import test_joint
 from tests.transforms.pipelines import outcome
 
@@ -217,7 +217,6 @@ def expected(rows: list[Played], start: float, end: float) -> dict[str, Counter[
     return found
 
 
-@in_check("period1")
 @pytest.mark.parametrize("period", [None, WEEK, SLIDING])
 def test_every_group_of_every_window_is_ranked_by_its_own_users(period: Period | None) -> None:
     rows = plays()

@@ -24,7 +24,6 @@ from private_topk.transforms.guard import LostPartError, check_whole
 from private_topk.transforms.heartbeats import AnswerForEmpty, WakeShards
 from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.parts import MANIFEST, Part, PartCoder, PlacedPart, in_pieces, with_manifest
-from tests.quick import in_check
 from tests.transforms.streams import (
     DOMAIN,
     RELEASE,
@@ -200,7 +199,6 @@ ROWS = some_rows(21, 13.9, 600)
 @pytest.mark.parametrize("picked", PICKS)
 @pytest.mark.parametrize("hop", HOPS)
 class TestNoRankingComesOut:
-    @in_check("*-drops", "*-delays", "*-manifest-doubles")
     def test_of_a_stream(self, hop: str, picked: str, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
         sabotage(monkeypatch, hop, PICKS[picked], does)
         with pytest.raises(Exception, match="counts were lost or doubled on the way to the final stage"):
@@ -229,7 +227,6 @@ def test_losing_everything_of_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) 
             assert Collect.found["batch"] == []
 
 
-@in_check("Bundle*")
 @pytest.mark.parametrize("runner", [FnApiRunner, BundleBasedDirectRunner])
 def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = transform(period_of("fixed"))._rank._selection.mechanism

@@ -21,7 +21,6 @@ from private_topk.transforms.parts import MANIFEST, PlacedPart, by_group, with_m
 from private_topk.transforms.select import by_window as tables_by_window
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period
-from tests.quick import in_check
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -82,7 +81,6 @@ def brought_together(layout: Layout, totals: Iterable[PlacedPart]) -> dict[int, 
     return groups
 
 
-@in_check("*-2-*", "public-65-*", "public-130-*", "many codes-*", "unknown-65-overlapping-2", "unknown-130-*time-2")
 @pytest.mark.parametrize("limit", [None, 2])
 @pytest.mark.parametrize("overlap", ["apart", "overlapping", "overlapping, a few groups at a time"])
 @pytest.mark.parametrize("windows", [2, 65, 130])

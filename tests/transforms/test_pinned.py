@@ -14,7 +14,6 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.transforms import CountBudget, PrivateTopK, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Joint
-from tests.quick import in_check
 from tests.transforms.streams import (
     DOMAIN,
     RELEASE,
@@ -78,7 +77,6 @@ def many_rows() -> list[Row]:
     return [(f"u{n % 499}" if n % 3 else "busy", *row[1:]) for n, row in enumerate(some_rows(11, 72, 6_000))]
 
 
-@in_check("sliding-64", "counts-64", "weights, sliding-1", "unknown, bounded-64")
 @pytest.mark.parametrize("shards", [1, 64])
 @pytest.mark.parametrize("case", CASES)
 def test_batch(case: str, shards: int) -> None:
@@ -90,7 +88,6 @@ def test_batch(case: str, shards: int) -> None:
     )
 
 
-@in_check("sliding")
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0]])
 def test_streams(case: str) -> None:
     rows = many_rows()

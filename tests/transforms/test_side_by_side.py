@@ -24,7 +24,6 @@ from private_topk.transforms.mechanisms import Joint, LimitDomain
 from private_topk.transforms.side_by_side import SideBySideDoFn
 from private_topk.transforms.top_k import RankBlocks, make_selection
 from private_topk.transforms.user_shard import UserShard
-from tests.quick import in_check
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
 
@@ -86,7 +85,6 @@ def released(cores: int, domain: Domain, cut: str | None, windowed: bool = False
     return found, read_left_out(result.metrics())
 
 
-@in_check("*-sliding-*")
 @pytest.mark.parametrize(
     ("domain", "cut", "windowed"),
     [

@@ -18,7 +18,6 @@ from benchmarks.servers.prism import build
 from private_topk.runners import prism
 from private_topk.transforms import PrivateTopK
 from private_topk.transforms.mechanisms import Joint
-from tests.quick import in_check
 from tests.runners.servers import missing
 from tests.transforms.streams import (
     CUTS,
@@ -48,7 +47,6 @@ def runner(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@in_check("*-sliding", "*-day")
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_stream_gives_the_rankings_of_the_batch(cut: str, runner: str) -> None:
     rows = some_rows(1, 72)
@@ -88,7 +86,6 @@ def test_late_rows_are_dropped_unless_the_slack_waits_for_them(runner: str) -> N
     assert stream(late_events(rows, late), period_of("fixed", slack=HOUR), runner) == everything
 
 
-@in_check("*-sliding")
 @pytest.mark.parametrize("cut", CUTS)
 def test_every_declared_window_is_published_without_any_row(cut: str, runner: str) -> None:
     found = stream(test_stream.TestStream().advance_watermark_to_infinity(), period_of(cut), runner)

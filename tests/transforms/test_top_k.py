@@ -44,7 +44,6 @@ from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds, microseconds
-from tests.quick import in_check
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
 
 ITEMS = [f"item {n}" for n in range(200)]
@@ -95,7 +94,6 @@ def test_empty_input_still_publishes_what_is_declared(windowed: bool) -> None:
     assert all(len(set(items)) == 10 for _, items, *_ in found)
 
 
-@in_check("limit-domain", "weighted-gaussian")
 @pytest.mark.parametrize("name", [name for name, kind in MECHANISMS.items() if kind.about.domain == "unknown"])
 def test_a_window_may_come_out_empty_in_a_public_domain(name: str) -> None:
     """Thresholds leave out what few hold, whatever is known of the domain: in some windows, and in all there are."""
@@ -171,7 +169,6 @@ class TestOneDraw:
 class TestDeclaredPeriod:
     """`period` cuts a PCollection with event times as the command line cuts files."""
 
-    @in_check("start1")
     @pytest.mark.parametrize("start", [START, START + timedelta(milliseconds=123), START - timedelta(days=30_000)])
     def test_rows_meet_in_the_window_that_holds_their_time(self, start: datetime) -> None:
         period = Period(start, start + timedelta(seconds=25), timedelta(seconds=10))
@@ -393,7 +390,6 @@ def test_a_range_ranks_as_the_list_of_its_integers_does() -> None:
     assert len({len(items) for _, items, *_ in large}) == 1
 
 
-@in_check("2")
 @pytest.mark.parametrize("limit", [None, 2])
 def test_many_item_shards_of_a_large_range(limit: int | None) -> None:
     """Items in 64 shards, most of which nobody holds anything in; a bound of 2 on users who hold more."""

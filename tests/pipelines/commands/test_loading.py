@@ -13,7 +13,6 @@ import pytest
 
 from private_topk.pipelines.commands.loading import load
 from tests.pipelines.support import WEEKLY, write
-from tests.quick import in_check
 
 FRESH = """
 import gc, sys
@@ -37,7 +36,6 @@ print([name for name in ("polars", "sqlalchemy", "scipy", "matplotlib", "dp_acco
 """
 
 
-@in_check("Prism*")
 @pytest.mark.parametrize(
     ("runner", "module"), [("PrismRunner", "private_topk.runners.prism"), ("dierct", "private_topk.runners.direct")]
 )

@@ -18,7 +18,6 @@ import pytest
 from private_topk.pipelines.commands.status import guarded
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
-from tests.quick import in_check
 
 ITEMS = ["apple", "banana", "cherry"]
 ROWS = [{"user": f"secret user {n}", "item": ITEMS[n % 3]} for n in range(30)]
@@ -264,7 +263,6 @@ print(len(sys.modules))
 """
 
 
-@in_check("words0", "words1", "words6")
 @pytest.mark.parametrize(
     "words",
     [["--help"], ["run", "--help"], ["report", "--help"], ["budget", "create", "--help"], ["mechanisms"],

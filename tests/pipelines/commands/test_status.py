@@ -27,7 +27,6 @@ from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from tests.pipelines.support import command, write
-from tests.quick import in_check
 
 ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
 
@@ -73,7 +72,6 @@ def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, statu
     assert {path.name for path in folder.iterdir()} == before
 
 
-@in_check("<&- >&- 2>&-")
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_none_of_a_runs_business(folder: Path, closed: str) -> None:
     """As below some services: what is printed goes nowhere, and not into a file that has got the stream's number."""

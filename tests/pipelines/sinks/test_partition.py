@@ -26,7 +26,6 @@ from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import Selection
 from tests.pipelines.sinks.contract import OTHER, PERIOD, RELEASE
-from tests.quick import in_check
 
 NAMES = ["DE", "côte d’ivoire", "a/b", "..", "x=1|%2F", "*[?]*", "\n", " ", "7"]
 GROUPS = PublicDomain.of(NAMES)
@@ -51,7 +50,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@in_check("avro", "csv")
 @pytest.mark.parametrize("ending", sorted({ending.removeprefix(".") for ending in FORMATS}))
 def test_every_group_has_a_folder_with_a_file_for_every_window(tmp_path: Path, ending: str) -> None:
     """Named so that no name leaves the folder or hides in another; no two groups share one."""

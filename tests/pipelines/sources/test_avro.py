@@ -16,7 +16,6 @@ import pytest
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import avro_schema, read, to_avro, write
-from tests.quick import few, in_check, thinned
 
 TIMED = Columns(time="time")
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -26,11 +25,11 @@ EXPECTED = [(row["user"], row["item"]) for row in ROWS if row["item"] is not Non
 PLAIN = to_avro(ROWS[:300])
 
 
-@pytest.mark.parametrize("codec", few(["null", "deflate", "bzip2", "xz"], [1]))
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
 def test_every_row_once_for_every_size_of_the_pieces(tmp_path: Path, codec: str) -> None:
     path = write(tmp_path / "rows.avro", to_avro(ROWS, codec=codec, sync_interval=500))
     size = path.stat().st_size
-    for piece in thinned([16, 17, 7, 100, 999, size // 3, size, size - 1, size + 1]):
+    for piece in [16, 17, 7, 100, 999, size // 3, size, size - 1, size + 1]:
         found = read(path, size=piece)
         assert found.rows == EXPECTED and found.left_out == len(ROWS) - len(EXPECTED)
 
@@ -181,7 +180,6 @@ def test_foreign_and_truncated_files(tmp_path: Path, content: bytes, message: st
         read(write(tmp_path / "rows.avro", content))
 
 
-@in_check("bzip2")
 @pytest.mark.parametrize("codec", ["null", "bzip2"])
 def test_broken_bytes_never_raise_anything_else(tmp_path: Path, codec: str) -> None:
     """Bytes changed at random: found, or not to be told from another file; never a crash, never a hang."""

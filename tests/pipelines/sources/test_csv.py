@@ -11,7 +11,6 @@ import pytest
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import read, reasons, write
-from tests.quick import in_check
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,6 @@ def test_rows_that_cannot_be_read_are_left_out_each_by_itself(tmp_path: Path) ->
     assert reasons(path) == {"unreadable": 7, "null": 1}
 
 
-@in_check("True-.csv")
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
 @pytest.mark.parametrize("quoted_line_ends", [False, True])
 def test_a_nul_byte_takes_no_other_row_along(tmp_path: Path, ending: str, quoted_line_ends: bool) -> None:

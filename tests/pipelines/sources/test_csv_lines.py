@@ -12,7 +12,6 @@ import pytest
 
 from private_topk.pipelines.sources import csv_lines
 from private_topk.pipelines.sources.csv_lines import Header, rows_of
-from tests.quick import QUICK, in_check
 
 WIDTHS = {1: Header({"user": 0}, 1), 2: Header({"user": 0, "item": 1}, 2)}
 
@@ -44,19 +43,18 @@ def by_the_line(text: bytes, width: int) -> Counter:
     return Counter(row for line in text.split(b"\n") if (row := alone(line, width)) is not None)
 
 
-@in_check("1")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_text_of_up_to_five_letters(width: int) -> None:
     """9,331 of them: quotes across lines, bare carriage returns, blank lines that could make up for one another, and
-    byte order marks at a text's and at a line's start. `make check` tries the 1,555 of up to four.
+    byte order marks at a text's and at a line's start.
     """
     at_once = 0
-    for size in range(5 if QUICK else 6):
+    for size in range(6):
         for letters in product((b"a", b",", b"\n", b"\r", b'"', codecs.BOM_UTF8), repeat=size):
             text = b"".join(letters)
             assert outcome(text, width) == by_the_line(text, width), text
             at_once += csv_lines._lines_if_tidy(text) is not None
-    assert at_once > (60 if QUICK else 300)
+    assert at_once > 300
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from tests.pipelines.sources import parquet_maker as make
 from tests.pipelines.sources.parquet_maker import I32, I64, Chunk, Page, file_of, nulls, packed, plain
 from tests.pipelines.sources.test_hostile import outcomes
 from tests.pipelines.support import command, read, write
-from tests.quick import in_check
 
 LYING = " is damaged: a row group has other pages than it says. Write or copy it again"
 NONE = " is not a Parquet file, or it is truncated: write or copy it again"
@@ -141,7 +140,6 @@ def test_texts_in_every_encoding(tmp_path: Path, encoding: str) -> None:
     assert [user for user, _ in read(write(tmp_path / "rows.parquet", content)).rows] == names
 
 
-@in_check("options1")
 @pytest.mark.parametrize(
     "options", [{"use_dictionary": False, "column_encoding": {"user": "DELTA_BYTE_ARRAY", "item": "PLAIN"}},
                 {"use_dictionary": False, "compression": "zstd", "write_batch_size": 10},

@@ -26,7 +26,6 @@ from private_topk.pipelines.sources.folder import _digest, _WatchDoFn, arrived
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.streaming.turns import Reading, short_windows
 from tests.pipelines.support import to_json_lines
-from tests.quick import few
 
 START, LENGTH, WINDOWS = 1_000_000, 10.0, 5
 PERIOD = short_windows(START, LENGTH, WINDOWS)
@@ -149,7 +148,7 @@ def dice_of_years(seed: int) -> float:
     return random.Random(seed + 1).choice([100, 1e5, 1e8])
 
 
-@pytest.mark.parametrize("seed", few(range(12), range(6)))
+@pytest.mark.parametrize("seed", range(12))
 def test_live_equals_replayed(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Late renames, links, any time of writing, a clock that is set back, and what happens during a look."""
     assert attempt(tmp_path, seed, False, monkeypatch) in ("same", "empty")

@@ -15,7 +15,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import IntervalWindow
 
-from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
@@ -47,25 +46,6 @@ def outcome(build: Build, runner: Any = None, options: Iterable[str] = ()) -> li
         with beam.Pipeline(runner=runner or FnApiRunner(), options=PipelineOptions(list(options))) as pipeline:
             build(pipeline) | "Note what comes out" >> beam.ParDo(_Note(str(path)))
         return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def count_inside(
-    domain: PublicDomain | UnknownDomain,
-    pairs: beam.PCollection,
-    key: ReleaseKey,
-    limit: int | None = None,
-    shards: int = 4,
-    blocks: beam.PTransform | None = None,
-) -> beam.PCollection:
-    """(user, item) pairs to [item, count]: the very transforms of `RankBlocks` up to the release."""
-    return (
-        pairs
-        | (blocks or MakeBlocks())
-        | ShardByUser(domain, key, shards)
-        | CountContributions(Layout.of(domain), key, limit)
-        | AddUp(Layout.of(domain), None)
-        | beam.FlatMapTuple(lambda place, part: _decoded(domain, part) if place != MANIFEST else [])
-    )
 
 
 def count_by_window(

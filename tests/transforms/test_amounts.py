@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import TimestampedValue
-from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.transforms import (
@@ -24,23 +23,14 @@ from private_topk.transforms import (
     CountBudget,
     Period,
     PrivateTopK,
-    PublicDomain,
     Release,
     ReleaseKey,
     UnknownDomain,
-    sharding,
-    user_shard,
 )
 from private_topk.transforms.amounts import as_numbers
 from private_topk.transforms.beam_yaml import RankRows
-from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counts import add_up
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Joint, Laplace, Mechanism, RestrictedLaplace
-from private_topk.transforms.parts import MANIFEST, Part
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.user_shard import UserShard
-from tests.quick import examples
 from tests.transforms.pipelines import outcome
 
 ITEMS = ["a", "b", "c", "d"]
@@ -68,7 +58,6 @@ HOSTILE = [
 ]
 Domain = UnknownDomain | list[str]
 KEY = ReleaseKey.held(b"0123456789abcdef")
-DOMAINS = {"public": PublicDomain.of(ITEMS), "unknown": UnknownDomain()}
 SIXTY = Amounts.of(60)
 
 
@@ -178,100 +167,11 @@ def test_numbers_are_meant_as_they_are_written() -> None:
     assert Amounts.of(60, 0.25).shown(7) == 1.75 and Amounts.of(60, 5).shown(7) == 35
 
 
-def counted(
-    rows: list[tuple[str, str, float | None]],
-    domain: str,
-    limit: int | None,
-    cap: Amounts,
-    shards: int,
-    blocks: int,
-    early: bool,
-) -> dict[str, int]:
-    """The totals of one window by the pipeline's functions; `early` as in a stream, bounded as the rows come."""
-    known = DOMAINS[domain]
-    layout = Layout.of(known)
-    fn = sharding._ShardDoFn(known, KEY, shards, layout, amounts=cap)
-    counter = UserShard(layout, KEY, limit, cap.cap)
-    fn.setup()
-    pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
-    for block in range(blocks):
-        some = rows[block::blocks] or [("", "", None)]
-        users, items, amounts = (list(column) for column in zip(*some, strict=True))
-        columns = (
-            pa.array(users, pa.string()),
-            pa.array(items, pa.string()),
-            as_numbers(pa.array(amounts, pa.float64())),
-        )
-        for shard, table in fn.process(make_block(*columns[:2], amounts=columns[2])[0]):
-            pairs[shard].append(table)
-            if early:
-                pairs[shard] = [counter.distinct(pairs[shard])]
-    places = defaultdict(list)
-    for shard, tables in pairs.items():
-        for place, table in counter.counts(tables):
-            places[place].append(Part(np.array([shard]), table))
-    found: dict[str, int] = {}
-    for place, parts in places.items():
-        assert place != MANIFEST
-        table = add_up(place, parts, layout)[1].table
-        for item, count in zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True):
-            found[ITEMS[item] if domain == "public" else item] = count
-    return found
-
-
 ROWS = st.lists(st.tuples(st.sampled_from("uvw"), st.sampled_from(ITEMS), st.sampled_from(HOSTILE)), max_size=60)
 WAYS = [(1, 1, False), (2, 3, True), (8, 2, False), (1, 4, True)]
 """Shards, blocks, and whether pairs are put together as they come."""
 
 Rows = list[tuple[str, str, float | None]]
-
-
-@examples(50)
-@given(
-    rows=ROWS,
-    domain=st.sampled_from(sorted(DOMAINS)),
-    resolution=st.sampled_from([1, 0.5, 20]),
-    way=st.sampled_from(WAYS),
-)
-def test_sums_are_those_of_dictionaries(rows: Rows, domain: str, resolution: float, way: tuple[int, int, bool]) -> None:
-    amounts = Amounts.of(60, resolution)
-    assert counted(rows, domain, None, amounts, *way) == sums(rows, amounts)
-
-
-@examples(50)
-@given(
-    others=ROWS,
-    mine=st.lists(st.tuples(st.sampled_from(ITEMS), st.sampled_from(HOSTILE)), max_size=40),
-    domain=st.sampled_from(sorted(DOMAINS)),
-    limit=st.sampled_from([None, 1, 2]),
-    ways=st.tuples(st.sampled_from(WAYS), st.sampled_from(WAYS)),
-    draw=st.randoms(use_true_random=False),
-)
-def test_one_user_adds_at_most_the_cap_to_at_most_so_many_items(others, mine, domain, limit, ways, draw) -> None:  # noqa: ANN001
-    """Whatever the user's rows are. The same whichever way they are counted."""
-    rows = [*others, *(("the one user", *row) for row in mine)]
-    here = look(others, rows, domain, limit, ways[0])
-    draw.shuffle(rows)
-    assert here == counted(rows, domain, limit, SIXTY, *ways[1]), "what is kept hangs on order, blocks or shards"
-
-
-def look(others: Rows, rows: Rows, domain: str, limit: int | None, way: tuple[int, int, bool]) -> dict[str, int]:
-    """The sums of the rows, held to those of the rows of the others."""
-    without, here = counted(others, domain, limit, SIXTY, *way), counted(rows, domain, limit, SIXTY, *way)
-    added = {item: here.get(item, 0) - without.get(item, 0) for item in {*here, *without}}
-    assert all(0 <= units <= 60 for units in added.values())
-    assert sum(units > 0 for units in added.values()) <= (limit or len(ITEMS))
-    return here
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_look_sees_a_cap_that_is_not_applied(way: tuple[int, int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    mine: Rows = [("the one user", "a", 59.0)] * 3
-    look([], mine, "public", None, way)
-    sound = user_shard.sorted_sums
-    monkeypatch.setattr(user_shard, "sorted_sums", lambda *columns: sound(*columns[:3], 2**60))
-    with pytest.raises(AssertionError):
-        look([], mine, "public", None, way)
 
 
 WEEK = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 8, tzinfo=timezone.utc), timedelta(days=1))

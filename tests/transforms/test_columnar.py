@@ -65,7 +65,7 @@ def plain_unmix(value: int) -> int:
 
 def random_texts(seed: int, n: int) -> list[str]:
     draw = random.Random(seed)
-    return ["".join(draw.choices("ab\0é日🎵", k=draw.randrange(30))) for _ in range(n)]
+    return ["".join(draw.choices("ab\0é日🎵", k=draw.randrange(10))) for _ in range(n)]
 
 
 def test_mix_is_the_published_finaliser() -> None:
@@ -123,7 +123,7 @@ class TestSortedPairs:
         assert [(words[r].item(), c) for r, c in zip(ranks, found.tolist(), strict=True)] == pairs
         assert words.tolist() == sorted(set(users))
 
-    @pytest.mark.parametrize("seed", range(30))
+    @pytest.mark.parametrize("seed", range(10))
     def test_random(self, seed: int) -> None:
         draw = random.Random(seed)
         n, some = draw.choice([0, 1, 2, 3, 100, 1000]), draw.choice([1, 5, 10**6])

@@ -83,10 +83,9 @@ ROWS = {
 PAIRS = [("ana", "5"), ("bo", "7")]
 
 
-@pytest.mark.parametrize("untyped", [False, True])
 @pytest.mark.parametrize("kind", ROWS)
-def test_pairs_and_rows_are_read_by_place_and_by_name(kind: str, untyped: bool) -> None:
-    assert read_back(ROWS[kind], untyped=untyped) == PAIRS
+def test_pairs_and_rows_are_read_by_place_and_by_name(kind: str) -> None:
+    assert read_back(ROWS[kind]) == PAIRS
 
 
 @pytest.mark.parametrize("rows", [
@@ -163,10 +162,12 @@ UNTIL_IT_FLOWS = {"dicts without the names", "a list of three", "dates", "spans"
 """Beam's types say nothing of a list's length or of a dict's keys."""
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-def test_every_other_shape_is_left_out_by_itself_and_stops_nobody_else(kind: str) -> None:
-    assert read_back([("u", "v"), *REFUSED[kind], ("w", "x")], untyped=True) == [("u", "v"), ("w", "x")]
-    assert {Shape().values(element) for element in REFUSED[kind]} == {"unreadable"}
+def test_every_other_shape_is_left_out_by_itself_and_stops_nobody_else() -> None:
+    """In one pipeline without types: what is read of it is what stands among all that cannot be read."""
+    others = [element for elements in REFUSED.values() for element in elements]
+    pairs = [element for elements in ROWS.values() for element in elements]
+    assert read_back([*pairs, *others, *pairs], untyped=True) == sorted(2 * len(ROWS) * PAIRS)
+    assert {Shape().values(element) for element in others} == {"unreadable"}
 
 
 @pytest.mark.parametrize("elements", [[], [{SECRET: 1}], [("u", "a", "b"), ("u", 1.5), None, "ab", b"ab"]])

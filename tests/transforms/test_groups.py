@@ -12,7 +12,6 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import TimestampedValue
 from hypothesis import given
@@ -22,37 +21,25 @@ from private_topk.budget.sharing import cost_of
 from private_topk.pipelines.question import ask
 from private_topk.testing import max_log_ratio
 from private_topk.transforms import (
-    Amounts,
     CountBudget,
     Groups,
     Period,
     PrivateTopK,
-    PublicDomain,
     Release,
     ReleaseKey,
     UnknownDomain,
-    sharding,
-    user_shard,
 )
-from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counts import add_up
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.headings import Heading
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace, noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
-from private_topk.transforms.parts import Part
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import WindowBounds
 from tests.quick import examples
 from tests.transforms.mechanisms import test_joint
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south", "west", "nowhere"]
-KEY = ReleaseKey.held(b"0123456789abcdef")
-DOMAINS = {"public": PublicDomain.of(ITEMS), "unknown": UnknownDomain()}
-Rows = list[tuple[str, str, str]]
 Counts = dict[tuple[str, str], int]
 
 
@@ -83,94 +70,7 @@ def test_the_groups_of_most_rows_are_chosen(rows: list[tuple[int, ...]], most: i
         assert alone.tolist() == kept[mine].tolist(), "a user's groups hang on others"
 
 
-def counted(
-    rows: Rows,
-    domain: str,
-    limit: int | None,
-    per_user: int,
-    way: tuple[int, int, bool],
-    amounts: Amounts | None = None,
-) -> Counts:
-    """The totals of one window by the pipeline's functions, by group and item."""
-    known, groups = DOMAINS[domain], Groups.of(NAMES, per_user)
-    layout, (shards, blocks, early) = Layout.of(known, None, groups.size), way
-    fn = sharding._ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
-    counter = UserShard(layout, KEY, limit, None if amounts is None else amounts.cap, per_user)
-    fn.setup()
-    pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
-    for block in range(blocks):
-        users, items, of = (
-            pa.array(list(c), pa.string()) for c in zip(*(rows[block::blocks] or [("", "", "")]), strict=True)
-        )
-        columns = {} if amounts is None else {"amounts": pa.array(np.full(len(users), 40.0))}
-        for shard, table in fn.process(make_block(users, items, groups=of, **columns)[0]):
-            pairs[shard].append(table)
-            if early:
-                pairs[shard] = [counter.distinct(pairs[shard])]
-    places = defaultdict(list)
-    for shard, tables in pairs.items():
-        for place, table in counter.counts(tables):
-            places[place].append(Part(np.array([shard]), table))
-    found: Counts = {}
-    for place, parts in places.items():
-        table = add_up(place, parts, layout)[1].table
-        for window, item, count in zip(*(table[name].to_pylist() for name in ("window", "item", "count")), strict=True):
-            found[NAMES[window], ITEMS[item] if domain == "public" else item] = count
-    return found
-
-
 WAYS = [(1, 1, False), (2, 3, True), (8, 2, False), (1, 4, True)]
-ROWS = st.lists(
-    st.tuples(st.sampled_from("uvw"), st.sampled_from(ITEMS), st.sampled_from([*NAMES, "elsewhere"])), max_size=40
-)
-
-
-def look(others: Rows, rows: Rows, domain: str, limit: int | None, per_user: int, way: tuple[int, int, bool]) -> Counts:
-    """The counts of the rows, held to those of the rows of the others."""
-    without, here = (counted(some, domain, limit, per_user, way) for some in (others, rows))
-    added = {place: here.get(place, 0) - without.get(place, 0) for place in {*here, *without}}
-    moved = {place: step for place, step in added.items() if step}
-    assert set(moved.values()) <= {1}
-    assert len({group for group, _ in moved}) <= per_user
-    for group in {group for group, _ in moved}:
-        assert limit is None or sum(of == group for of, _ in moved) <= limit
-    return here
-
-
-@examples(60)
-@given(
-    others=ROWS,
-    mine=st.lists(st.tuples(st.sampled_from(ITEMS), st.sampled_from([*NAMES, "elsewhere"])), max_size=30),
-    domain=st.sampled_from(sorted(DOMAINS)),
-    limit=st.sampled_from([None, 1, 2]),
-    per_user=st.integers(1, 3),
-    ways=st.tuples(st.sampled_from(WAYS), st.sampled_from(WAYS)),
-    draw=st.randoms(use_true_random=False),
-)
-def test_one_user_changes_as_many_rankings_as_is_said(others, mine, domain, limit, per_user, ways, draw) -> None:  # noqa: ANN001
-    """Each count by at most 1, in at most so many groups; the same whichever way they are counted."""
-    rows = [*others, *(("the one user", *row) for row in mine)]
-    here = look(others, rows, domain, limit, per_user, ways[0])
-    draw.shuffle(rows)
-    assert here == counted(rows, domain, limit, per_user, ways[1]), "what counts hangs on order, blocks or shards"
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_look_sees_users_who_count_in_every_group(
-    way: tuple[int, int, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    everywhere = [("the one user", item, name) for item in ITEMS for name in NAMES]
-    look([], everywhere, "public", None, 1, way)
-    monkeypatch.setattr(user_shard, "chosen", lambda users, *_: np.ones(len(users), bool))
-    with pytest.raises(AssertionError):
-        look([], everywhere, "public", None, 1, way)
-
-
-def test_more_rows_decide_and_amounts_are_capped_in_the_group_that_counts() -> None:
-    rows = [("u", "a", "south")] * 3 + [("u", "b", "south")] + [("u", "a", "north")] * 3
-    for way in WAYS:
-        assert counted(rows, "public", None, 1, way) == {("south", "a"): 1, ("south", "b"): 1}
-        assert counted(rows, "public", None, 1, way, Amounts.of(60)) == {("south", "a"): 60, ("south", "b"): 40}
 
 
 WEEK = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 8, tzinfo=timezone.utc), timedelta(days=1))

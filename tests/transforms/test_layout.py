@@ -81,15 +81,21 @@ def brought_together(layout: Layout, totals: Iterable[PlacedPart]) -> dict[int, 
     return groups
 
 
-@pytest.mark.parametrize("limit", [None, 2])
-@pytest.mark.parametrize("overlap", ["apart", "overlapping", "overlapping, a few groups at a time"])
-@pytest.mark.parametrize("windows", [2, 65, 130])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("size", "windows", "overlap", "limit"),
+    [
+        ("public", 130, "apart", None),
+        ("public", 65, "overlapping, a few groups at a time", 2),
+        ("many codes", 3, "overlapping", None),
+        ("many codes", 2, "apart", 2),
+        ("unknown", 130, "overlapping", 2),
+        ("unknown", 65, "overlapping, a few groups at a time", None),
+    ],
+)
 def test_counts_are_those_of_every_window_by_itself(
     size: str, windows: int, overlap: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(user_shard_module, "_MOST_ROWS", 200 if "few" in overlap else 1 << 22)
-    windows = min(windows, 3) if size == "many codes" else windows  # where counting one by one takes long
     layout = Layout(SIZES[size], windows, overlap != "apart")
     tables = some_pairs(layout, windows)
     expected, found = by_window(layout, tables, limit), Tally()
@@ -148,8 +154,8 @@ def test_a_part_lost_from_one_group_spoils_that_group_alone() -> None:
     assert len(whole) == layout.groups - 1
 
 
-@pytest.mark.parametrize("windows", [1, 2, 24, 64, 476, 10_000])
-@pytest.mark.parametrize("size", [1, 20_000, 65_537, 10**6, 10**7, 10**8, 1 << 32])
+@pytest.mark.parametrize("windows", [1, 24, 10_000])
+@pytest.mark.parametrize("size", [1, 65_537, 10**7, 1 << 32])
 def test_item_shards_are_small_where_there_is_room_for_more_of_them(size: int, windows: int) -> None:
     layout = Layout(size, windows)
     places = layout.item_shards * layout.groups
@@ -158,7 +164,7 @@ def test_item_shards_are_small_where_there_is_room_for_more_of_them(size: int, w
     assert [layout.codes(0).start, layout.codes(layout.item_shards - 1).stop] == [0, size]
 
 
-@pytest.mark.parametrize("windows", [1, 7, 64, 10_000])
+@pytest.mark.parametrize("windows", [1, 64, 10_000])
 def test_labels_meet_in_more_places_where_there_is_more_input(windows: int) -> None:
     """As many as user shards up to 256, then one for four of them, but 16 at least for a group of windows."""
     period = Period(START, START + timedelta(days=windows), timedelta(days=1))

@@ -21,9 +21,9 @@ def test_few_words_and_many_are_sorted(size: int, kind: type) -> None:
 class TestSortedWithOrder:
     """Against Python's own sort, which is stable."""
 
-    @pytest.mark.parametrize("size", [0, 1, 2, 3, 200, 20_000])
+    @pytest.mark.parametrize("size", [0, 3, 20_000])
     @pytest.mark.parametrize("tops", [1, 3, 150, 1 << 60])
-    @pytest.mark.parametrize("lows", [1, 2, 64])
+    @pytest.mark.parametrize("lows", [1, 64])
     def test_words_that_agree_in_their_top_bits(self, size: int, tops: int, lows: int) -> None:
         """Some, all or none of those that the packed sort cannot tell apart; in order here and out of order there."""
         draw = np.random.default_rng([size, lows])

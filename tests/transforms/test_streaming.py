@@ -9,21 +9,16 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing import test_stream
-from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
-from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.transforms.window import TimestampedValue
 
 from benchmarks.servers.prism import build
 from private_topk.runners import prism
-from private_topk.transforms import PrivateTopK
-from private_topk.transforms.mechanisms import Joint
 from tests.runners.servers import missing
 from tests.transforms.streams import (
     CUTS,
     DOMAIN,
     HOUR,
-    RELEASE,
     Collect,
     at,
     batch,
@@ -72,12 +67,6 @@ def test_limits_hold_whenever_rows_come(runner: str) -> None:
     assert expected != batch(rows, period)
 
 
-def test_repeated_rows_count_once(runner: str) -> None:
-    rows = some_rows(4, 20, 500)
-    period = period_of("whole")
-    assert stream(events_of(sorted(rows * 5, key=lambda row: row[2]), 72), period, runner) == batch(rows, period)
-
-
 def test_late_rows_are_dropped_unless_the_slack_waits_for_them(runner: str) -> None:
     rows, late = some_rows(5, 6.9, 300), [(f"late {n}", DOMAIN[11], 3.0) for n in range(200)]
     without, everything = (batch(some, period_of("fixed")) for some in (rows, rows + late))
@@ -119,14 +108,3 @@ def test_a_window_is_published_when_it_ends_and_not_before() -> None:
         looked = pipeline | late | beam.ParDo(Look())
         _ = looked | transform(period_of("fixed")) | beam.ParDo(Collect("stream"))
     assert Look.seen[:3] == [0, 1, 2]
-
-
-def test_second_firings_are_refused() -> None:
-    plain = PrivateTopK(3, Joint(epsilon=2.0), DOMAIN, release=RELEASE, reveal_active_windows=True)
-    for more in ({"trigger": AfterWatermark(early=AfterCount(1))}, {"trigger": AfterWatermark(late=AfterCount(1))},
-                 {"trigger": AfterWatermark(), "allowed_lateness": 60}):  # fmt: skip
-        windows = beam.WindowInto(FixedWindows(60), accumulation_mode=AccumulationMode.DISCARDING, **more)
-        pipeline = beam.Pipeline(runner=FnApiRunner())
-        rows = pipeline | beam.Create([("u", "item 1")]) | windows
-        with pytest.raises(ValueError, match="every window must fire exactly once"):
-            _ = rows | plain

@@ -109,22 +109,6 @@ def test_a_window_may_come_out_empty_in_a_public_domain(name: str) -> None:
     assert [items for _, items, *_ in rankings(pairs[:1], **settings)] == [[]]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("days", [0, 2])
-@pytest.mark.parametrize("limit", [None, 3])
-def test_where_labels_meet_changes_no_ranking(limit: int | None, days: int) -> None:
-    """In 16 or 128 places: 200 items, of which many count alike."""
-    period = Period(START, START + timedelta(days=days), timedelta(days=1)) if days else None
-    pairs: Pairs = [(user, item) for user, item in random_pairs(5) for user in (user, user + 401)]
-    timed = [TimestampedValue(pair, (START + timedelta(days=pair[0] % 2)).timestamp()) for pair in pairs]
-    bound = {} if limit is None else {"max_items_per_user": limit}
-    unknown = make_mechanism("limit-domain", epsilon=8.0, delta=1e-2, **bound)
-    settings = {"domain": UnknownDomain(), "mechanism": unknown, "max_items_per_user": limit, "period": period}
-    few, many = (rankings(timed if days else pairs, shards=shards, **settings) for shards in (16, 128))
-    assert few == many and len(few) == max(days, 1)
-    assert all(3 <= len(items) <= 10 for _, items, *_ in few)
-
-
 class TestOneDraw:
     @pytest.mark.long
     def test_repeats_shards_order_and_duplicates_change_nothing(self) -> None:
@@ -358,10 +342,6 @@ class TestArguments:
     def test_k_may_be_d_and_d_may_be_one(self) -> None:
         assert rankings([("u", 5)], domain=[5], k=1) == [["all", ["5"], 1, "sequence"]]
         assert sorted(rankings([], domain=["a", "b", "c"], k=3)[0][1]) == ["a", "b", "c"]
-
-    def test_numpy_numbers_are_numbers(self) -> None:
-        selection = make_selection(np.int64(2), JOINT, ["a", "b"], np.int64(3))
-        assert selection.k == 2 and selection.max_items_per_user == 3
 
     def test_a_number_is_the_epsilon_of_published_counts(self) -> None:
         by_number, by_budget = (

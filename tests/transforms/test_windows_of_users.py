@@ -104,39 +104,6 @@ def test_the_windows_of_least_hash_are_chosen(
         )
 
 
-def test_nobody_counts_nowhere() -> None:
-    nothing = np.empty(0, np.int64)
-    found = WindowsOfUsers(nothing.astype(np.uint64), nothing, nothing, 5, 2)
-    assert found.count(nothing.astype(np.uint64), nothing).tolist() == []
-
-
-@pytest.mark.long
-def test_every_window_is_as_likely_and_tells_nothing_of_items() -> None:
-    """40,000 users in all of eight windows with all of eight items, one of each counted: 64 cells of 625 in the mean.
-
-    The law is fixed by the key, so this passes or fails for ever. For a uniform choice chi-square with 63 degrees of
-    freedom is above 145 with probability 1e-8; were windows chosen by the hash that chooses items, 56 cells were empty.
-    """
-    period = Period(START, START + timedelta(days=8), timedelta(days=1))
-    items = [f"i{n}" for n in range(8)]
-    domain, users = PublicDomain.of(items), np.arange(40_000)
-    layout = Layout.of(domain, period)
-    words = pa.array(np.repeat(users, 8).astype(str))
-    counter, cells = UserShard(layout, KEY, 1, windows_per_user=1), np.zeros((8, 8), int)
-    fn = sharding._ShardDoFn(domain, KEY, 1, layout)
-    fn.setup()
-    tables = []
-    for item in items:
-        block, _ = make_block(
-            words, pa.array([item] * len(words)), pa.array(np.tile(np.arange(8) * DAY * 10**6, 40_000))
-        )
-        for numbered in _NumberDoFn(period).process(block):
-            tables += [table for _, table in fn.process(numbered)]
-    for _, table in counter.counts(tables):
-        cells[table["window"].to_numpy(), table["item"].to_numpy()] += table["count"].to_numpy()
-    assert cells.sum() == 40_000 and ((cells - 625) ** 2 / 625).sum() < 145
-
-
 def counted(
     rows: Rows,
     period: Period,
@@ -228,12 +195,6 @@ def test_the_look_sees_users_who_count_in_every_window(period: Period, monkeypat
     monkeypatch.setattr(user_shard.WindowsOfUsers, "count", lambda self, users, windows: np.ones(len(users), bool))
     with pytest.raises(AssertionError, match="in more windows"):
         look({}, counted(everywhere, period, 2), 2, None, 1)
-
-
-def test_a_user_who_is_active_in_few_windows_counts_in_all_of_them() -> None:
-    rows = [("u", "a", "", 0), ("u", "b", "", 3 * DAY), ("v", "b", "", 3 * DAY)]
-    assert counted(rows, DAYS, 2) == {(0, "", "a"): 1, (3, "", "b"): 2}
-    assert counted(rows, DAYS, 9) == {(0, "", "a"): 1, (3, "", "b"): 2}
 
 
 @examples(150)

@@ -94,7 +94,6 @@ ELSEWHERE = {
     "pipelines/sources/pubsub.py": CONTRACT,
     "pipelines/sources/source.py": "pipelines/sources/contract.py",
     "pipelines/sources/text.py": ROWS,
-    "pipelines/sources/thrift.py": "pipelines/sources/test_parquet_facts.py",
     "pipelines/sources/times.py": ROWS,
     "pipelines/unfinished.py": "pipelines/commands/test_status.py",
     "previews/reasons.py": "previews/test_comparing.py",

@@ -4,7 +4,7 @@
     python -m benchmarks.fuzz_roads --questions 1 --seed 7 --first 123       # one of them again
 
 A road is a format (zipped or not, in several files, cut into small pieces), a number of cores, of user shards and of
-workers, and whether files are read early. Limits that only large inputs meet (rows of a table that travels, counts at
+workers. Limits that only large inputs meet (rows of a table that travels, counts at
 hand, items of a shard, cells, windows of a group) are made so small that a few hundred rows meet them all. All roads
 have one release key and id. Six in ten questions have so large an epsilon that nothing is noise: their answers are
 compared with plain Python's. What differs is told with its seed, and the exit status is 1. Cost: about two seconds of a
@@ -25,7 +25,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -35,8 +34,7 @@ import polars as pl
 
 from benchmarks.fuzz_questions import Question, Rows, expected, question
 from private_topk.pipelines import cli
-from private_topk.pipelines.files import match_any
-from private_topk.pipelines.sources import Columns, avro_blocks, early, formats
+from private_topk.pipelines.sources import avro_blocks, formats
 from private_topk.transforms import counts, layout, parts, user_shard
 
 __all__ = ["Answer", "fuzz"]
@@ -53,17 +51,15 @@ class Road(NamedTuple):
 
     Args:
         limits: of modules, by name.
-        read_early: with so many bytes of memory; None for not at all.
     """
 
     endings: list[str]
     words: list[str]
     limits: dict[tuple[Any, str], int]
-    read_early: int | None
 
     def __str__(self) -> str:
         limits = {name: value for (_, name), value in self.limits.items()}
-        return f"{self.endings} {self.words} {limits}, read early: {self.read_early}"
+        return f"{self.endings} {self.words} {limits}"
 
 
 class Answer(NamedTuple):
@@ -92,7 +88,7 @@ def _road(draw: random.Random) -> Road:
     }
     words = [f"--shards={draw.choice([1, 1, 2, 8, 64, 1024])}", f"--cores={draw.choice([1, 2, 5])}"]
     words += draw.choices([[], ["--direct_num_workers=2"], ["--direct_runner_bundle_repeat=1"]], [12, 1, 2])[0]
-    return Road(endings, words, limits, draw.choice([None, 1, 3000, 1 << 28]))
+    return Road(endings, words, limits)
 
 
 def _told(asked: Question, road: Road, folder: Path, draw: random.Random) -> str:
@@ -105,9 +101,6 @@ def _told(asked: Question, road: Road, folder: Path, draw: random.Random) -> str
     with contextlib.ExitStack() as stack:
         for (module, name), value in [*(((layout, own), n) for own, n in asked.limits.items()), *road.limits.items()]:
             stack.enter_context(patch.object(module, name, value))
-        if road.read_early is not None:
-            stack.enter_context(patch.object(early, "Early", partial(early.Early, most=road.read_early)))
-            stack.enter_context(early.early(lambda: match_any(f"{folder}/rows-*"), _columns(asked)))
         stack.enter_context(contextlib.redirect_stderr(said))
         status = cli.main(["run", *_words(asked, folder), *road.words])
     if status:
@@ -127,11 +120,6 @@ def _words(asked: Question, folder: Path) -> list[str]:
             Path(words[name]).write_text("".join(json.dumps({column: label}) + "\n" for label in listed))
     flags = {"--" + name.rstrip("_").replace("_", "-"): value for name, value in words.items()}
     return [flag if value is True else f"{flag}={value}" for flag, value in flags.items()]
-
-
-def _columns(asked: Question) -> Columns:
-    value, group = asked.words.get("value_column"), asked.words.get("group_column")
-    return Columns(time="time" if "from_" in asked.words else None, value=value, group=group)
 
 
 def _dealt(rows: Rows, road: Road, draw: random.Random) -> list[Rows]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -46,8 +47,8 @@ class Windows:
         if len(reads.runs) == 1:
             run = reads.runs[0]
             return cls((run._replace(size=run.size + run.step, number=run.number - 1),))
-        bounds = zip(reads.starts[:-1].tolist(), reads.ends[1:].tolist(), strict=True)
-        return cls(tuple(Run(start, end, end - start, end - start, 1) for start, end in bounds))
+        bounds = zip(reads.starts[:-1].tolist(), reads.starts[1:].tolist(), reads.ends[1:].tolist(), strict=True)
+        return cls(tuple(Run(start, end, end - start, middle - start, 1) for start, middle, end in bounds))
 
     @classmethod
     def read(cls, text: str) -> Windows:
@@ -86,11 +87,15 @@ class Windows:
         return bool((self.overlapping(starts, ends) > np.maximum(within, 0)).any())
 
     def halves(self) -> Windows:
-        """The windows that these are pairs of, where they are regular; otherwise these."""
-        if len(self.runs) > 1:
-            return self
-        run = self.runs[0]
-        return Windows((run._replace(size=run.size - run.step, number=run.number + 1),))
+        """The windows that these are pairs of: the second of a pair starts a step after the first."""
+        found: list[Run] = []
+        for run in self.runs:
+            if run.number > 1:
+                found.append(run._replace(size=run.step, number=run.number + 1))
+                continue
+            edges = sorted({run.start, min(run.start + run.step, run.end), run.end})
+            found += [Run(low, high, high - low, high - low, 1) for low, high in pairwise(edges)]
+        return Windows(tuple(dict.fromkeys(found)))
 
     def words(self) -> str:
         """How a person reads them."""

@@ -44,7 +44,11 @@ def tell_operator(text: str) -> None:
 
 @contextmanager
 def charge(
-    request: Request, ledger: Ledger | str, tell: Callable[[str], None] = tell_operator, resume: str = _RESUME
+    request: Request,
+    ledger: Ledger | str,
+    tell: Callable[[str], None] = tell_operator,
+    resume: str = _RESUME,
+    check: Callable[[Receipt], None] = lambda _: None,
 ) -> Iterator[Receipt]:
     """Charge a release, run the block that makes it, and note how it ended.
 
@@ -57,6 +61,8 @@ def charge(
         ledger: the ledger, or its database's URL.
         tell: takes one line for the operator.
         resume: what the operator is told if the block fails.
+        check: raises a Refusal where the block must not run again, by the receipt of an earlier charge. A new charge
+            stays.
 
     Yields:
         The receipt: whether this is a new charge or the repeat of an earlier one.
@@ -72,6 +78,7 @@ def charge(
 
     books = Ledger(ledger) if isinstance(ledger, str) else ledger
     receipt = books.charge(request)
+    check(receipt)
     tell(_let_through(request, receipt))
     try:
         yield receipt

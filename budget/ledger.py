@@ -79,8 +79,7 @@ class Ledger:
 
         Raises:
             Refusal: the budget does not suffice (with the arithmetic), there is none of the request's unit, the id was
-                used for other input, the rows are read otherwise than by the dataset's first charge, or were charged to
-                another dataset.
+                used for other input, or the rows are read otherwise than by the dataset's first charge.
         """
         with self._database.alone() as connection:
             found = self._settled(connection, request)
@@ -107,8 +106,6 @@ class Ledger:
                 raise _other_input(request, entry)
             if request.repeats(earlier):
                 return Receipt(entry.id, entry.outcome, entry.charged)
-        same_input = (CHARGES.c.fingerprint == request.fingerprint) & (CHARGES.c.dataset != request.dataset)
-        _check_dataset(request, self._entries(connection, same_input))
         entries = self._entries(connection, CHARGES.c.dataset == request.dataset)
         _check_rows(request, entries)
         budgets = self._budgets(connection, request.dataset)
@@ -153,21 +150,10 @@ class Ledger:
 def _other_input(request: Request, entry: Entry) -> Refusal:
     return Refusal(
         "release_id",
-        f"{verbatim(request.report)} was used on {verbatim(entry.charged)} for other input "
-        f"(dataset {verbatim(entry.request.dataset)}). Whether two answers under one id differ would tell exactly "
-        "whether the input did, at any epsilon; so a corrected report takes a new id, and costs",
+        f"{verbatim(request.report)} was used on {verbatim(entry.charged)} for other input or, of a stream, another "
+        f"output (dataset {verbatim(entry.request.dataset)}). Whether two answers under one id differ would tell "
+        "exactly whether the input did, at any epsilon; so a corrected report takes a new id, and costs",
     )
-
-
-def _check_dataset(request: Request, entries: list[Entry]) -> None:
-    """Raise Refusal where rows of the same input were charged to another dataset: they have one budget.
-
-    What can be known of that: files by their contents, other places by their names, under the same key and columns.
-    """
-    for entry in entries:
-        if entry.request.windows.overlapping(*request.windows.bounds()).any():
-            rule = f"must be {entry.request.dataset}, to which the same rows were charged on {entry.charged}, got "
-            raise Refusal("dataset", verbatim(f"{rule}{request.dataset}"), "two budgets would be spent on one user")
 
 
 def _check_rows(request: Request, entries: list[Entry]) -> None:
@@ -182,17 +168,18 @@ def _check_rows(request: Request, entries: list[Entry]) -> None:
 
 
 def _check_parts(request: Request, entries: list[Entry]) -> None:
-    """Raise Refusal where a window of one release cuts through a window of another, in which a bound decides what
+    """Raise Refusal where a window cuts through a window of the same or another release, in which a bound decides what
     counts of a user: without the rows of the one, the user is replaced in the other, which no add-remove covers.
     """
+    pairs = [(request, request, "each other")]
     for entry in entries:
-        earlier = entry.request
-        for one, other in ((request, earlier), (earlier, request)):
-            if one.bounded is not None and one.bounded.cut_by(other.windows):
-                rule = f"must not cut through those of {earlier.report}, charged on {entry.charged}: a bound on what "
-                what = "counts of a user then lets other rows count, and the user is replaced there"
-                remedy = "take windows that hold each other or lie apart, or a budget with {neighbours} swap"
-                raise Refusal("window", verbatim(rule + what), remedy)
+        whose = f"those of {entry.request.report}, charged on {entry.charged}"
+        pairs += [(request, entry.request, whose), (entry.request, request, whose)]
+    for one, other, whose in pairs:
+        if one.bounded is not None and one.bounded.cut_by(other.windows):
+            rule = f"must not cut through {whose}: a bound on what counts of a user then lets other rows count, and "
+            remedy = "take windows that hold each other or lie apart, or a budget with {neighbours} swap"
+            raise Refusal("window", verbatim(rule + "the user is replaced there"), remedy)
 
 
 def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]) -> tuple[Request, Fraction | None]:

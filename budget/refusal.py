@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, localcontext
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN
 from fractions import Fraction
 
 from private_topk.budget.account import Budget, Spent
+from private_topk.transforms.stated import number
 
-__all__ = ["explain", "number"]
+__all__ = ["explain"]
 
-_OF_A_FLOAT, _MOST_DIGITS = 15, 60
+_MOST_DIGITS = 60
 
 
 def explain(budget: Budget, before: Spent, asked: Spent, after: Spent) -> str:
@@ -37,22 +38,17 @@ def explain(budget: Budget, before: Spent, asked: Spent, after: Spent) -> str:
 
 def _sum(name: str, before: Fraction, asked: Fraction, after: Fraction, limit: Fraction) -> str:
     digits = 6
-    while after > limit and number(after, digits) == number(limit, digits) and digits < _MOST_DIGITS:
+    while after > limit and _nearest(after, digits) == _nearest(limit, digits) and digits < _MOST_DIGITS:
         digits += 3  # 0.9 + 0.1 = 1 is not over 1: as floats they are 1.00000000000000003, which then has to be seen
     terms = f"{number(before, digits)} spent + {number(asked, digits)} asked = {number(after, digits)}"
     return f"adding up {name}: {terms}, {'over' if after > limit else 'within'} {number(limit, digits)}"
 
 
+def _nearest(value: Fraction, digits: int) -> str:
+    return number(value, digits, ROUND_HALF_EVEN)
+
+
 def _remedy(left: Fraction) -> str:
     if left > 0:
-        return f"Adding up, epsilon {number(left)} is left: ask for less, or for fewer windows"
+        return f"Adding up, epsilon {number(left, rounding=ROUND_FLOOR)} is left: ask for less, or for fewer windows"
     return "Adding up, nothing is left; `private-topk budget history` lists what was spent"
-
-
-def number(value: Fraction, digits: int = 6) -> str:
-    """A budget as people write it, to so many digits."""
-    if digits <= _OF_A_FLOAT:
-        return f"{float(value):.{digits}g}"
-    with localcontext() as context:
-        context.prec = digits
-        return f"{Decimal(value.numerator) / Decimal(value.denominator):.{digits}g}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from private_topk.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
 from private_topk.budget.limits import check_delta, check_epsilon, check_windows
@@ -18,6 +18,7 @@ from private_topk.budget.units import UNITS
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
     from private_topk.transforms.count_budget import CountBudget
@@ -45,6 +46,8 @@ class Privacy:
         pairs: each ranking is of the rows of two windows, one after the other.
     """
 
+    identity_tag: ClassVar[str] = "privacy"
+
     unit: str = "user-window"
     windows: int = 1
     total: Total | None = None
@@ -61,8 +64,8 @@ class Privacy:
         pure = self.accounting == "basic" and not window["delta"]
         share = {name: window[name] for name in ("epsilon", "delta", "ranking", "noisy_counts")}
         return {
-            "epsilon": float(self.total.epsilon),
-            "delta": 0.0 if pure else float(self.total.delta),
+            "epsilon": stated(self.total.epsilon),
+            "delta": 0.0 if pure else stated(self.total.delta),
             "neighbours": window["neighbours"],
             "unit": unit,
             "windows": self.of or self.windows // (self.each or 1),

@@ -65,6 +65,10 @@ class Database:
             parsed = sql.make_url(url)
             if parsed.drivername == "postgresql":
                 parsed = parsed.set(drivername="postgresql+psycopg")
+            if parsed.get_backend_name() == "sqlite" and (parsed.query or not parsed.database or parsed.host):
+                shown = verbatim(parsed.render_as_string())
+                raise Refusal("ledger", f"must be sqlite:///PATH and no more, got {shown}", "a ledger is a file that "
+                              "is read and written")  # fmt: skip
             waiting = {"timeout": _PATIENCE} if parsed.get_backend_name() == "sqlite" else {}
             self._engine = sql.create_engine(parsed, connect_args=waiting, poolclass=sql.pool.NullPool)
         except sql.exc.ArgumentError:
@@ -75,8 +79,8 @@ class Database:
             ) from None
         self.name = parsed.render_as_string(hide_password=True)
         self._said = verbatim(self.name)
-        self._file = parsed.database if parsed.get_backend_name() == "sqlite" else None
-        if self._file is not None:
+        self.file = parsed.database if parsed.get_backend_name() == "sqlite" else None
+        if self.file is not None:
             # SQLite's driver begins transactions when it sees fit; a charge must lock before it reads.
             sql.event.listen(
                 self._engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None)
@@ -99,7 +103,7 @@ class Database:
     @contextmanager
     def alone(self) -> Iterator[Any]:
         """A connection on which nobody else charges until the block ends; undone if it raises."""
-        if self._file is not None and not os.path.exists(self._file):
+        if self.file is not None and not os.path.exists(self.file):
             raise Refusal("ledger", f"{self._said} does not exist", "make it with `private-topk budget create`")
         with self._transaction() as connection:
             if not sql.inspect(connection).has_table(_LEDGER.name):

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from zoneinfo import ZoneInfo
 
 from private_topk.pipelines.notes import NOTES
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.standing import standing_at
 from private_topk.runners import Launch
 from private_topk.runners.console import Line
 from private_topk.transforms.guard import LostPartError
+from private_topk.transforms.refusal import printable
 from private_topk.transforms.windows import Period, from_microseconds
 
 __all__ = ["Announcer", "followed"]
@@ -46,13 +48,18 @@ class Announcer:
         self._told: dict[str, float] = {}
         self._left_before: dict[str, float] = {}
 
-    def start_after(self, seen: Mapping[str, float]) -> None:
-        """Say nothing of what an earlier run has left, unless it is published again."""
-        self._told, self._left_before = dict(seen), dict(seen)
+    def start_after(self, seen: Mapping[str, float], own: Collection[str] = ()) -> None:
+        """Say nothing of what an earlier run has left, unless it is published again.
+
+        Args:
+            own: the windows that this very release has published: they stand, and are not published again.
+        """
+        self._told = dict(seen)
+        self._left_before = {label: at for label, at in seen.items() if label not in own}
 
     @property
     def has_told_all(self) -> bool:
-        """Whether this run has published every window: what an earlier one has left does not count."""
+        """Whether every window is published by this release: what another one has left does not count."""
         return all(self._told.get(label, -1.0) > self._left_before.get(label, -1.0) for label in self._closing)
 
     @property
@@ -75,7 +82,7 @@ class Announcer:
 
     def _say_published(self, label: str, written: float) -> None:
         facts: dict[str, object] = {"event": "published", "window": label, "place": self._place}
-        text = f"published {label} to {self._place}"
+        text = f"published {label} to {printable(self._place)}"
         if self._live:
             lag = facts["lag_seconds"] = round(max(written - self._closing[label], 0.0), 1)
             text += f", {lag:.1f} s after it closed"
@@ -112,6 +119,18 @@ class _WholeWindows:
         return found
 
 
+def _own_windows(report: Report) -> set[str]:
+    """The windows that this very release has published before, as files: whoever writes them again keeps them."""
+    period, release = report.question.period, report.question.release
+    standing = None if period is None or release.key.source == "fresh" else standing_at(report.sink, period)
+    if period is None or standing is None:
+        return set()
+    parts = len(standing) // len(period)
+    own = [its is not None and its.release == release.id and its.windows > 0 for its in standing]
+    return {window.label() for number, window in enumerate(period.windows())
+            if all(own[number * parts : (number + 1) * parts])}  # fmt: skip
+
+
 @contextmanager
 def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
     """Look at the place of the rankings while a stream runs, and let the runner know when every window is there.
@@ -136,7 +155,7 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
     announcer = Announcer(period, sink.place, getattr(report.source, "clock", "log") != "event", say or _silent)
     NOTES.taken()
     launch.answered.clear()  # a launch may be used again
-    announcer.start_after(seen())
+    announcer.start_after(seen(), _own_windows(report))
     announcer.say_what_is_next()
 
     def look() -> None:

@@ -51,7 +51,6 @@ class Asked(TypedDict, total=False):
     domain_column: str
     domain_group_column: str
     domain_range: str
-    domain_split: bool
     unknown_domain: bool
     mechanism: str
     k: int

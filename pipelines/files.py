@@ -25,6 +25,7 @@ __all__ = [
     "open_content",
     "open_file",
     "refuse_folder",
+    "refuse_special",
     "why",
 ]
 
@@ -40,7 +41,9 @@ class FileInfo(NamedTuple):
 def match(pattern: str) -> list[FileInfo]:
     """The files of a path or a glob, sorted by path. Raises Refusal if there are none."""
     try:
-        files = match_any(pattern)
+        files = match_any(pattern, strict=True)
+    except Refusal:
+        raise
     except Exception as error:  # every file system raises its own kind
         raise refused(f"{pattern} cannot be read: {why(error)}") from None
     if not files:
@@ -56,11 +59,20 @@ def refuse_folder(pattern: str) -> None:
         raise refused(f"{pattern} is a folder: name its files, as in '{pattern.rstrip('/')}/*.avro'")
 
 
-def match_any(pattern: str) -> list[FileInfo]:
-    """The files of a path or a glob, sorted by path; there may be none. Raises what a file system raises."""
+def match_any(pattern: str, strict: bool = False) -> list[FileInfo]:
+    """The files of a path or a glob, sorted by path; there may be none. Raises what a file system raises.
+
+    Args:
+        strict: raise Refusal where something else is among them that may hold rows: a link that leads nowhere, a pipe
+            or a device. Folders are passed over.
+    """
     if is_local(pattern):
-        paths = [pattern] if os.path.isfile(pattern) else _below(*_literal(pattern))
-        return sorted(found for found in map(_look, dict.fromkeys(paths)) if found is not None)
+        paths = dict.fromkeys([pattern] if os.path.isfile(pattern) else _below(*_literal(pattern)))
+        if strict:
+            for path in paths:
+                refuse_special(path)
+        files = (_look(path) for path in paths if os.path.isfile(path))
+        return sorted(file for file in files if file is not None)
     found = _listed(pattern)
     return sorted(FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
                   for entry in found if not entry.path.endswith("/"))  # fmt: skip
@@ -77,6 +89,16 @@ def why(error: Exception) -> str:
     if "Unable to get filesystem" in str(error):
         return "no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://"
     return (str(error) or type(error).__name__).rstrip(".")
+
+
+def refuse_special(path: str, field: str = "") -> None:
+    """Raise Refusal of the field where a link that leads nowhere, a pipe or a device stands at a path of this machine:
+    they cannot be read again, and whoever opens one may wait for ever.
+    """
+    if not is_local(path) or not os.path.lexists(path) or os.path.isfile(path) or os.path.isdir(path):
+        return
+    what = "a pipe, a socket or a device" if os.path.exists(path) else "a link that leads nowhere"
+    raise Refusal(field, f"{verbatim(path)} is {what}", "give a file")
 
 
 def names_in(folder: str) -> set[str]:
@@ -131,7 +153,7 @@ def _below(folder: str, parts: list[str]) -> Iterator[str]:
         elif fnmatchcase(entry, name):
             if rest:
                 yield from _below(f"{path}/", rest)
-            elif os.path.isfile(path):
+            elif not os.path.isdir(path):
                 yield path
 
 

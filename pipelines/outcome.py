@@ -10,14 +10,15 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.standing import standing_at, whole_windows
 from private_topk.pipelines.unfinished import Unfinished
 from private_topk.transforms.guard import LostPartError
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, verbatim
 
 if TYPE_CHECKING:
     from apache_beam.runners.runner import PipelineResult
 
+    from private_topk.budget.ledger import Receipt
     from private_topk.runners import Launch
 
-__all__ = ["check_all_is_out", "what_is_out", "windows_before"]
+__all__ = ["check_all_is_out", "check_repeat", "what_is_out", "windows_before"]
 
 
 def check_all_is_out(report: Report, again: str, before: int | None = None) -> None:
@@ -34,6 +35,26 @@ def check_all_is_out(report: Report, again: str, before: int | None = None) -> N
     if out is not None and out < windows:
         lost = LostPartError("the runner ended the job as if it were whole, and lost windows of it without a word")
         raise Unfinished(f"{_published(report, before)}. {_how_to_go_on(report, again)}") from lost
+
+
+def check_repeat(report: Report, receipt: Receipt) -> None:
+    """Raise Refusal where to run a charged stream again could be a second answer for the charge of the first.
+
+    Rows that are all there are named by what they hold, and give the same ranking again, anywhere. Those of a stream
+    may have become others: running it again is the same release only while it finishes what stands in its output,
+    where the windows that are published are kept.
+    """
+    if receipt.outcome is None or report.source.bounded:
+        return
+    place, out = verbatim(report.sink.place), _windows_out(report)
+    remedy = "publish it under another release id, which costs"
+    if out is None:
+        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.question.release.id)} it "
+                      "has, and a stream that is run again may hold other rows", remedy)  # fmt: skip
+    if receipt.outcome == "released" and out < _windows_of(report):
+        raise Refusal("output", f"{place} has {out:,} of the {_windows_of(report):,} windows that "
+                      f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "
+                      "other rows", f"bring the others back, or {remedy}")  # fmt: skip
 
 
 def what_is_out(

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,19 +20,24 @@ from typing import Any
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from private_topk.pipelines.files import exists, is_local, open_file
+from private_topk.pipelines.files import exists, is_local, open_file, refuse_special
 from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.waiting import PATIENCE
+from private_topk.runners.console import say
 from private_topk.transforms.keys import Release
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, printable, verbatim
 
 try:
     import fcntl
 except ImportError:  # no such locks on this system: two runs to one output are then kept apart by their checks alone
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["manifest_path", "obstacle", "publish"]
+__all__ = ["manifest_path", "obstacle", "publish", "refuse_changed"]
 
 _INCOMPLETE = ".incomplete"
+_LONGEST_WAIT = 120.0
+"""Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
+_OF_A_RUN = ("runner", "versions", "ranking_sha256", "windows")  # of a manifest: what may differ from run to run
 
 
 def manifest_path(output: str) -> str:
@@ -39,21 +45,25 @@ def manifest_path(output: str) -> str:
     return output.rpartition(".")[0] + ".manifest.json"
 
 
-def publish(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> None:
+def publish(path: str, ranking: bytes, manifest: bytes, overwrite: bool, keep: bool = False) -> None:
     """Put a ranking and its manifest in their places, under names of this call's own until both are whole.
 
     Repeating the call ends in the same files. What another run has published there is kept, unless it is `overwrite`n.
+
+    Args:
+        keep: what the same release has published there stands, whatever it would be now. So it has to be of rows that
+            may have become others since: of a stream, which would have a second answer for the charge of the first.
 
     Raises:
         Refusal: something else stands there.
         RuntimeError: the run has ended; or the place keeps no locks, and another run was writing as well.
     """
     with GATE.passed(), _alone_with(path) as alone:
-        if _stands(path, ranking, manifest, overwrite):
+        if _stands(path, ranking, manifest, overwrite) or (keep and _is_out(path, manifest)):
             return
-        found = None if overwrite else _in_the_way(path)
+        found = _in_the_way(path, overwrite)
         if found is not None:
-            raise _taken(found)
+            raise found
         if alone:
             _sweep(path)
         _put(path, {manifest_path(path): manifest, path: ranking})
@@ -61,27 +71,47 @@ def publish(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> None
             raise RuntimeError(f"another run has published to {path} at the same time: repeat this one")
 
 
-def obstacle(path: str, release: Release) -> Refusal | None:
+def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | None:
     """Why a release cannot be published at a path without replacing something; None where it can.
 
     What the same release has left there, under the same key, is no obstacle: repeating it ends in the same bytes.
     """
-    found = _in_the_way(path)
-    if found is None or (_is_of(_described(path), release) and _owner(path) is None):
-        return None
-    return _taken(found)
+    found = _in_the_way(path, overwrite)
+    if found is None or _owner(path) is not None or not _is_of(_described(path), release):
+        return found
+    if exists(path) and not overwrite:
+        refuse_changed(path)
+    return None
+
+
+def refuse_changed(path: str) -> None:
+    """Raise Refusal where a ranking is not the one that its manifest is of: it counts as published no more."""
+    known = _described(path).get("ranking_sha256")
+    if known is not None and known != hashlib.sha256(_content(path) or b"").hexdigest():
+        rule = f"{verbatim(path)} was changed after it was published: its manifest is of other bytes"
+        raise Refusal("output", rule, "take it away, and run the same release again to have it back")
 
 
 def _taken(path: str) -> Refusal:
     return Refusal("output", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}")
 
 
-def _in_the_way(path: str) -> str | None:
-    """A file that may not be replaced. A manifest without its ranking published nothing: a killed run left it."""
-    if exists(path):
-        return path
+def _in_the_way(path: str, overwrite: bool) -> Refusal | None:
+    """A file that may not be replaced; the manifest of another ranking never is. A manifest without its ranking
+    published nothing: a killed run left it.
+    """
     manifest = manifest_path(path)
-    return manifest if exists(manifest) and ("windows" not in _described(path) or _owner(path)) else None
+    for place in filter(os.path.exists, (path, manifest)):  # a link that leads nowhere can be replaced
+        refuse_special(place, "output")
+    owner = _owner(path)
+    if owner is not None:
+        remedy = f"give another path: it is the manifest of {verbatim(owner)}"
+        return Refusal("output", f"{verbatim(manifest)} exists and is kept", remedy)
+    if overwrite:
+        return None
+    if exists(path):
+        return _taken(path)
+    return _taken(manifest) if exists(manifest) and "windows" not in _described(path) else None
 
 
 def _owner(path: str) -> str | None:
@@ -120,6 +150,12 @@ def _stands(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> bool
     return not overwrite and _is_whole(path) and _described(path).get("report") == json.loads(manifest)["report"]
 
 
+def _is_out(path: str, manifest: bytes) -> bool:
+    """Whether a ranking stands that answers the question of a manifest, of the same release."""
+    of_it, asked = _described(path), json.loads(manifest)
+    return exists(path) and all(of_it.get(name) == asked[name] for name in asked if name not in _OF_A_RUN)
+
+
 def _is_whole(path: str) -> bool:
     """Whether a ranking and a manifest stand that belong together."""
     ranking = _content(path)
@@ -137,7 +173,7 @@ def _content(path: str) -> bytes | None:
 
 @contextmanager
 def _alone_with(path: str) -> Iterator[bool]:
-    """A lock on the folder of a path; whether it was to be had."""
+    """A lock on the folder of a path; whether it was to be had. Raises Refusal where another process keeps it."""
     if not is_local(path) or fcntl is None:
         yield False
         return
@@ -146,13 +182,30 @@ def _alone_with(path: str) -> Iterator[bool]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            locked = True
+            locked = _locked(handle, folder)
         except OSError:  # some network file systems lock no folders
             locked = False
         yield locked
     finally:
         os.close(handle)
+
+
+def _locked(handle: int, folder: str) -> bool:
+    """Wait for the lock on a folder, and say so when it takes long. Raises Refusal where it takes too long."""
+    started, told = time.monotonic(), False
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            waited = time.monotonic() - started
+        if waited > _LONGEST_WAIT:
+            rule = f"{verbatim(folder)} has been locked by another process for {waited:.0f} seconds"
+            raise Refusal("output", rule, "end it if it hangs or is suspended, and run the same release again")
+        if waited > PATIENCE and not told:
+            say(f"waiting for another process that publishes to {printable(folder)}, up to {_LONGEST_WAIT:.0f} seconds")
+            told = True
+        time.sleep(0.01 if waited < 1 else 0.2)
 
 
 def _sweep(path: str) -> None:

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from private_topk.pipelines.outcome import check_repeat
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.pipelines.showing.told import when
-from private_topk.transforms.domain import SplitDomain, UnknownDomain
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.group_domain import DomainByGroup
+from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
     from private_topk.runners import Launch
@@ -36,7 +39,7 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
     yield "windows", _windows(question)
     yield "draw", f"{_mechanism(question)}, k {question.selection.k}{_measure(question)}"
     yield "privacy", _privacy(question)
-    yield "release", _release(question)
+    yield "release", _release(report)
     yield "ledger", _ledger(report)
     yield "output", f"{report.sink.place}: can be written"
     yield "runner", f"{launch.name}: {'elsewhere' if launch.remote else 'here'}, {report.user_shards()} user shards"
@@ -55,8 +58,7 @@ def _domain(question: Question) -> str:
     if isinstance(domain, UnknownDomain):
         return "unknown: of the items only those that enough users hold can be published"
     digest = domain.describe().get("sha256")
-    lists = "" if domain.lists is None else f" in lists of {domain.lists.least:,} or more, one for each group"
-    lists = ", split over the workers" if isinstance(domain, SplitDomain) else lists
+    lists = f" in lists of {domain.least:,} or more, one for each group" if isinstance(domain, DomainByGroup) else ""
     return f"{domain.size:,} public items{lists}" + (f", SHA-256 {str(digest)[:16]}..." if digest else "")
 
 
@@ -88,23 +90,24 @@ def _measure(question: Question) -> str:
 
 def _privacy(question: Question) -> str:
     selection, privacy = question.selection, question.privacy
-    delta = f" and delta {selection.delta():g}" if selection.delta() else ""
-    each = f"epsilon {selection.epsilon():g}{delta} for one user's rows in each window"
+    delta = f" and delta {number(selection.delta())}" if selection.delta() else ""
+    each = f"epsilon {number(selection.epsilon())}{delta} for one user's rows in each window"
     if privacy.total is None:
         return each
-    whole = f"epsilon {float(privacy.total.epsilon):g}, delta {float(privacy.total.delta):g}"
+    whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"
     over = f"{privacy.windows:,} windows" + (
         "" if privacy.of is None else f", which is what one user can change of {privacy.of:,}"
     )
     return f"{whole} for all of a user's rows, over {over}; of it {each}"
 
 
-def _release(question: Question) -> str:
-    key = question.release.key
+def _release(report: Report) -> str:
+    key = report.question.release.key
     if key.source == "fresh":
         return "under a new random key: each run is a release of its own, and costs"
     named = key.source if key.elsewhere else f"{key.source}, key id {key.key_id()}"
-    return f"{question.release.id}, under {named}: a repeat over the same rows costs nothing"
+    again = "a repeat over the same rows" if report.source.bounded else "to finish it in this output"
+    return f"{report.question.release.id}, under {named}: {again} costs nothing"
 
 
 def _ledger(report: Report) -> str:
@@ -117,6 +120,7 @@ def _ledger(report: Report) -> str:
     if found is None or isinstance(found, Fraction):
         after = "" if found is None else f"; {float(found):.1%} of the budget would be used"
         return f"dataset {account.dataset}: this run fits{after}"
+    check_repeat(report, found)
     return (
         f"dataset {account.dataset}: this release was charged on {found.charged} ({found.outcome}), so it costs nothing"
     )

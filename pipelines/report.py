@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from private_topk.budget.charging import Account
-from private_topk.pipelines.beginning import columns_of
+from private_topk.pipelines.apart import kept_files
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.files import as_path, exists, is_local, why
 from private_topk.pipelines.lists import groups_of
@@ -15,7 +15,7 @@ from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.question import Question, question_of
 from private_topk.pipelines.sinks.partition import Partition
 from private_topk.pipelines.sinks.sink import Sink
-from private_topk.pipelines.sources.columns import block_of
+from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.admission import check_all_windows
@@ -26,6 +26,8 @@ __all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "sou
 _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
 _MOST_STATES = 1 << 18
+_COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time", "time_unit": "time_unit",
+            "value_column": "value", "group_column": "group", "csv_quoted_newlines": "quoted_line_ends"}  # fmt: skip
 _OF_SOURCES = ("clock", "poll", "kafka_reader", "kafka_readers", "kafka_start", "expansion_service", "snapshot")
 
 
@@ -38,6 +40,7 @@ class Report:
         complete_when: a file that is there once the input is all there, or None where nobody says so.
         expect_rows_at_least: so many rows with a user, an item and a time in the period must be there. Whether a run
             starts then hangs on the rows themselves, which no epsilon covers: docs/reports.md.
+        kept: files that the report was made of, which its output must not replace.
         shards: user shards, a power of two; any number gives the same ranking, None chooses by size.
     """
 
@@ -48,6 +51,7 @@ class Report:
     shards: int | None = None
     complete_when: str | None = None
     expect_rows_at_least: int | None = None
+    kept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_shards(self.shards)
@@ -55,6 +59,13 @@ class Report:
         least = self.expect_rows_at_least
         if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
             raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")
+
+    def reads(self) -> list[str]:
+        """The places and files that are read, or that something is kept in: no output may take their place."""
+        lists = [place for _, place in self.question.selection.listed()]
+        own = {"release_key": self.question.release.key.source, "complete_when": self.complete_when,
+               "ledger": self.account and self.account.ledger}  # fmt: skip
+        return [self.source.place, *self.source.local_places(), *lists, *kept_files(own), *self.kept]
 
     def check_complete(self) -> None:
         """Raise Refusal where the file is not there that says that the input is.
@@ -128,13 +139,13 @@ def report_of(asked: Asked, *, watch: bool = False) -> Report:
     unit = asked.get("privacy_unit", "user-window")
     question = question_of(asked, account.budget(unit).total if account else None)
     return Report(question, source_for(asked, watch=watch), sink, account, asked.get("shards"),
-                  asked.get("complete_when"), asked.get("expect_rows_at_least"))  # fmt: skip
+                  asked.get("complete_when"), asked.get("expect_rows_at_least"), tuple(kept_files(asked)))  # fmt: skip
 
 
 def source_for(asked: Asked, *, watch: bool = False) -> Source:
     """Where the rows come from. Reads the schema of Avro messages. Raises Refusal."""
     place = asked["input"]
-    columns = columns_of(asked)
+    columns = _columns_of(asked)
     options: dict[str, Any] = {field: asked[field] for field in _OF_SOURCES if field in asked}  # type: ignore[literal-required]
     if "payload" in asked or "payload_schema" in asked:
         options["payload"] = make_payload(asked.get("payload", "json"), asked.get("payload_schema"), columns)
@@ -145,6 +156,15 @@ def source_for(asked: Asked, *, watch: bool = False) -> Source:
             "kafka_option", "does not apply to {input} and {output}, of which none is kafka://", "leave it out"
         )
     return source_of(place, columns, watch, **options)
+
+
+def _columns_of(asked: Asked) -> Columns:
+    """The columns that were asked for, with that of the time. Raises Refusal."""
+    names: dict[str, Any] = {field: asked[field] for field in _COLUMNS if field in asked}  # type: ignore[literal-required]
+    if asked.get("user_column", "user") == asked.get("item_column", "item"):
+        raise Refusal("user_column", "must be another column than {item_column}", "the one says who a row is of, the "
+                      "other what is ranked")  # fmt: skip
+    return Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
 
 
 def sink_for(asked: Asked, *, watch: bool = False) -> Sink:

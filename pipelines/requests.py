@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from private_topk.budget.account import Windows
 from private_topk.budget.sharing import cost_of
-from private_topk.pipelines.identity import identity_of
+from private_topk.pipelines.files import is_local
+from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.question import reach_of
 from private_topk.pipelines.report import Report
 from private_topk.transforms.keys import DRAWS
@@ -24,7 +26,7 @@ def request_of(report: Report, dataset: str) -> Request:
 
     question, reads = report.question, report.question.reads
     try:
-        key_id, source = question.release.key.key_id(), report.source.identity(question.release.key, reads)
+        key_id, fingerprint = question.release.key.key_id(), _fingerprint(report)
     except Refusal as error:
         if error.field != "release_key":
             raise
@@ -36,7 +38,7 @@ def request_of(report: Report, dataset: str) -> Request:
         unit=question.privacy.unit,
         report=question.release.id,
         key_id=key_id,
-        fingerprint=source,
+        fingerprint=fingerprint,
         parameters={**question.selection.parameters(), "asked": identity_of(question), "draws": DRAWS},
         windows=Windows.of(reads) if reads is question.period or reads is None else Windows.pairs(reads),
         cost=cost_of(question.selection),
@@ -45,6 +47,16 @@ def request_of(report: Report, dataset: str) -> Request:
         if question.selection.max_windows_per_user is None
         else reach_of(question.selection, question.period),
     )
+
+
+def _fingerprint(report: Report) -> str:
+    """What names the input; of a stream, of which nobody knows what it will hold, with the place of its one answer."""
+    key = report.question.release.key
+    source = report.source.identity(key, report.question.reads)
+    if report.source.bounded:
+        return source
+    place = (report.sink.files(report.question.period) or [report.sink.place])[0]
+    return named({"stream": source, "output": os.path.realpath(place) if is_local(place) else place}, key)
 
 
 def _rows(report: Report) -> dict[str, str]:

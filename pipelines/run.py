@@ -16,7 +16,7 @@ from private_topk.pipelines.announce import followed
 from private_topk.pipelines.errors import interruption_in, loss_in, refusal_in
 from private_topk.pipelines.gate import GATE
 from private_topk.pipelines.notes import NoteWindows
-from private_topk.pipelines.outcome import check_all_is_out, what_is_out, windows_before
+from private_topk.pipelines.outcome import check_all_is_out, check_repeat, what_is_out, windows_before
 from private_topk.pipelines.progress import PROGRESS
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
@@ -75,10 +75,8 @@ def check(report: Report, launch: Launch) -> None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
     report.check_complete()  # before the look at the input, which is a list of its files
-    lists = [place for _, place in question.selection.listed()]
-    inputs = [report.source.place, *report.source.local_places(), *lists]
     with about_the_output(report.sink.place):
-        report.sink.check(question.period, inputs, question.release)
+        report.sink.check(question.period, report.reads(), question.release)
     report.source.check(question.reads)
     report.source.check_runner(launch)
     report.check_rows()
@@ -170,5 +168,6 @@ def _charged(report: Report, again: str) -> Iterator[None]:
     if account is None:
         yield
     else:
-        with charge(request_of(report, account.dataset), account.ledger, resume=how_to_resume(report, again)):
+        request, resume = request_of(report, account.dataset), how_to_resume(report, again)
+        with charge(request, account.ledger, resume=resume, check=lambda receipt: check_repeat(report, receipt)):
             yield

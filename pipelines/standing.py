@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from private_topk.pipelines.files import exists, open_file
-from private_topk.pipelines.sinks.manifest import manifest_path
+from private_topk.pipelines.files import exists, open_file, refuse_special
+from private_topk.pipelines.publishing import manifest_path, refuse_changed
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.transforms.windows import Period
 
@@ -56,6 +56,10 @@ def _look(paths: list[str]) -> Iterator[Standing | None]:
         if not described:
             yield Standing(path, "", 0) if written else None
             continue
+        for place in (path, manifest):
+            refuse_special(place, "output")
+        if written:
+            refuse_changed(path)
         with open_file(manifest) as source:
             try:
                 found = json.load(source)

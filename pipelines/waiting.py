@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from private_topk.pipelines.logs import level
+from private_topk.transforms.refusal import printable
 
 __all__ = ["PATIENCE", "answer_of"]
 
@@ -41,5 +42,5 @@ def _tell(place: str) -> None:
         return
     _TOLD.add(place)
     with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
-        print(f"{place} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
-              "the credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip
+        print(f"{printable(place)} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the "
+              "network and the credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip

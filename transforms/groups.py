@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,8 @@ class Groups:
     Args:
         labels: the public list. As for items, it must not come from the data.
     """
+
+    identity_tag: ClassVar[str] = "groups"
 
     labels: PublicDomain
     per_user: int = 1
@@ -78,7 +80,7 @@ def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: i
     """Which rows are of a group that their user counts in, (n,) of bool.
 
     Args:
-        users: keyed hashes, which break ties.
+        users: words of the users for this choice, which break ties.
         rows: how many rows each stands for, at least 1.
 
     Cost: two sorts.

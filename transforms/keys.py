@@ -14,12 +14,13 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["DRAWS", "Release", "ReleaseKey", "release_seed"]
 
-DRAWS = "release 3"
+DRAWS = "release 4"
 """Which answers a key, an id and counts have: another name whenever any of them changes. A ledger takes a release for
 the repeat of an earlier one only under the same name, since another answer over the same data is another release.
 """
@@ -96,6 +97,8 @@ class Release:
 
     The id must come from public knowledge (report name and period), never from the data: docs/privacy.md says why.
     """
+
+    identity_tag: ClassVar[str] = "release"
 
     key: ReleaseKey = field(metadata={"unasked": "a ledger knows a key by its id"})
     id: str

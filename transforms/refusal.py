@@ -8,7 +8,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Refusal", "literal", "plain", "refused", "verbatim"]
+__all__ = ["Refusal", "literal", "plain", "printable", "refused", "verbatim"]
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
@@ -48,9 +48,14 @@ class Refusal(ValueError):
 def verbatim(text: object) -> str:
     """Something that was given, such as a path, for the rule of a refusal: shown as it is, braces and all.
 
-    It stays on its line: line ends and what else steers a terminal are written out.
+    It stays on its line, as `printable` has it.
     """
-    return literal("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)))
+    return literal(printable(str(text)))
+
+
+def printable(text: str) -> str:
+    """A text on one line, such as an item or a path: line ends, tabs and what steers a terminal are written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def literal(text: str) -> str:

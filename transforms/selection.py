@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.risers import Risers
+from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
 __all__ = ["Draws", "Selection"]
@@ -50,6 +50,8 @@ class Selection:
         max_windows_per_user: a user counts in at most so many of the windows; None for all that they are active in.
         risers: the ranking is by how scores rise against the window before; `mechanism` has the cap of that then.
     """
+
+    identity_tag: ClassVar[str] = "selection"
 
     mechanism: Mechanism
     k: int
@@ -161,13 +163,14 @@ class Selection:
         return 0 if weighting is None else weighting.least
 
     def epsilon(self) -> float:
-        """The whole cost of one window, rounded up."""
-        return _sum_up(self.mechanism.parameter("epsilon"), self.publish_counts.epsilon if self.publish_counts else 0.0)
+        """The whole cost of one window; never less, as a float."""
+        counts = self.publish_counts.epsilon if self.publish_counts else 0
+        return stated(Fraction(self.mechanism.parameter("epsilon")) + Fraction(counts))
 
     def delta(self) -> float:
         """The whole delta of one window, rounded up; 0 for a pure release."""
-        own = self.mechanism.parameter("delta", 0.0)
-        return _sum_up(own, self.publish_counts.delta if self.publish_counts else 0.0)
+        counts = self.publish_counts.delta if self.publish_counts else 0
+        return stated(Fraction(self.mechanism.parameter("delta", 0)) + Fraction(counts))
 
     def draw(self, histogram: Histogram, digest: bytes, window: str, release: Release) -> Draws:
         """What is released for these counts: the same for the same release, window, parameters and digest.
@@ -211,9 +214,3 @@ class Selection:
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
         limit, cap = self.max_items_per_user, self.mechanism.cap
         return budget.epsilon, budget.delta or None, limit, neighbours, cap, self.users_move()
-
-
-def _sum_up(*shares: float | Fraction) -> float:
-    exact = sum(Fraction(share) for share in shares)
-    total = float(exact)
-    return total if total >= exact else math.nextafter(total, math.inf)

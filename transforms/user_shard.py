@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from private_topk.transforms.choices import Choices
 from private_topk.transforms.columnar import (
     Codes,
     Words,
@@ -88,6 +89,7 @@ class UserShard:
         risers: Risers | None = None,
     ) -> None:
         self._layout, self._key, self._limit, self._cap, self._weighting = layout, key, limit, cap, weighting
+        self._choices = Choices(key)
         self._groups_per_user = groups_per_user
         self._windows_per_user = layout.dates if windows_per_user is None else windows_per_user
         self._risers, self._counted = risers, layout if risers is None else layout.after_the_first()
@@ -159,9 +161,13 @@ class UserShard:
             return
         first = self._dates(table)
         after = table["after"].to_numpy().astype(np.int64) if self._layout.overlap else first + 1
-        chosen_ones = WindowsOfUsers(table["user"].to_numpy(), first, after, self._layout.dates, self._windows_per_user)
+        found = WindowsOfUsers(self._own("windows", table), first, after, self._layout.dates, self._windows_per_user)
         for part in self._parts(table):
-            yield part.filter(pa.array(chosen_ones.count(part["user"].to_numpy(), self._dates(part))))
+            yield part.filter(pa.array(found.count(self._own("windows", part), self._dates(part))))
+
+    def _own(self, purpose: Literal["groups", "windows"], table: pa.RecordBatch) -> Words:
+        """The words of the users of rows for a choice."""
+        return self._choices.words(purpose, table["user"].to_numpy())
 
     def _parts(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Overlapping windows a few groups at a time, so that no more than about four million rows of them are held."""
@@ -192,7 +198,7 @@ class UserShard:
         if not self._layout.split:
             return table
         groups, rows = (table[name].to_numpy().astype(np.int64) for name in ("group", "rows"))
-        kept = chosen(table["user"].to_numpy(), self._dates(table), groups, rows, self._groups_per_user)
+        kept = chosen(self._own("groups", table), self._dates(table), groups, rows, self._groups_per_user)
         return table.filter(pa.array(kept))
 
     def _dates(self, table: pa.RecordBatch) -> Codes:
@@ -228,7 +234,7 @@ class UserShard:
         if self._layout.windows > 1:
             fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(found.window(codes), prepend=-1) != 0)
             users, ranks = users[ranks[fresh]], numbered(fresh)
-        kept = kept_pairs(ranks, found.item(codes), users, found.words, self._limit)
+        kept = kept_pairs(ranks, found.item(codes), self._choices.words("items", users), found.words, self._limit)
         return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
 
     def _by_place(self, found: _Pairs, codes: Codes, numbers: dict[str, Codes]) -> Iterator[tuple[int, pa.RecordBatch]]:

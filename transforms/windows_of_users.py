@@ -6,12 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from private_topk.transforms.columnar import Codes, Words, kept_pairs, mix
+from private_topk.transforms.columnar import Codes, Words, kept_pairs
 
 __all__ = ["WindowsOfUsers"]
-
-_OWN = np.uint64(0x77696E646F7773)
-"""Apart from the hashes that choose among items: or an item would be kept in some windows more than in others."""
 
 _MOST_PAIRS = 1 << 22
 
@@ -28,7 +25,7 @@ class WindowsOfUsers:
     takes its place.
 
     Args:
-        users: (n,) keyed hashes, one a row.
+        users: (n,) words of the users for this choice, one a row.
         first, after: the first window of every row, and the one after its last.
         windows: how many there are.
 
@@ -38,10 +35,9 @@ class WindowsOfUsers:
     def __init__(self, users: Words, first: Codes, after: Codes, windows: int, limit: int) -> None:
         self._users, ranks = np.unique(users, return_inverse=True)
         self._windows = windows
-        own = mix(self._users ^ _OWN)
         kept = [np.empty(0, np.int64)]
         for some, at in _pairs(ranks, first, after, windows):
-            places = kept_pairs(some, at, own, None, limit)
+            places = kept_pairs(some, at, self._users, None, limit)
             kept.append(np.sort(some[places] * windows + at[places]))
         self._kept = np.concatenate(kept)
 

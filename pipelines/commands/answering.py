@@ -10,6 +10,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
+from private_topk.transforms.stated import stated
+
 __all__ = ["print_json", "print_lines"]
 
 
@@ -26,7 +28,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_json(document: object) -> None:
-    """Print a document: times as ISO 8601 in UTC, exact numbers as the nearest double."""
+    """Print a document: times as ISO 8601 in UTC, exact numbers as doubles, rounded up."""
     print_lines([json.dumps(document, default=_plain, ensure_ascii=False, indent=2)])
 
 
@@ -34,5 +36,5 @@ def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON has
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Fraction):
-        return float(value)
+        return stated(value)
     raise TypeError(f"{type(value).__name__} has no place in a JSON document")

@@ -9,7 +9,17 @@ from typing import Any, cast
 
 from private_topk.pipelines.commands.parser import Group, Parser, add, add_switch
 from private_topk.pipelines.fields import Asked
-from private_topk.pipelines.texts import duration, fraction, listed, moment, number, one_of, whole, window_length
+from private_topk.pipelines.texts import (
+    BY_KIND,
+    duration,
+    fraction,
+    listed,
+    moment,
+    number,
+    one_of,
+    whole,
+    window_length,
+)
 from private_topk.transforms.mechanisms import MECHANISMS, Parameter, mechanism_by_name, parameters_of
 
 __all__ = [
@@ -38,9 +48,6 @@ _OF_COMMANDS = {"amount", "check", "config", "counts", "counts_before", "draws",
                 "items_per_user", "json", "plot", "quiet", "recall", "runner", "show_left_out",
                 "these_counts_are_public", "users", "windows", "zipf"}  # fmt: skip
 _MANY = 5
-_READ: dict[str, Callable[[str], object]] = {
-    "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
-}  # fmt: skip
 
 
 def add_question(parser: Parser, words: Sequence[str]) -> None:
@@ -88,8 +95,6 @@ def add_domain(group: Group) -> None:
         "START:STOP",
         "the public items are the integers START to STOP - 1, such as 0:4294967296; no worker holds a list of them",
     )
-    add_switch(group, "domain_split", "the list of --domain is split over the workers, none of which holds all of it; "
-               "items outside it then use up a user's --max-items-per-user too (docs/scale.md)")  # fmt: skip
     add_switch(group, "unknown_domain", "no list: which items exist is private too; needs an unknown-domain mechanism "
                "and a delta")  # fmt: skip
 
@@ -123,7 +128,7 @@ def add_mechanism(
     add(group, "epsilon", "E", f"{budget}{many}", read(number))
     add(group, "delta", "D", "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users", number)
     for parameter, owners in _parameters(words):
-        add(group, parameter.name, parameter.name[0].upper(), f"{owners}: {parameter.help}", _READ[parameter.kind])
+        add(group, parameter.name, parameter.name[0].upper(), f"{owners}: {parameter.help}", BY_KIND[parameter.kind])
     add(group, "neighbours", "{add-remove,swap}", "what is protected: that a user is there at all (add-remove, "
         "default), or what a known user did (swap)", one_of(*NEIGHBOURS))  # fmt: skip
     add(group, "max_items_per_user", "M", bound, whole)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from importlib import import_module
+from dataclasses import replace
 
+from private_topk.pipelines.apart import kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
-from private_topk.pipelines.forewarning import forewarnings
+from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.logs import level
-from private_topk.pipelines.printable import printable
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.runners.console import say
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import printable
 
 __all__ = ["publish", "tell_readiness"]
 
@@ -33,12 +33,14 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     try:
         check_words(runner, others)
     except UnknownArgument as error:
-        raise _unknown(parser, error, watch) from None
+        raise parser.unknown(error.word, error.known, " or of Beam") from None
     parser.require(asked)
     reach_files(others, asked)
     report = report_of(asked, watch=watch)
+    report = replace(report, kept=(*report.kept, *kept_files(vars(arguments))))  # also --config
     earlier = report.sink.files(report.question.period) or ()
-    for warning in forewarnings(report.question, asked.get("like"), earlier, bounded=report.source.bounded):
+    warning = forewarned(report.question, asked.get("like"), earlier)
+    if warning is not None:
         with level("warning"):
             print(f"private-topk: {warning}", file=sys.stderr, flush=True)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
@@ -69,11 +71,3 @@ def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict
     if not arguments.json:
         print("ready: nothing was drawn, charged or published")
     return {"ready": True, **dict(facts)}
-
-
-def _unknown(parser: Parser, error: UnknownArgument, watch: bool) -> Refusal:
-    """What is said of a word that nobody knows, or that the other one of the two commands does."""
-    name, other = error.word.partition("=")[0], "run" if watch else "stream"
-    if name in import_module(f"private_topk.pipelines.commands.{other}").parser()._option_string_actions:
-        return Refusal("", f"{verbatim(name)} is no argument of `{parser.prog}`, but of `private-topk {other}`")
-    return parser.unknown(error.word, error.known, " or of Beam")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 
 from private_topk.pipelines.commands.clients import unseen
 from private_topk.pipelines.commands.later import later
-from private_topk.pipelines.fields import Asked
 from private_topk.runners import RUNNERS, short_name
 
-__all__ = ["load", "reading_early"]
+__all__ = ["load"]
 
 
 def load(runner: str | None, local: bool = False) -> None:
@@ -36,21 +35,6 @@ def load(runner: str | None, local: bool = False) -> None:
             around.enter_context(later())
         import_module("private_topk.pipelines.commands.launching")
         import_module(RUNNERS.get(short_name(runner or "direct"), RUNNERS["direct"]))
-
-
-def reading_early(asked: Asked, runner: str | None, words: Sequence[str]) -> AbstractContextManager[None]:
-    """Decode the input of a run to come while Beam is being loaded, where its pipeline will be in this process.
-
-    Args:
-        asked: what it asks for.
-        runner: its name, right or wrong, or None for the default.
-        words: for Beam, which may ask for workers elsewhere.
-    """
-    if "apache_beam" in sys.modules or short_name(runner or "direct") != "direct" or words:
-        return nullcontext()
-    with _kept():
-        from private_topk.pipelines.beginning import begun
-    return begun(asked)
 
 
 @contextmanager

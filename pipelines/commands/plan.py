@@ -14,6 +14,7 @@ from private_topk.pipelines.commands.parser import Parser, add, add_json, flag
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.texts import whole
 from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
     from private_topk.budget.planning import Plan
@@ -81,8 +82,8 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         return
     within = "" if groups is None else f", {rankings:,} ranking{'s' * (rankings > 1)} in each"
     over = f"{shared}{'' if most is None else f' of {windows}'} windows that one user can be in{within}"
-    print(f"{mechanism.about.name}, k = {k}: epsilon {float(found.total.epsilon):g}, delta "
-          f"{float(found.total.delta):g} in all, over {over}\n")  # fmt: skip
+    print(f"{mechanism.about.name}, k = {k}: epsilon {number(found.total.epsilon)}, delta "
+          f"{number(found.total.delta)} in all, over {over}\n")  # fmt: skip
     _print_shares(found, of)
     if found.counts is not None:
         moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
+from private_topk.pipelines.apart import keep_apart, kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import (
     add_budget,
@@ -93,6 +94,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
     if arguments.plot is not None:
         _check_plot(arguments, ks, epsilons)
+        keep_apart([arguments.plot], kept_files(vars(arguments)), "plot")
     found = _previews(asked, arguments, ks, epsilons)
     if arguments.plot is not None:
         from private_topk.previews.plot import plot

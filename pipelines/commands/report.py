@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import add_exact_counters
 from private_topk.pipelines.commands.clients import is_local
-from private_topk.pipelines.commands.loading import load, reading_early
+from private_topk.pipelines.commands.loading import load
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.commands.status import told
 from private_topk.pipelines.scheduled.periods import Periods, now
@@ -19,7 +18,7 @@ from private_topk.pipelines.scheduled.schema import read_report
 from private_topk.pipelines.signals import heard
 from private_topk.pipelines.texts import moment
 from private_topk.pipelines.unfinished import Unfinished
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.scheduled.publish import ScheduledReport
@@ -65,25 +64,16 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     periods = Periods(file, arguments.correction)
     numbers = _numbers(periods, arguments)
     runner, words = periods.runner()
-    with _beginning(periods, numbers, arguments):
-        load(runner, is_local(periods.asked(0), words))
-        from private_topk.pipelines.scheduled.publish import ScheduledReport
+    load(runner, is_local(periods.asked(0), words))
+    from private_topk.pipelines.scheduled.publish import ScheduledReport
 
-        report = ScheduledReport(file, arguments.correction)
-        if arguments.check:
-            _look(report, numbers, arguments)
-        elif arguments.window_end is not None:
-            _publish_one(report, numbers[0], arguments)
-        else:
-            _go_through(report, numbers, arguments)
-
-
-def _beginning(periods: Periods, numbers: Sequence[int], arguments: Namespace) -> AbstractContextManager[None]:
-    """Read the rows of the first period that is to be published from now on, as far as its place's name tells."""
-    if arguments.check or arguments.missed or periods.watches:
-        return nullcontext()
-    due = next(filter(periods.lacks_its_file, numbers), None)
-    return nullcontext() if due is None else reading_early(periods.asked(due), *periods.runner())
+    report = ScheduledReport(file, arguments.correction)
+    if arguments.check:
+        _look(report, numbers, arguments)
+    elif arguments.window_end is not None:
+        _publish_one(report, numbers[0], arguments)
+    else:
+        _go_through(report, numbers, arguments)
 
 
 def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
@@ -143,7 +133,7 @@ def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> 
     if arguments.json:
         print_json({"report": report.name, "periods": [_told(report, number, _BEFORE[not published])]})
     elif not published:
-        print(f"{report.name}, {report.words(number)}: published before, in {report.place(number)}")
+        print(f"{report.name}, {report.words(number)}: published before, in {printable(report.place(number))}")
 
 
 def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.commands.arguments import (
@@ -14,10 +13,9 @@ from private_topk.pipelines.commands.arguments import (
     add_looks,
     add_question,
     add_running,
-    asked_of,
 )
 from private_topk.pipelines.commands.clients import is_local
-from private_topk.pipelines.commands.loading import load, reading_early
+from private_topk.pipelines.commands.loading import load
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.texts import whole
 from private_topk.pipelines.unfinished import Unfinished
@@ -66,13 +64,10 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Publish, and show what was published."""
-    asked = asked_of(arguments)
-    publishes = not arguments.check and all(name in asked for name in _NEEDS)
-    with reading_early(asked, arguments.runner, others) if publishes else nullcontext():
-        load(arguments.runner, is_local(vars(arguments), others))
-        from private_topk.pipelines.commands.launching import publish
+    load(arguments.runner, is_local(vars(arguments), others))
+    from private_topk.pipelines.commands.launching import publish
 
-        done = publish(parser(), arguments, others)
+    done = publish(parser(), arguments, others)
     if done is None or done.deferred:
         return
     try:

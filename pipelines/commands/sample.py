@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.parser import Parser, add, add_json
+from private_topk.transforms.refusal import printable
 
 __all__ = ["execute", "parser"]
 
@@ -31,4 +32,4 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     if arguments.json:
         print_json([{"path": path, "holds": text} for path, text in found.items()])
     else:
-        print("\n".join(f"{path}: {text}" for path, text in found.items()))
+        print("\n".join(f"{printable(path)}: {text}" for path, text in found.items()))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import add_mechanism, add_release, asked_of
 from private_topk.pipelines.commands.parser import Parser, add, add_json
-from private_topk.pipelines.printable import printable
+from private_topk.transforms.refusal import printable
 
 if TYPE_CHECKING:
     from private_topk.pipelines.select import Drawn

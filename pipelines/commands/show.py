@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from private_topk.pipelines.apart import keep_apart
 from private_topk.pipelines.commands.answering import print_json, print_lines
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
+from private_topk.pipelines.files import refuse_special
 from private_topk.pipelines.showing.text import in_text, table
 from private_topk.pipelines.showing.told import Told
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.sinks.sink import Sink
@@ -50,6 +53,8 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         raise Refusal("html", "does not go with {json}", "give one of them")
     if arguments.overwrite and not arguments.html:
         raise Refusal("overwrite", "is of {html}", "leave it out")
+    if arguments.html:
+        keep_apart([arguments.html], _read(arguments.ranking), "html")
     told = read_told(arguments.ranking)
     if arguments.html:
         _write(arguments.html, page(told), bool(arguments.overwrite))
@@ -59,7 +64,17 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         print_lines(in_text(told))
 
 
+def _read(ranking: str) -> list[str]:
+    """The files that tell of a ranking, or all in a folder of them."""
+    from private_topk.pipelines.sinks.manifest import manifest_path
+
+    if os.path.isdir(ranking):
+        return [os.path.join(folder, name) for folder, _, names in os.walk(ranking) for name in names]
+    return [ranking, manifest_path(ranking)]
+
+
 def _write(path: str, text: str, overwrite: bool) -> None:
+    refuse_special(path, "html")
     try:
         with open(path, "w" if overwrite else "x", encoding="utf-8") as sink:
             sink.write(text)
@@ -67,7 +82,7 @@ def _write(path: str, text: str, overwrite: bool) -> None:
         raise Refusal("html", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}") from None
     except OSError as error:
         raise Refusal("html", f"{verbatim(path)} cannot be written: {error.strerror}") from None
-    print(f"page: {path}")
+    print(f"page: {printable(path)}")
 
 
 def show_rows(sink: Sink, period: Period | None) -> None:
@@ -78,7 +93,7 @@ def show_rows(sink: Sink, period: Period | None) -> None:
     """
     rows = sink.published()
     if rows is None:
-        print(f"published to {sink.place}")
+        print(f"published to {printable(sink.place)}")
         return
     print_lines(_lines(rows, sink, "UTC" if period is None else period.zone))
 
@@ -108,4 +123,4 @@ def _lines(rows: list[dict[str, Any]], sink: Sink, zone: str) -> Iterator[str]:
         yield ""
     if not rows:
         yield "No item was released: with such a mechanism that is a possible answer.\n"
-    yield f"ranking:  {sink.place}\nmanifest: {manifest_path(sink.place)}"
+    yield f"ranking:  {printable(sink.place)}\nmanifest: {printable(manifest_path(sink.place))}"

@@ -16,7 +16,7 @@ from private_topk.pipelines.commands.parser import flag
 from private_topk.pipelines.logs import level
 from private_topk.pipelines.signals import Stopped, heard, unheed_signals
 from private_topk.pipelines.unfinished import Interrupted, Unfinished
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.refusal import Refusal, printable
 
 __all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "leave", "open_streams", "told"]
 
@@ -67,10 +67,10 @@ def _told(error: BaseException, about: str) -> int:
         name, number = (
             ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
         )
-        state = error.state if isinstance(error, Interrupted) else ""
+        state = printable(error.state) if isinstance(error, Interrupted) else ""
         print(f"{about}{name}{'; ' if state else ''}{state}", file=sys.stderr)
         return _OF_A_SIGNAL + number
-    state = str(error) if isinstance(error, Unfinished) else ""
+    state = printable(str(error)) if isinstance(error, Unfinished) else ""
     cause = error.__cause__ if state else error
     if cause is None:
         print(f"{about}{state}", file=sys.stderr)

@@ -8,10 +8,8 @@ from datetime import datetime, timezone
 from typing import cast
 
 from private_topk.pipelines.fields import Asked, names_a_file
-from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.scheduled.schema import OF_SCHEDULE, Scheduled
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import WindowBounds
 
 __all__ = ["CORRECTION", "Periods", "now"]
@@ -52,14 +50,6 @@ class Periods:
     def place(self, number: int) -> str:
         """Where a period is published."""
         return self.asked(number)["output"]
-
-    def lacks_its_file(self, number: int) -> bool:
-        """Whether a period's ranking is one local file which is not there, so that nobody has published it here."""
-        try:
-            place = as_path(self.place(number), "output")
-        except Refusal:
-            return False
-        return is_local(place) and "." in os.path.basename(place) and not os.path.exists(place)
 
     def release_id(self, number: int, correction: str | None = "") -> str:
         """The name of a period's release."""

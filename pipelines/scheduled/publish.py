@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked
-from private_topk.pipelines.forewarning import forewarnings
+from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.logs import level
@@ -19,8 +20,8 @@ from private_topk.pipelines.scheduled.periods import CORRECTION, Periods
 from private_topk.pipelines.standing import Standing, standing_at
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.suggestions import did_you_mean
 from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["ScheduledReport"]
@@ -85,15 +86,15 @@ class ScheduledReport(Periods):
         with self._pointing():
             asked = self.asked(number)
             report = report_of(asked, watch=self.watches)
+            report = replace(report, kept=(*report.kept, self._file.document.path))
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
     def _forewarn(self, report: Report, asked: Asked, number: int) -> None:
-        """Say so where what was published of the periods before tells that this one would be close to noise, or where
-        the list is large.
-        """
+        """Say so where what was published of the periods before tells that this one would be close to noise."""
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
-        for warning in forewarnings(report.question, asked.get("like"), before, bounded=report.source.bounded):
+        warning = forewarned(report.question, asked.get("like"), before)
+        if warning is not None:
             with level("warning"):
                 print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from private_topk.pipelines.showing.told import Told
+from private_topk.transforms.stated import number
 
 __all__ = ["how_to_read", "in_symbols", "in_words", "parameters"]
 
@@ -56,7 +57,7 @@ def _change(privacy: Mapping[str, Any], reach: str) -> str:
 
 def _bound(privacy: Mapping[str, Any]) -> str:
     epsilon, delta = float(privacy["epsilon"]), float(privacy["delta"])
-    more = f", but for a probability of at most {delta:g}" if delta else ""
+    more = f", but for a probability of at most {number(delta)}" if delta else ""
     cases = (
         "in either case as in the other"
         if privacy.get("neighbours") == "swap"
@@ -67,7 +68,7 @@ def _bound(privacy: Mapping[str, Any]) -> str:
 
 def _factor(epsilon: float) -> str:
     if epsilon > 13:
-        return f"e^{epsilon:g}"
+        return f"e^{number(epsilon)}"
     value = math.exp(epsilon)
     digits = 3 if value < 1.1 else 2 if value < 10 else 0
     # Rounded up: a promise that is stated must not be better than the one that is kept.
@@ -90,9 +91,9 @@ def in_symbols(told: Told) -> str:
     privacy = told.facts.get("privacy")
     if not privacy or not told.is_private:
         return ""
-    delta = f" + {float(privacy['delta']):g}" if privacy["delta"] else ""
+    delta = f" + {number(privacy['delta'])}" if privacy["delta"] else ""
     how = "replacing one user's rows" if privacy.get("neighbours") == "swap" else "adding or removing one user"
-    return f"P(A(D) ∈ S) ≤ e^{float(privacy['epsilon']):g} · P(A(D′) ∈ S){delta} for every set S of rankings and all " \
+    return f"P(A(D) ∈ S) ≤ e^{number(privacy['epsilon'])} · P(A(D′) ∈ S){delta} for every set S of rankings and all " \
            f"D, D′ that differ by {how}"  # fmt: skip
 
 

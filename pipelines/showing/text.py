@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from private_topk.pipelines.printable import printable
 from private_topk.pipelines.showing.guarantee import how_to_read, in_symbols, in_words
 from private_topk.pipelines.showing.told import Listing, Told
+from private_topk.transforms.refusal import printable
 
 __all__ = ["in_text", "table"]
 
@@ -33,9 +33,7 @@ def in_text(told: Told) -> Iterator[str]:
 
 def table(listing: Listing) -> list[str]:
     """The items of one window, below its name."""
-    rows, title = listing.rows, listing.title()
-    if listing.group is not None:
-        title = f"{printable(listing.group)}, {title}"
+    rows, title = listing.rows, printable(listing.caption())
     if not rows:
         return [f"{title}: no item was released"]
     if rows[0]["returned"] < rows[0]["k"]:

@@ -12,6 +12,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
+from private_topk.pipelines.apart import keep_apart
 from private_topk.pipelines.files import exists, is_local, open_file
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import format_of
@@ -22,7 +23,7 @@ from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import Period
 
-__all__ = ["ToFile", "check_writable", "keep_apart"]
+__all__ = ["ToFile", "check_writable"]
 
 _LONGEST = 200  # bytes of a name, so that the manifest and what is being written have room for theirs
 
@@ -45,10 +46,10 @@ class ToFile:
         for path in (self.place, manifest_path(self.place)):
             if is_local(path) and os.path.isdir(path):
                 raise Refusal("output", f"{verbatim(path)} is a folder", "give another path")
-        refusal = None if self.overwrite else obstacle(self.place, release)
+        keep_apart([self.place, manifest_path(self.place)], inputs)
+        refusal = obstacle(self.place, release, self.overwrite)
         if refusal is not None:
             raise refusal
-        keep_apart([self.place], inputs)
         if is_local(self.place):
             check_writable(self.place)
         else:
@@ -69,16 +70,6 @@ class ToFile:
     def published(self) -> list[dict[str, Any]] | None:
         with open_file(self.place) as source:
             return format_of(self.place).decode(source.read())
-
-
-def keep_apart(outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    """Raise Refusal if a ranking or its manifest would take the place of what is read."""
-    written = {os.path.realpath(path): output for output in outputs for path in (output, manifest_path(output))}
-    for path in inputs:
-        if os.path.realpath(path) in written:
-            output = written[os.path.realpath(path)]
-            rule = f"{verbatim(output)} would replace {verbatim(path)}, which is read"
-            raise Refusal("output", rule, "give another path")
 
 
 def check_writable(output: str) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import apache_beam as beam
 
+from private_topk.pipelines.apart import keep_apart
 from private_topk.pipelines.files import is_local, match_any, names_in
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
-from private_topk.pipelines.sinks.file import check_writable, keep_apart
+from private_topk.pipelines.sinks.file import check_writable
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.partition import Partition
@@ -54,14 +55,15 @@ class ToFolder:
             there = self._there()
         except Exception as error:  # every file system raises its own kind
             raise Refusal("output", f"{verbatim(self.place)} cannot be read: {type(error).__name__}") from None
-        for path in [] if self.overwrite or not there else self.files(period):
-            refusal = obstacle(path, release) if {path, manifest_path(path)} & there else None
+        for path in self.files(period) if there else []:
+            refusal = obstacle(path, release, self.overwrite) if {path, manifest_path(path)} & there else None
             if refusal is not None:
                 raise refusal
         folder = os.path.join(os.path.realpath(self.place), "")
         inside = [path for path in inputs if os.path.realpath(path).startswith(folder)]
         if inside:
-            keep_apart(self.files(period), inside)
+            files = self.files(period)
+            keep_apart([*files, *map(manifest_path, files)], inside)
         if is_local(self.place):
             check_writable(f"{self.place.rstrip('/')}/any")
 
@@ -125,13 +127,14 @@ class ToFolder:
 class _WriteWindows(beam.PTransform):
     def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
         super().__init__()
-        self._fn = _PublishWindowDoFn(sink, facts, key)
+        self._sink, self._facts, self._key = sink, facts, key
         self._grouped = "groups" in facts and sink.partition is None
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         # Ranking, or all of a window  ->  path
         together = by_window(rankings) if self._grouped else rankings | "Each" >> beam.Map(lambda ranking: [ranking])
-        return together | "Publish each window" >> beam.ParDo(self._fn).with_output_types(str)
+        fn = _PublishWindowDoFn(self._sink, self._facts, self._key, keep=not rankings.is_bounded)
+        return together | "Publish each window" >> beam.ParDo(fn).with_output_types(str)
 
 
 def by_window(rankings: beam.PCollection) -> beam.PCollection:
@@ -146,8 +149,8 @@ def by_window(rankings: beam.PCollection) -> beam.PCollection:
 
 
 class _PublishWindowDoFn(beam.DoFn):
-    def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
-        self._sink, self._facts, self._key = sink, facts, key
+    def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey, keep: bool) -> None:
+        self._sink, self._facts, self._key, self._keep = sink, facts, key, keep
 
     def process(self, rankings: list[Ranking]) -> Iterator[str]:
         path, partition = self._sink.path(rankings[0].window, rankings[0].group), self._sink.partition
@@ -156,7 +159,7 @@ class _PublishWindowDoFn(beam.DoFn):
         if partition is not None:
             facts["partition"], shape = {partition.word: rankings[0].group}, shape._replace(grouped=False)
         rows = format_of(path).encode(ranking_rows(rankings, facts["report"], shape.grouped), shape)
-        publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite)
+        publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite, self._keep)
         yield path
 
 

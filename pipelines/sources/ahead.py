@@ -7,17 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import ContextVar
 from typing import TypeVar
 
-__all__ = ["BESIDE", "DECODERS", "in_order", "read_ahead"]
+__all__ = ["in_order", "read_ahead"]
 
 T = TypeVar("T")
 R = TypeVar("R")
-DECODERS = 2
 
-BESIDE: ContextVar[int] = ContextVar("parts that are decoded beside the one that is waited for", default=DECODERS)
-"""Of the thread that asks for them: it may leave cores to others."""
+_DECODERS = 2
 
 _END = object()
 
@@ -64,14 +61,11 @@ def read_ahead(source: Iterator[T], depth: int = 2) -> Iterator[T]:
 
 def in_order(parts: Iterator[T], decode: Callable[[T], R]) -> Iterator[R]:
     """Every part decoded, by two threads that work side by side: decoding is the largest cost of a report."""
-    with ThreadPoolExecutor(DECODERS) as pool:
+    with ThreadPoolExecutor(_DECODERS) as pool:
         ahead: deque[Future[R]] = deque()
         for part in parts:
-            if not ahead and not BESIDE.get():
-                yield decode(part)
-                continue
             ahead.append(pool.submit(decode, part))
-            while len(ahead) > BESIDE.get():
+            if len(ahead) > _DECODERS:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()

@@ -1,12 +1,12 @@
-"""Avro object container files. One large file is split at its sync markers and read by several workers."""
+"""Avro object container files. One large file is split between its blocks and read by several workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from private_topk.pipelines.files import FileInfo, is_gzip, open_content
+from private_topk.pipelines.files import FileInfo, is_gzip, is_local, open_content
 from private_topk.pipelines.sources.ahead import in_order
-from private_topk.pipelines.sources.avro_blocks import header_of, runs_of_blocks
+from private_topk.pipelines.sources.avro_blocks import END, ends_of_blocks, header_of, runs_of_blocks
 from private_topk.pipelines.sources.avro_rows import BlockDecoder, check_columns
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.transforms.refusal import refused
@@ -14,7 +14,6 @@ from private_topk.transforms.refusal import refused
 __all__ = ["check", "pieces", "read"]
 
 _AHEAD = 64 << 20
-_WHOLE = 1 << 62
 
 
 def check(file: FileInfo, columns: Columns) -> None:
@@ -29,16 +28,27 @@ def check(file: FileInfo, columns: Columns) -> None:
 
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
-    """Byte ranges of about `size`; a block belongs to the range in which the sync marker before it starts."""
+    """Byte ranges of whole blocks, each of `size` bytes and at most a block more.
+
+    A file of a store is read whole, since a seek may be a request there, and so is a zipped one. Raises Refusal unless
+    the blocks of a larger file of this machine lead to its end.
+    """
     if is_gzip(file.path):
-        yield 0, _WHOLE
+        yield 0, END
         return
-    for start in range(0, max(file.size, 1), size):
-        yield start, min(start + size, file.size)
+    start = 0
+    if is_local(file.path) and file.size > size:
+        with open_content(file.path) as source:
+            for end in ends_of_blocks(source, header_of(source, file.path), file.path, file.size):
+                if end - start >= size:
+                    yield start, end
+                    start = end
+    if start < file.size or not start:
+        yield start, file.size
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
-    """The rows of the blocks of one byte range, about 100,000 at a time."""
+    """The rows of the blocks of one of the `pieces`, about 100,000 at a time."""
     with open_content(path) as source:
         header = header_of(source, path)
         decoder = BlockDecoder(header, columns, path)

@@ -1,9 +1,13 @@
-"""The blocks of an Avro file: its header, and where the blocks of a byte range are, without decoding them."""
+"""The blocks of an Avro file, found one behind the other from its start, each by the head of the one before it.
+
+Nothing ever looks for the file's sync marker: what users write may hold it, and a whole block of their own behind it.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
@@ -13,7 +17,7 @@ from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST
 from private_topk.pipelines.sources.avro_schema import Branch, Recursive, branches_of
 from private_topk.transforms.refusal import Refusal, refused
 
-__all__ = ["Header", "blocks_of", "header_of", "long_of", "runs_of_blocks"]
+__all__ = ["END", "Block", "Header", "ends_of_blocks", "header_of", "long_of", "runs_of_blocks"]
 
 _HEADER = fastavro.parse_schema({
     "type": "record",
@@ -26,8 +30,11 @@ _HEADER = fastavro.parse_schema({
 })  # fmt: skip
 _ROWS = 100_000
 _BYTES = 2 << 20
-_READ_AT_ONCE = 16 << 20
 _MOST_HEADER = 16 << 20
+_MARKER = 16
+
+END = 1 << 62
+"""Where a zipped file ends, which nobody knows before."""
 
 
 class Header(NamedTuple):
@@ -43,6 +50,13 @@ class Header(NamedTuple):
     codec: str
     sync: bytes
     end: int
+
+
+class Block(NamedTuple):
+    """A block as it is stored."""
+
+    rows: int
+    packed: bytes
 
 
 def header_of(source: IO[bytes], path: str) -> Header:
@@ -74,120 +88,78 @@ def header_of(source: IO[bytes], path: str) -> Header:
     return Header(schema, branches, codec, fields["sync"], stream.tell())
 
 
-def runs_of_blocks(source: IO[bytes], header: Header, path: str, start: int, stop: int) -> Iterator[bytes]:
-    """Runs of whole blocks as they are stored, by row count and size, found without decoding them."""
-    position = _first_block(source, header, path, start, stop)
-    if position is None:
-        return
-    source.seek(position)
-    window = source.read(min(max(stop - position, 0) + _BYTES, _READ_AT_ONCE))
-    begin = at = rows = 0  # of the run, and of the next block, in the window
-    while position + at - 16 < stop:
-        frame = _frame(window, at)
-        while frame is None or frame[1] > len(window):
-            if frame and frame[1] - at > LARGEST + _BYTES:
-                raise refused(f"{path} has a block of more than {LARGEST >> 20} MiB, or is damaged: write smaller "
-                                 "blocks, or copy it again")  # fmt: skip
-            more = _read(source, max(frame[1] - len(window) if frame else 0, _BYTES))
-            if not more:
-                break
-            window, position = window[begin:] + more, position + begin
-            begin, at = 0, at - begin
-            frame = _frame(window, at)
-        if frame is None and at == len(window):
-            break
-        if frame is None or frame[0] < 0 or window[frame[1] - 16 : frame[1]] != header.sync:
-            raise _damaged(path)
-        rows += frame[0]
-        at = frame[1]
-        if rows >= _ROWS or at - begin >= _BYTES:
-            yield window[begin:at]
-            begin, rows = at, 0
-    if at > begin:
-        yield window[begin:at]
+def ends_of_blocks(source: IO[bytes], header: Header, path: str, size: int) -> Iterator[int]:
+    """Where each block of a file of `size` bytes ends: a seek and a short read a block, and nothing is decoded."""
+    source.seek(header.end)
+    while (head := _head(source, path, size)) is not None:
+        _, stored = head
+        source.seek(stored, os.SEEK_CUR)
+        _check_marker(source, header, path)
+        yield source.tell()
 
 
-def blocks_of(run: bytes) -> Iterator[tuple[int, bytes]]:
-    """The row count and the packed rows of every block of a run."""
-    at = 0
-    while at < len(run):
-        count, at = _long(run, at)
-        size, at = _long(run, at)
-        yield count, run[at : at + size]
-        at += size + 16
+def runs_of_blocks(source: IO[bytes], header: Header, path: str, start: int, stop: int) -> Iterator[list[Block]]:
+    """The blocks from `start` to `stop`, in runs by row count and size.
 
-
-def _first_block(source: IO[bytes], header: Header, path: str, start: int, stop: int) -> int | None:
-    """Where the first block begins whose sync marker starts in [start, stop); None if there is none.
-
-    Data may hold the bytes of the marker by chance, so what follows one must be a whole block; if it is not, the
-    blocks are walked through from the start of the file, which also finds true damage.
+    Each is where a block ends, or 0 and the end of the file. Raises Refusal where none ends there any more.
     """
-    position = header.end
-    if start <= position - 16:
-        return position
-    source.seek(start)
-    found = source.read(stop - start + 15).find(header.sync)  # a marker that starts in the range may end beyond it
-    if found < 0:
-        return None
-    candidate = start + found + 16
-    if _next_block(source, header, candidate) is not None:
-        return candidate
-    while position - 16 < start:
-        following = _next_block(source, header, position)
-        if following is None:
-            raise _damaged(path)
-        if following == position:
-            return None
-        position = following
-    return position if position - 16 < stop else None
+    if start:
+        source.seek(start - _MARKER)
+        _check_marker(source, header, path)
+    else:
+        source.seek(header.end)
+    run: list[Block] = []
+    rows = size = 0
+    while (head := _head(source, path, stop)) is not None:
+        count, stored = head
+        run.append(Block(count, source.read(stored)))
+        _check_marker(source, header, path)
+        rows, size = rows + count, size + stored + _MARKER
+        if rows >= _ROWS or size >= _BYTES:
+            yield run
+            run, rows, size = [], 0, 0
+    if run:
+        yield run
 
 
-def _next_block(source: IO[bytes], header: Header, position: int) -> int | None:
-    """Where the block at `position` ends, `position` itself at the end of the file, None if it is no whole block."""
-    source.seek(position)
-    start = source.read(20)
-    if not start:
-        return position
-    frame = _frame(start, 0)
-    if frame is None or frame[0] < 0:
+def _head(source: IO[bytes], path: str, stop: int) -> tuple[int, int] | None:
+    """Row count and stored bytes of the block that begins here; None at the end."""
+    if source.tell() == stop:
         return None
-    source.seek(position + frame[1] - 16)
-    return position + frame[1] if source.read(16) == header.sync else None
+    first = source.read(1)
+    if not first and stop == END:
+        return None
+    count = _long(source, first, path)
+    size = _long(source, source.read(1), path)
+    if size > LARGEST + _BYTES:
+        raise refused(f"{path} has a block of more than {LARGEST >> 20} MiB, or is damaged: write smaller "
+                         "blocks, or copy it again")  # fmt: skip
+    if count < 0 or size < 0 or source.tell() + size + _MARKER > stop:
+        raise _damaged(path)
+    return count, size
+
+
+def _long(source: IO[bytes], byte: bytes, path: str) -> int:
+    """A number as Avro writes it, from its first byte on."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if not byte:
+            break
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return (value >> 1) ^ -(value & 1)
+        byte = source.read(1)
+    raise _damaged(path)
+
+
+def _check_marker(source: IO[bytes], header: Header, path: str) -> None:
+    if source.read(_MARKER) != header.sync:
+        raise _damaged(path)
 
 
 def _damaged(path: str) -> Refusal:
     return refused(f"{path} is truncated or damaged: a block does not end with the file's sync marker. Write or "
                       "copy it again")  # fmt: skip
-
-
-def _frame(window: bytes, at: int) -> tuple[int, int] | None:
-    """Row count and end of the block at `at` (perhaps behind the window), or None while its head is incomplete."""
-    try:
-        count, at = _long(window, at)
-        size, at = _long(window, at)
-    except IndexError:
-        return None
-    return (count, at + size + 16) if size >= 0 else (-1, at)
-
-
-def _read(source: IO[bytes], size: int) -> bytes:
-    """`size` bytes or what is left of the file: never more memory than the file has, whatever a broken size says."""
-    parts = []
-    while size > 0 and (part := source.read(min(size, 64 << 20))):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
-def _long(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
 
 
 def long_of(value: int) -> bytes:

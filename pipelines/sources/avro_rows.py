@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro.read import LOGICAL_READERS
 
-from private_topk.pipelines.sources.avro_blocks import Header, blocks_of, long_of
+from private_topk.pipelines.sources.avro_blocks import Block, Header, long_of
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
 from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type, of_plain_types
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
@@ -37,6 +37,7 @@ _TIMES = {"string", "int", "long", "float", "double", "date"} | {
     f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")
 }
 _NUMBERS = {"string", "int", "long", "float", "double"}
+_WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 _ALONE = threading.Lock()
@@ -56,26 +57,27 @@ class BlockDecoder:
         self._branches = {name: header.fields[name] for name in columns.names()}
         places = {name: f"c{place}" for place, name in enumerate(header.fields)}
         self._places = {name: places[name] for name in columns.names()}
-        plain = of_plain_types(header.schema, header.fields)
-        self._plain = None if plain is None else _file_start(plain, header.sync)
+        self._plain = of_plain_types(header.schema, header.fields)
+        self._plain_start = b"" if self._plain is None else _file_start(self._plain, header.sync)
         self._any = _file_start(schema_for(header.schema, header.fields, columns), header.sync)
 
-    def rows(self, run: bytes) -> Iterator[Rows]:
-        """The rows of whole blocks as they are stored, about 100,000 or 16 MiB at a time."""
-        contents: list[bytes] = []
+    def rows(self, run: Sequence[Block]) -> Iterator[Rows]:
+        """The rows of blocks, about 100,000 or 16 MiB at a time."""
+        some: list[Block] = []
         rows = size = 0
-        for count, packed in blocks_of(run):
+        for count, packed in run:
             content = self._unpack(packed)
             if count > min(len(content) + _ROWS, _MOST_ROWS):  # a row of no bytes could stand for any number
                 raise refused(f"{self._path} has a block that claims more rows than it has bytes, or more than "
                                  f"{_MOST_ROWS:,}: write smaller blocks, or copy it again")  # fmt: skip
-            contents.append(content)
+            if count or content:
+                some.append(Block(count, content))
             rows, size = rows + count, size + len(content)
             if rows >= _ROWS or size >= _BYTES:
-                yield from self._decoded(rows, contents)
-                contents, rows, size = [], 0, 0
-        if contents:
-            yield from self._decoded(rows, contents)
+                yield from self._decoded(some)
+                some, rows, size = [], 0, 0
+        if some:
+            yield from self._decoded(some)
 
     def _unpack(self, packed: bytes) -> bytes:
         try:
@@ -88,11 +90,12 @@ class BlockDecoder:
         except Exception:  # whatever a decoder makes of broken bytes
             raise self._damaged() from None
 
-    def _decoded(self, rows: int, contents: list[bytes]) -> Iterator[Rows]:
+    def _decoded(self, blocks: Sequence[Block]) -> Iterator[Rows]:
+        """The rows of unpacked blocks, each of which must be used up by its rows, to its last byte."""
         try:
-            found = self._at_once(rows, contents) if self._plain is not None else None
+            found = self._at_once(blocks) if self._plain is not None else None
             if found is None:  # not worth it, of other types, or given up: fastavro has the last word
-                yield from self._from_records(_file(self._any, rows, contents, self._header.sync))
+                yield from self._from_records(_file(self._any, blocks, self._header.sync))
             else:
                 yield from found
         except MemoryError:
@@ -101,18 +104,20 @@ class BlockDecoder:
         except Exception:  # whatever a decoder makes of broken bytes
             raise self._damaged() from None
 
-    def _at_once(self, rows: int, contents: list[bytes]) -> list[Rows] | None:
+    def _at_once(self, blocks: Sequence[Block]) -> list[Rows] | None:
+        rows, size = (sum(each) for each in zip(*((block.rows, len(block.packed)) for block in blocks), strict=True))
         if _FEW.for_these(rows):
             return None
         import polars as pl
 
         assert self._plain is not None
-        is_large = sum(map(len, contents)) > 2 * _BYTES
         try:
-            with _ALONE if is_large else nullcontext(), unprinted():
-                file = io.BytesIO(_file(self._plain, rows, contents, self._header.sync))
-                frame = pl.read_avro(file, columns=list(self._places.values()))
-            return list(self._from_frame(frame)) if len(frame) == rows else None
+            with _ALONE if size > 2 * _BYTES else nullcontext(), unprinted():
+                frame = pl.read_avro(io.BytesIO(_file(self._plain_start, blocks, self._header.sync)))
+            # Polars takes no more than a block has, but may leave some of it. All of it is used up where the rows take
+            # as many bytes as the blocks have.
+            is_whole = len(frame) == rows and _stored_bytes(frame, self._plain) == size
+            return list(self._from_frame(frame)) if is_whole else None
         except MemoryError:
             raise
         except (Exception, pl.exceptions.PanicException):
@@ -128,7 +133,7 @@ class BlockDecoder:
             yield Rows({name: _meant(array, _only(self._branches[name])) for name, array in arrays.items()})
 
     def _from_records(self, file: bytes) -> Iterator[Rows]:
-        records: Iterator[Any] = iter(fastavro.reader(io.BytesIO(file), handle_unicode_errors="surrogateescape"))
+        records = _records(file)
         while rows := list(islice(records, _ROWS)):
             yield rows_of(rows, self._branches, self._columns)
 
@@ -174,9 +179,48 @@ def _file_start(schema: dict[str, Any], sync: bytes) -> bytes:
     return b"Obj\x01" + long_of(len(entries)) + packed + b"\0" + sync
 
 
-def _file(start: bytes, rows: int, contents: list[bytes], sync: bytes) -> bytes:
-    """A file of one block, in one piece of memory."""
-    return b"".join([start, long_of(rows), long_of(sum(map(len, contents))), *contents, sync])
+def _file(start: bytes, blocks: Iterable[Block], sync: bytes) -> bytes:
+    """A file of unpacked blocks, in one piece of memory."""
+    parts = ((long_of(block.rows), long_of(len(block.packed)), block.packed, sync) for block in blocks)
+    return b"".join([start, *chain.from_iterable(parts)])
+
+
+def _records(file: bytes) -> Iterator[Any]:
+    blocks: Iterator[Any] = fastavro.block_reader(io.BytesIO(file), handle_unicode_errors="surrogateescape")
+    for block in blocks:
+        yield from block
+        if block.bytes_.read(1):
+            raise ValueError("there are bytes behind the rows of a block")
+
+
+def _stored_bytes(frame: pl.DataFrame, schema: dict[str, Any]) -> int:
+    """How many bytes Avro stores the rows of a frame in, by a schema of `of_plain_types`."""
+    found = 0
+    for field in schema["fields"]:
+        column, kinds = frame[field["name"]], field["type"]
+        if isinstance(kinds, list):  # the number of the branch comes first
+            found += len(column)
+            column, kinds = column.drop_nulls(), next(kind for kind in kinds if kind != "null")
+        if kinds in _WIDTHS:
+            found += _WIDTHS[kinds] * len(column)
+        elif kinds == "bytes":
+            lengths = column.bin.size().to_numpy().astype(np.int64)
+            found += int(lengths.sum()) + _stored_longs(lengths)
+        else:
+            found += _stored_longs(column.to_numpy().astype(np.int64))
+    return found
+
+
+def _stored_longs(values: np.ndarray) -> int:
+    """How many bytes Avro stores integers in: seven bits in each."""
+    zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    found = more = len(zigzag)
+    for shift in range(7, 64, 7):
+        if not more:
+            break
+        more = int(np.count_nonzero(zigzag >= np.uint64(1 << shift)))
+        found += more
+    return found
 
 
 def _needs_tag(branches: list[Branch]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +47,8 @@ class Columns:
     `value` holds the amounts that are added up; None where users are counted. `group` holds the group that a row is of;
     None where there is one ranking for all.
     """
+
+    identity_tag: ClassVar[str] = "columns"
 
     user: str = "user"
     item: str = "item"

@@ -17,8 +17,8 @@ from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 from private_topk.pipelines.files import FileInfo, is_local, match, open_file
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.progress import PROGRESS
+from private_topk.pipelines.sources.ahead import read_ahead
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.pipelines.sources.early import read
 from private_topk.pipelines.sources.formats import (
     Piece,
     bundle,
@@ -26,6 +26,7 @@ from private_topk.pipelines.sources.formats import (
     cut_into_pieces,
     format_name,
     packed_size,
+    read_pieces,
     reader_of,
 )
 from private_topk.pipelines.sources.left_out import LeftOut
@@ -72,7 +73,8 @@ class Files:
         """Every runner reads files."""
 
     def read(self, period: Period | None) -> BlockReader:
-        return ReadBlocks(cut_into_pieces(self.files), self._columns(period))
+        with about_the_input():
+            return ReadBlocks(cut_into_pieces(self.files), self._columns(period))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
         with about_the_input():
@@ -138,7 +140,7 @@ class _ReadDoFn(beam.DoFn):
         yield from stated(self._counted(bundled[1]), bundled[0])
 
     def _counted(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-        for block, missing, stored in read(sorted(pieces), self._columns):
+        for block, missing, stored in read_ahead(read_pieces(sorted(pieces), self._columns)):
             PROGRESS.add(stored / max(self._stored, 1))
             self._left_out.add(missing)
             if block is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import NamedTuple
@@ -69,11 +69,6 @@ class Read(NamedTuple):
     left_out: dict[str, int]
     stored: int = 0
 
-    @property
-    def size(self) -> int:
-        """Bytes in memory."""
-        return 0 if self.block is None else self.block.nbytes
-
 
 def reader_of(path: str) -> ModuleType:
     """The format of a file by its ending. Raises Refusal for an unknown one."""
@@ -124,7 +119,7 @@ def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
     return found
 
 
-def read_pieces(pieces: Sequence[Piece], columns: Columns) -> Generator[Read, None, None]:
+def read_pieces(pieces: Sequence[Piece], columns: Columns) -> Iterator[Read]:
     """The rows of pieces as blocks of up to about 100,000, in their order, so that a repetition meets the same.
 
     Raises Refusal where a file is damaged, or shorter by then than it was when it was cut into pieces.

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import fastavro
 import numpy as np
@@ -30,6 +30,8 @@ _CONFLUENT = 5
 class JsonPayload:
     """One JSON object a message, in UTF-8."""
 
+    identity_tag: ClassVar[str] = "json-payload"
+
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
         """The rows of the messages, one each: what a line of a JSON lines file means."""
         return json_rows.rows_of(messages, columns)
@@ -42,6 +44,8 @@ class AvroPayload:
     Args:
         schema: of every message, as JSON text.
     """
+
+    identity_tag: ClassVar[str] = "avro-payload"
 
     schema: str
 

@@ -95,26 +95,6 @@ def test_the_same_id_over_other_input_is_refused(url: str) -> None:
     assert ledger.charge(request("b", fingerprint="f2")).outcome is None
 
 
-def test_the_same_rows_have_one_budget_whatever_the_dataset_is_called(url: str) -> None:
-    """Of one input: windows that were charged to one dataset are not charged to another, others are."""
-    ledger = Ledger(url)
-    ledger.create(budget("1"))
-    ledger.create(Budget("other", "user-window", Total(Fraction(9), Fraction(0), Fraction(0))))
-    ledger.charge(request("a", 1, weeks(2)))
-    everything = Windows.of(None)
-    for windows in (weeks(1), weeks(1, 1), weeks(20, days=1), everything):
-        with pytest.raises(
-            Refusal, match=r"dataset must be plays, to which the same rows were charged on .*, got other"
-        ):
-            ledger.charge(request("b", 0.1, windows, dataset="other"))
-        with pytest.raises(Refusal, match="dataset must be plays"):
-            ledger.quote(request("b", 0.1, windows, dataset="other"))
-    assert ledger.charge(request("b", 0.1, weeks(1, 2), dataset="other")).outcome is None, "a week later"
-    assert ledger.charge(request("c", 0.1, weeks(1), dataset="other", fingerprint="f2")).outcome is None, "other rows"
-    with pytest.raises(Refusal, match="dataset must be other"):
-        ledger.charge(request("d", 0.1, weeks(1, 2)))
-
-
 def test_windows_that_overlap_share_a_budget_and_others_do_not(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("1"))

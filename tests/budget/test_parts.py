@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -96,6 +98,17 @@ def test_windows_within_others_are_refused_by_whose_users_are_bounded(tmp_path: 
         books.charge(request("month, bounded", MONTH, 2))
 
 
+def test_sliding_windows_of_bounded_users_cut_through_each_other(tmp_path: Path) -> None:
+    """Whatever unit the run was planned for: a budget of `user-window` is of the rows of one of them."""
+    books = ledger(tmp_path)
+    books.create(Budget.of("plays", 100, unit="user"))
+    sliding = Windows.of(SLIDING)
+    for windows, bound, unit in ((sliding, None, "user-window"), (APART, 2, "user")):
+        books.charge(replace(request(unit, windows, bound), unit=unit))
+    with pytest.raises(Refusal, match="window must not cut through each other: a bound"):
+        books.charge(replace(request("sliding", sliding, 2), unit="user"))
+
+
 def test_swap_covers_it(tmp_path: Path) -> None:
     books = ledger(tmp_path, "swap")
     for report, windows in (("weekly", WEEKS), ("across", CUTTING), ("month", MONTH)):
@@ -110,3 +123,21 @@ def test_risers_are_bounded_in_each_of_their_two_windows(tmp_path: Path) -> None
     books.charge(request("weekly", WEEKS, 2))
     with pytest.raises(Refusal, match="cut through those of risers"):
         books.charge(request("across", CUTTING, None))
+
+
+def bounds(windows: Windows) -> set[tuple[int, int]]:
+    return set(zip(*(edge.tolist() for edge in windows.bounds()), strict=True))
+
+
+@pytest.mark.parametrize("window", ["7d", "5d", "day", "week", "month", None])
+@pytest.mark.parametrize("end", ["2026-03-02", "2026-05-04"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_the_halves_of_pairs_are_the_windows_that_are_read(window: str | None, end: str, zone: str) -> None:
+    """Of a single pair too, and of months, of which one is longer than the other."""
+    first, last = ("2026-02-01", f"{end[:8]}01") if window == "month" else ("2026-02-02", end)
+    reads = Risers(1).reads(Period.of(first, last, window, time_zone=zone))
+    pairs = Windows.pairs(reads)
+    assert pairs.number == len(reads) - 1
+    for held in (pairs, Windows.read(json.dumps(pairs.plain()))):
+        assert bounds(held.halves()) == bounds(Windows.of(reads))
+        assert not held.halves().cut_by(held)

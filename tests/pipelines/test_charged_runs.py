@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -150,6 +151,35 @@ def test_a_user_s_total_is_split_and_the_manifest_says_so(place: Path) -> None:
     one = json.loads((place / "one.manifest.json").read_text())
     assert one["privacy"]["share_of_a_window"] == privacy["share_of_a_window"] and len(one["windows"]) == 1
     assert one["parameters"]["epsilon"] == share
+
+
+@pytest.mark.parametrize("unit", ["user", "user-window"])
+@pytest.mark.parametrize("epsilon", ["0.3", "0.30000000000000001", "0.3000001", "1.2999999999999999999"])
+def test_no_number_states_less_than_was_spent(
+    place: Path, capsys: pytest.CaptureFixture, unit: str, epsilon: str
+) -> None:
+    """In the manifest, on the terminal and on the page; and what was given as a decimal stays one."""
+    url, ranking = "sqlite:///budget.db", "a.csv"
+    create(url, "--epsilon", "1.4", "--privacy-unit", unit)
+    capsys.readouterr()
+    run = arguments("a", *with_ledger(url, "--epsilon", epsilon, "--privacy-unit", unit))
+    assert main([*run, "--check"]) == 0
+    said = [re.findall(r"epsilon (\S+?),? ", capsys.readouterr().out)[0]]
+    assert main(run) == 0
+    manifest = (place / "a.manifest.json").read_text()
+    said.append(str(json.loads(manifest, parse_float=str)["privacy"]["epsilon"]))
+    for words in (["budget", "show"], ["budget", "history"]):
+        capsys.readouterr()
+        assert main([*words, "--ledger", url, "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out, parse_float=str)
+        said.append(shown["budgets"][0]["spent"]["epsilon"] if "budgets" in shown else shown["charges"][0]["epsilon"])
+    assert main(["budget", "show", "--ledger", url]) == 0
+    said.append(re.findall(r"sum of epsilon\s+(\S+) of", capsys.readouterr().out)[0])
+    assert main(["show", ranking, "--html", "page.html"]) == 0
+    said.append(re.findall(r"e\^([0-9.]+) ", (place / "page.html").read_text())[0])
+    assert all(Fraction(number) >= Fraction(epsilon) for number in said), said
+    assert all(Fraction(number) <= Fraction(epsilon) * Fraction("1.00001") for number in said), said
+    assert epsilon != "0.3" or said == ["0.3"] * 6
 
 
 def test_a_pure_total_stays_pure_and_noisy_counts_share_it(place: Path) -> None:

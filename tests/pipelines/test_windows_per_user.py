@@ -16,6 +16,7 @@ import pytest
 from private_topk import Laplace, Period, rank
 from private_topk.pipelines.question import ask
 from private_topk.transforms import ReleaseKey
+from private_topk.transforms.choices import Choices
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.user_shard import WindowsOfUsers
 from tests.pipelines.support import command, options, write
@@ -51,8 +52,9 @@ def expected(rows: list[Row], most: int, overlap: int = 1) -> Scores:
         day = int(row["time"][8:10]) - 5
         for window in range(max(day - overlap + 1, 0), min(day, DAYS - overlap) + 1):
             held[row["user"]][window].add(row["item"])
-    key = ReleaseKey.parse("file:key").derive("user hash")
-    words = dict(zip(held, hash_labels(pa.array(list(held)), key).tolist(), strict=True))
+    key = ReleaseKey.parse("file:key")
+    hashes = hash_labels(pa.array(list(held)), key.derive("user hash"))
+    words = dict(zip(held, Choices(key).words("windows", hashes).tolist(), strict=True))
     chosen = reference({words[user]: set(windows) for user, windows in held.items()}, most)
     found: Counter[tuple[int, str]] = Counter()
     for user, windows in held.items():

@@ -112,11 +112,6 @@ def test_the_mini_cluster_counts_users_in_the_same_windows(report: Report, flink
     assert report.publish("flink", *bound, timeout=300) == report.publish("direct", *bound)
 
 
-def test_the_cluster_joins_a_split_list(report: Report, workers: list[str]) -> None:
-    split = "--domain-split"
-    assert report.publish("flink", split, *workers, timeout=300) == report.publish("direct", split)
-
-
 @pytest.mark.parametrize("here", [False, True], ids=["workers in a pool", "workers in the command's process"])
 def test_the_cluster_publishes_the_same(here: bool, report: Report, direct: Published, workers: list[str]) -> None:
     """On all slots of both task managers."""

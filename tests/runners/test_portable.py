@@ -116,12 +116,6 @@ def test_prism_publishes_the_same(report: Report, direct: Published, prism_binar
     assert report.publish("prism", "--prism_location", str(prism_binary)) == direct
 
 
-def test_prism_joins_a_split_list(report: Report, direct: Published, prism_binary: Path) -> None:
-    here = report.publish("direct", "--domain-split")
-    assert report.publish("prism", "--prism_location", str(prism_binary), "--domain-split") == here
-    assert here.ranking == direct.ranking and here.manifest != direct.manifest
-
-
 BOUNDED = ("--privacy-unit", "user", "--max-windows-per-user", "2")
 
 

@@ -24,8 +24,10 @@ def test_file_and_environment_give_the_same_key(key: ReleaseKey, tmp_path: Path)
 
 
 def test_purposes_are_apart(key: ReleaseKey) -> None:
-    derived = {key.derive(purpose) for purpose in ("user hash", "item hash", "release", "key id")}
-    assert len(derived) == 4 and all(len(value) == 32 and SECRET.encode() not in value for value in derived)
+    purposes = ["user hash", "item hash", "release", "key id", "input fingerprint"]
+    purposes += ["choice of items", "choice of windows", "choice of groups"]
+    derived = {key.derive(purpose) for purpose in purposes}
+    assert len(derived) == len(purposes) and all(len(value) == 32 and SECRET.encode() not in value for value in derived)
 
 
 def test_the_key_never_shows(key: ReleaseKey) -> None:

@@ -66,9 +66,8 @@ def reference_mix(word: int) -> int:
 
 def reference(active: dict[int, set[int]], limit: int) -> dict[int, set[int]]:
     """Of every user's active windows those of the least hashes."""
-    own = {user: reference_mix(user ^ int.from_bytes(b"windows", "big")) for user in active}
     return {
-        user: set(sorted(windows, key=lambda window: reference_mix(own[user] ^ reference_mix(window)))[:limit])
+        user: set(sorted(windows, key=lambda window: reference_mix(user ^ reference_mix(window)))[:limit])
         for user, windows in active.items()
     }
 

@@ -13,9 +13,8 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.blocks import Blocks, rising_cuts
 from private_topk.transforms.mechanisms.exact.gamma_real import gamma_real
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.levels import Levels
 from private_topk.transforms.mechanisms.exact.noise import float_rate
-from private_topk.transforms.mechanisms.exact.order_statistics import largest_ranks
+from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, relative_float
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.commands.loading import load, reading_early
-from private_topk.pipelines.fields import Asked
-from tests.pipelines.support import WEEKLY, command, write
+from private_topk.pipelines.commands.loading import load
+from tests.pipelines.support import WEEKLY, write
 from tests.quick import in_check
 
 FRESH = """
 import gc, sys
-from private_topk.pipelines.commands.loading import load, reading_early
-from private_topk.pipelines.fields import Asked
-from tests.pipelines.support import command, write
+from private_topk.pipelines.commands.loading import load
 before = sum(generation["collections"] for generation in gc.get_stats())
 load({runner!r})
 assert sum(generation["collections"] for generation in gc.get_stats()) == before
@@ -40,24 +34,6 @@ from private_topk.pipelines.commands.clients import CLIENTS
 assert main(sys.argv[1:]) == 0
 print([name for name in ("polars", "sqlalchemy", "scipy", "matplotlib", "dp_accounting", "confluent_kafka", "psycopg",
                          "private_topk.testing", *CLIENTS) if name in sys.modules and name != "google.cloud"])
-"""
-
-EARLY = """
-import json, sys
-from private_topk.pipelines.commands import main
-from private_topk.pipelines.sources import early
-
-taken, threads = [], __import__("threading").enumerate
-whole = early.Early.take
-
-def noted(self, pieces, columns):
-    found = whole(self, pieces, columns)
-    taken.append(found is not None)
-    return found
-
-early.Early.take = noted
-status = main(sys.argv[1:])
-print(json.dumps([status, taken, [thread.name for thread in threads() if "early" in thread.name]]))
 """
 
 
@@ -140,37 +116,6 @@ def test_a_process_that_has_loaded_beam_is_left_alone(monkeypatch: pytest.Monkey
     load(None)
 
 
-def in_a_fresh_process(folder: Path, *words: str) -> tuple[list[object], str]:
-    done = subprocess.run([sys.executable, "-c", EARLY, *words], cwd=folder, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr
-
-
-def a_run(folder: Path) -> list[str]:
-    rows = [{"user": f"u{row % 40}", "item": f"i{row * row % 11}"} for row in range(400)]
-    for number in range(3):
-        write(folder / f"rows-{number}.jsonl", rows[number::3])
-    (folder / "items.txt").write_text("".join(f"i{item}\n" for item in range(11)))
-    (folder / "key").write_bytes(bytes(range(32)))
-    return ["run", "--input", "rows-*.jsonl", "--domain", "items.txt", "--mechanism", "joint", "--k", "4", "--epsilon",
-            "1", "--release-key", "file:key", "--release-id", "early", "--quiet", "--output"]  # fmt: skip
-
-
-def test_a_fresh_process_reads_early_and_publishes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = a_run(tmp_path)
-    found, told = in_a_fresh_process(tmp_path, *words, "early.csv")
-    assert found == [0, [True], []], told
-    monkeypatch.chdir(tmp_path)
-    assert command(*words, "plain.csv").status == 0  # in this process Beam is loaded
-    assert (tmp_path / "early.csv").read_bytes() == (tmp_path / "plain.csv").read_bytes()
-
-
-@pytest.mark.long
-def test_a_refused_run_leaves_nothing_of_what_it_began(tmp_path: Path) -> None:
-    found, told = in_a_fresh_process(tmp_path, *a_run(tmp_path), "early.csv", "--epsilon=-1")
-    assert found == [2, [], []] and "--epsilon" in told and len(told.splitlines()) == 1
-    assert not (tmp_path / "early.csv").exists()
-
-
 @pytest.fixture
 def weekly(tmp_path: Path) -> Path:
     """The folder of a report, with two weeks of rows."""
@@ -183,55 +128,8 @@ def weekly(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_scheduled_report_reads_early_and_publishes_the_same(weekly: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of the first period that lacks its file, be it asked for alone or caught up; none where nothing does."""
-    for asked, taken in (
-        (("--window-end", "2026-01-12"), [True]),
-        (("--window-end", "2026-01-12"), []),  # it is published
-        (("--catch-up", "--until", "2026-01-19"), [True]),
-        (("--catch-up", "--until", "2026-01-19"), []),
-    ):
-        found, told = in_a_fresh_process(weekly, "report", "weekly.yaml", *asked, "--quiet")
-        assert found == [0, taken, []], told
-    early = {place.name: place.read_bytes() for place in (weekly / "out").glob("*.csv")}
-    assert len(early) == 2
-    shutil.rmtree(weekly / "out")
-    monkeypatch.chdir(weekly)
-    assert command("report", "weekly.yaml", "--catch-up", "--until", "2026-01-19", "--quiet").status == 0
-    assert early == {place.name: place.read_bytes() for place in (weekly / "out").glob("*.csv")}
-
-
-@pytest.mark.long
-def test_a_look_at_a_report_reads_nothing_early(weekly: Path) -> None:
-    for asked in (("--missed", "--until", "2026-01-19"), ("--check",), ("--check", "--window-end", "2026-01-12")):
-        code = EARLY.replace("taken, threads = [],", "early.early = None; taken, threads = [],")  # to begin would fail
-        words = [sys.executable, "-c", code, "report", "weekly.yaml", *asked]
-        done = subprocess.run(words, cwd=weekly, capture_output=True, text=True)
-        assert json.loads(done.stdout.splitlines()[-1])[0] == 0, done.stderr
-
-
 @pytest.mark.long
 def test_a_local_report_loads_no_client_of_a_cloud(weekly: Path) -> None:
     words = ("report", "weekly.yaml", "--window-end", "2026-01-12", "--quiet")
     done = subprocess.run([sys.executable, "-c", RUN, *words], cwd=weekly, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "[]", done.stderr
-
-
-@pytest.mark.parametrize(("runner", "words"), [("prism", []), (None, ["--direct_num_workers=2"])])
-def test_nothing_is_read_early_for_a_pipeline_of_another_process(
-    monkeypatch: pytest.MonkeyPatch, runner: str | None, words: list[str]
-) -> None:
-    asked = Asked(input="rows.csv")
-    assert isinstance(reading_early(asked, None, []), nullcontext)  # Beam is loaded
-    monkeypatch.delitem(sys.modules, "apache_beam")
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    assert not isinstance(reading_early(asked, None, []), nullcontext)
-    assert isinstance(reading_early(asked, runner, words), nullcontext)
-
-
-@pytest.mark.long
-def test_a_run_that_publishes_nothing_reads_nothing_early(tmp_path: Path) -> None:
-    words = a_run(tmp_path)
-    for others, status in ((("out.csv", "--check"), 0), (("out.csv", "--config", "none.yaml"), 2)):
-        found, told = in_a_fresh_process(tmp_path, *words, *others)
-        assert found == [status, [], []], told

@@ -37,17 +37,6 @@ def test_messages_are_watched(tmp_path: Path, place: str, watches: bool) -> None
     assert periods(tmp_path, input=place).watches is watches
 
 
-def test_only_a_local_file_is_known_to_be_missing(tmp_path: Path) -> None:
-    assert periods(tmp_path).lacks_its_file(0)
-    assert periods(tmp_path, output=f"file://{tmp_path}/{{start}}.csv").lacks_its_file(0)
-    (tmp_path / "2026-01-05.csv").touch()
-    assert not periods(tmp_path).lacks_its_file(0) and periods(tmp_path).lacks_its_file(1)
-    assert not periods(tmp_path, output=f"file://{tmp_path}/{{start}}.csv").lacks_its_file(0)
-    # What was published in a folder, a table or elsewhere is not told by a name.
-    for elsewhere in ("rankings/", "gs://bucket/{start}.csv", "bigquery://p:d.t", "file://elsewhere/{start}.csv"):
-        assert not periods(tmp_path, output=elsewhere).lacks_its_file(0), elsewhere
-
-
 def test_what_is_asked_is_known_without_beam() -> None:
     code = "import sys, private_topk.pipelines.scheduled.periods; print('apache_beam' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

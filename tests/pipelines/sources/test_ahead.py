@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from private_topk.pipelines.sources.ahead import BESIDE, DECODERS, in_order, read_ahead
+from private_topk.pipelines.sources.ahead import in_order, read_ahead
 
 
 def counting(made: list[int], n: int) -> Iterator[int]:
@@ -53,23 +53,17 @@ def test_an_early_stop_ends_the_thread() -> None:
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("beside", [0, 1, DECODERS])
-def test_parts_are_decoded_in_order_by_as_many_threads_as_there_may_be(beside: int) -> None:
+def test_parts_are_decoded_in_order_by_two_threads() -> None:
     at_work, most, lock = 0, 0, threading.Lock()
 
-    def decode(part: int) -> tuple[int, bool]:
+    def decode(part: int) -> int:
         nonlocal at_work, most
         with lock:
             at_work, most = at_work + 1, max(most, at_work + 1)
         time.sleep(0.002)
         with lock:
             at_work -= 1
-        return part, threading.current_thread() is threading.main_thread()
+        return part
 
-    before = BESIDE.set(beside)
-    try:
-        found = list(in_order(iter(range(20)), decode))
-    finally:
-        BESIDE.reset(before)
-    assert found == [(part, beside == 0) for part in range(20)]
-    assert most <= max(beside, 1) + (beside == 1)  # the next one begins before the last one is waited for
+    assert list(in_order(iter(range(20)), decode)) == [*range(20)]
+    assert most == 2

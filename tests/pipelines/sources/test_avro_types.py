@@ -219,6 +219,20 @@ def hold_to_each_other(folder: Path, made: tuple, size: int, columns: Columns) -
     assert reasons == left_out
 
 
+@examples(120)
+@given(files(ROLES), st.binary(min_size=1, max_size=9), st.integers(0, 2))
+def test_bytes_behind_the_rows_of_a_block_refuse_it(tmp_path_factory, made: tuple, more: bytes, which: int) -> None:  # noqa: ANN001
+    """Of every type, by both decoders, whatever the bytes would mean as a row."""
+    schema, blocks, _ = made
+    packed = [(len(block), b"".join(block)) for block in blocks]
+    at = which % len(packed)
+    packed[at] = (packed[at][0], packed[at][1] + more)
+    path = write(tmp_path_factory.mktemp("rows") / "rows.avro", container(schema, packed))
+    for plain in (avro_rows.of_plain_types, lambda schema, fields: None):
+        with patch.object(avro_rows, "of_plain_types", plain), pytest.raises(Refusal, match="is damaged"):
+            read(path, TIMED)
+
+
 OTHERS = [
     "boolean", "bytes", logical("bytes", "decimal"), logical("int", "time-millis"), logical("long", "time-micros"),
     {"type": "array", "items": "string"}, {"type": "map", "values": "long"}, ["null", "string", "bytes"],

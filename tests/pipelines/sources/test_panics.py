@@ -72,7 +72,7 @@ leave(2)
 
 
 def test_what_is_said_last_is_not_lost_with_a_thread_that_is_still_inside() -> None:
-    """A run that is refused, or ended by a signal, while its files are decoded early, of a block that takes seconds."""
+    """A run that is refused, or ended by a signal, while a thread decodes a block that takes seconds."""
     done = subprocess.run([sys.executable, "-c", _ENDS_MEANWHILE], stderr=subprocess.PIPE, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (2, "what is wrong\n")
 

@@ -45,9 +45,14 @@ Indices = NDArray[np.int64]
 
 _LANE = 0
 _PREFETCH = 512
+_LEAST, _LATEST, _MOST = 1 << 44, 8.0, 16  # of a word, of v, and of the waits that it adds up
 _ERROR = 2.0**-36
-"""Relative, of a probability in floats: rate times a difference below 2**6 is off by 2**-46, and so is v, whose factor
-exp(v) is cut off where the probability is below 2**-60 anyway."""
+"""Relative, of a probability in floats, where no word of a wait is below `_LEAST`, v is at most `_LATEST`, and it is
+the sum of `_MOST` waits or fewer; elsewhere ball arithmetic decides. The digits of a wait that were not read move it by
+at most 2**-44, and it is below 14: with all roundings 2**-43. So v is off by 2**-38, and so is the logarithm of the
+probability. p is off by 2**-49, and where it is near 1 that moves p + (1 - p) exp(v) by exp(v) - 1 times as much, below
+2**-37. A rate times a difference that matters is below 2**8: its roundings are 2**-44. The platform's exp and log are
+taken to be wrong by 2**-50, eight times what any in use is."""
 _DIGITS = 61
 _COARSE, _SPARE = 16, 10
 _MANY = 1 << 24  # items from which on weights are made in two steps
@@ -111,24 +116,29 @@ class FlipRounds:
         # The weights are in units of the largest count when they were made.
         raised = self._float_rate * (self._value[self._base] - top)
         unit = math.exp(raised) / self._unit
-        total, waits, elapsed = self._total + self._far_items * self._far_weight, [], 0.0
+        total, waits = self._total + self._far_items * self._far_weight, list[int]()
+        elapsed, accurate = 0.0, True
         while True:
             index, wait, flip = next(self._uniforms)
             waits.append(index)
-            elapsed -= math.log(max(wait * 2.0**-64, 2.0**-64)) / (total * unit)
+            accurate = accurate and wait >= _LEAST and len(waits) <= _MOST
+            if accurate:
+                elapsed -= math.log(wait * 2.0**-64) / (total * unit)
             place = self._propose(total)
             if place is None:
                 continue
             rank = self._pick(place)
             count = self._value[place] if place < self._exact else self._count(rank)
             weight = self._weights[place - self._base] if place < self._end else self._far_weight
-            p = math.exp(self._float_rate * (count - top))
-            chance = p / (weight * unit * (p + (1 - p) * math.exp(min(elapsed, 700.0))))
-            drawn = flip * 2.0**-64
-            if abs(drawn - chance) > _ERROR * chance + 2.0**-60:
-                if drawn < chance:
-                    return place, rank
-            elif greater(self._chance(count, weight, total, waits), uniform(self._draw, _LANE, 2 * index + 1)):
+            if accurate and elapsed <= _LATEST:
+                p = math.exp(self._float_rate * (count - top))
+                chance = p / (weight * unit * (p + (1 - p) * math.exp(elapsed)))
+                drawn = flip * 2.0**-64
+                if abs(drawn - chance) > _ERROR * chance + 2.0**-60:
+                    if drawn < chance:
+                        return place, rank
+                    continue
+            if greater(self._chance(count, weight, total, waits), uniform(self._draw, _LANE, 2 * index + 1)):
                 return place, rank
 
     def _pick(self, place: int) -> int:

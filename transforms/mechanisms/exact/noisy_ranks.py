@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.levels import Levels
 from private_topk.transforms.mechanisms.exact.noise import float_rate, of_exponential
-from private_topk.transforms.mechanisms.exact.order_statistics import largest_ranks
+from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
 
 __all__ = ["noisy_ranks", "normal_quantile"]
@@ -28,7 +27,9 @@ Indices = NDArray[np.int64]
 _LN2 = math.log(2)
 _ERROR = 2.0**-28
 """Of a noise for each unit of 1 + A: A is known to one part in 2**31, and no noise moves by more than that of 1 + A.
-The rest is for the platform's logarithms, and for the normal quantile's 2**-32."""
+The rest is for the platform's logarithms, and for the normal quantile's 2**-32. Beyond `_FARTHEST`, either way, doubles
+bound nothing: the normal quantile ends there, and further on so do they."""
+_FARTHEST = 360.0
 
 
 def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Indices:
@@ -47,7 +48,7 @@ def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw:
         rate_error=0.0,
         level=lambda count: partial(ball, Fraction(count) / scale),
         noise=_FLOATS[noise],
-        noise_error=lambda a: _ERROR * (1 + a),
+        noise_error=_error,
         quantile=of_exponential(noise),
     )
     least, digits = int(histogram.top(k)[-1]), histogram.items.bit_length()
@@ -57,6 +58,10 @@ def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw:
     else:
         cuts = even_cuts(scale / 2, 2 * (digits + 8), least)
     return largest_ranks(histogram, Blocks.of(histogram, k, cuts, rounded=True), levels, k, draw, lane)
+
+
+def _error(a: Floats) -> Floats:
+    return np.where((a > math.exp(-_FARTHEST)) & (a < _FARTHEST), _ERROR * (1 + a), np.inf)
 
 
 def _laplace(a: Floats) -> Floats:
@@ -92,7 +97,7 @@ def normal_quantile(tail: Floats) -> Floats:
     As a function of sqrt(2 tail) it is nearly a straight line: four polynomials through values found by ball arithmetic
     follow it, and many short ones follow these. The tests compare it with the balls all along.
     """
-    u = np.sqrt(2 * np.minimum(tail, 360.0))
+    u = np.sqrt(2 * np.minimum(tail, _FARTHEST))
     u -= _FIRST
     u *= _PIECES
     pieces = np.maximum(u, 0).astype(np.int64)

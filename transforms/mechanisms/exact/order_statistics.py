@@ -16,7 +16,7 @@ whoever of the three it was; if not, a uniform one of the three has it, and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.blocks import Blocks
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.levels import Levels
-from private_topk.transforms.mechanisms.exact.noise import LEAST, MOST, certified_top, exponential_real
+from private_topk.transforms.mechanisms.exact.noise import COUNT_ERROR, LEAST, MOST, certified_top, exponential_real
 from private_topk.transforms.mechanisms.exact.reals import Real, relative_float
 from private_topk.transforms.mechanisms.exact.shuffles import Shuffles
 
-__all__ = ["largest_ranks"]
+__all__ = ["Levels", "largest_ranks"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_TINIEST = 2.0**-1000  # of an exponential; noises do not believe a double that small
 _LANES = 64  # of the keystream, for each lane of a caller
 _SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
 _FIRST = 8  # noises of the octave after the first
@@ -62,6 +62,34 @@ class _Readings:
     places: Indices
     last: Floats
     turns: int = 0
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The score of an item is level(count) + noise(A), A the exponential of its order statistic.
+
+    Args:
+        rate, rate_error: what one count adds to a level, and a bound on its relative error.
+        level: the exact level of a count.
+        noise, noise_error: the noise in floats as a function of A, and a bound on its error when A is off by one part
+            in 2**31.
+        quantile: the exact noise of an exact A; it falls.
+    """
+
+    rate: float
+    rate_error: float
+    level: Callable[[int], Real]
+    noise: Callable[[Floats], Floats]
+    noise_error: Callable[[Floats], Floats]
+    quantile: Callable[[arb], arb]
+
+    def steps(self, counts: Indices, least: int) -> tuple[Floats, Floats]:
+        """The levels of counts less that of `least`, and bounds on their errors.
+
+        Differences from it are exact integers, so counts near it keep their precision however large they are.
+        """
+        steps: Floats = np.asarray((counts - least) * self.rate, np.float64)
+        return steps, np.abs(steps) * (COUNT_ERROR + self.rate_error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,11 +265,12 @@ class _Descents:
         self.met.append(_Met(places[rows], turns[columns], ranks, counts, scores, score_errors))
 
     def _exponentials(self, words: NDArray[np.uint64], places: Indices, turn: int) -> Floats:
-        """Standard exponentials of words, shape (places, n), within one part in 2**32."""
+        """Standard exponentials of words, shape (places, n), within one part in 2**32, or `_TINIEST` of those below."""
         v = words * 2.0**-64
         out = -np.log1p(-np.clip(v, LEAST, MOST))
         for row, column in zip(*np.nonzero((v < LEAST) | (v > MOST)), strict=True):  # about one word in a million
-            out[row, column] = relative_float(self._exponential(int(places[row]), turn + int(column)))
+            found = relative_float(self._exponential(int(places[row]), turn + int(column)))
+            out[row, column] = max(found, _TINIEST)
         return out
 
     def _exponential(self, place: int, turn: int) -> Real:

@@ -33,7 +33,7 @@ _LANE = 0
 _PRECISION = 96
 _PREFETCH = 256
 _SMALL, _LARGE = 1 << 40, 2**64 - 2**40  # beyond them a double knows too little of a word, or makes 1 of it
-_ACCURATE, _NEXT = 56, 2.0**-51
+_ACCURATE, _NEXT, _TINIEST = 56, 2.0**-51, math.ulp(0.0)
 _ROUNDING = 2.0**-50  # relative, of a few operations on doubles
 
 
@@ -202,7 +202,7 @@ def _bounds(value: arb) -> tuple[float, float]:
     """Doubles between which it lies."""
     if value.rel_accuracy_bits() > _ACCURATE:
         middle = float(value)
-        margin = _NEXT * abs(middle)  # some times what the ball and rounding to a double are off by
+        margin = _NEXT * abs(middle) + _TINIEST  # some times what the ball and rounding to a double are off by
         return middle - margin, middle + margin
     # One step outwards covers the rounding.
     return math.nextafter(float(value.lower()), -math.inf), math.nextafter(float(value.upper()), math.inf)

@@ -12,7 +12,9 @@ from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import flip_rounds
 from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds, _powers
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.reals import ball, precision
 from tests.quick import few, in_check, smallest, tries
+from tests.transforms.mechanisms.given_words import SEQUENTIAL, GivenWords
 from tests.transforms.mechanisms.typed_laws import flip_round
 
 TABLE = Histogram(np.array([50, 44, 43, 20, 0]), np.array([1, 3, 6, 40, 200]))
@@ -68,6 +70,49 @@ def test_floats_that_leave_it_open_change_no_answer(rate: Fraction, monkeypatch:
     expected = answers()
     monkeypatch.setattr(flip_rounds, "_ERROR", 10.0)
     assert answers() == expected
+
+
+RATE_OF_PROPOSALS = 2 * (1 + Fraction(1, 2**57))  # of two items at a rate so small that both weigh 2**57 + 1 of 2**57
+
+
+def flip_that_keeps(rate: Fraction, waits: list[list[int]]) -> Fraction:
+    """The probability with which the lesser of counts 1 and 0 is kept when it is proposed after some waits, given by
+    all their words: 1 / (1 + (1 / p - 1) exp(v)) by the law, over the weight of the proposal.
+    """
+    with precision(2000):
+        numbers = [ball(sum(Fraction(word, 2 ** (64 * n + 64)) for n, word in enumerate(words))) for words in waits]
+        v = -sum((number.log() for number in numbers), ball(0)) / ball(RATE_OF_PROPOSALS)
+        kept = 1 / (1 + ball(rate).expm1() * v.exp()) / (ball(RATE_OF_PROPOSALS) / 2)
+        return Fraction(int((kept * 2**1000).floor().unique_fmpz()), 2**1000)
+
+
+SMALL_WORDS = [0, 1, 2, 3, 100, 2**8, 2**16, 2**24, 2**32, 2**40, 2**44 - 1, 2**44]
+
+
+@pytest.mark.parametrize("word", SMALL_WORDS)
+@pytest.mark.parametrize("second", [0, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("before", [0, 30], ids=["first proposal", "after others"])
+def test_a_proposal_after_a_rare_wait_is_kept_as_the_law_has_it(word: int, second: int, before: int) -> None:
+    """Waits whose first word is small are met once in 2**20 to 2**64 proposals. The flip lies 2**-50 of the chance
+    above it or below it. The counts are 1 and 0, of which first the 0 is proposed and then, if that is not kept, the 1.
+    """
+    early = [[2**64 - 2**40, 0, 1] for _ in range(before)]
+    last = [word, second, 1]
+    with precision(200):
+        log_u = float(ball(Fraction(word * 2**64 + second, 2**128) + Fraction(1, 2**192)).log())
+    rate = Fraction(math.exp(log_u / 2))  # so that p + (1 - p) exp(v) is about 2
+    chance = flip_that_keeps(rate, [*early, last])
+    assert Fraction(1, 4) < chance < Fraction(3, 4)
+    for kept, level in ((True, 1 - Fraction(1, 2**50)), (False, 1 + Fraction(1, 2**50))):
+        flip = int(chance * level * 2**128)
+        words = {(0, 2 * n, level): w for n, wait in enumerate([*early, last]) for level, w in enumerate(wait)}
+        words |= {(0, 2 * n + 1, 0): 2**64 - 1 for n in range(before)}  # these are not kept
+        words |= {(0, 2 * before + 1, 0): flip >> 64, (0, 2 * before + 1, 1): flip % 2**64}
+        words |= {(0, 2 * n, level): 0 for n in range(before + 1) for level in range(3, 40)}
+        words |= {(SEQUENTIAL, n, 0): 3 << 61 for n in range(before + 1)}  # a ticket of the second item
+        words |= {(SEQUENTIAL, before + 1, 0): 0}  # then one of the first
+        rounds = FlipRounds(Histogram(np.array([1, 0]), np.array([1, 1])), rate, 1, GivenWords(words))
+        assert rounds.next() == (1 if kept else 0), (word, second, kept)
 
 
 def test_powers_are_just_above_on_every_scale() -> None:

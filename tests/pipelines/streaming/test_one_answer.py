@@ -1,0 +1,184 @@
+"""A charged stream has one answer for each window: what is free is to finish it, and never to hear another."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from private_topk.pipelines.commands import stream as door
+from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.report import report_of
+from private_topk.pipelines.run import run
+from private_topk.runners import prepare
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.support import Done, command, options, write
+from tests.pipelines.test_announce import Nowhere
+
+ROWS = [{"user": f"u{n}", "item": "abc"[n % 3], "time": f"2026-01-0{5 + n % 3}T12:00:00Z"} for n in range(60)]
+END = {"user": "u", "item": "a", "time": "2026-01-09T00:00:00Z"}
+ASKED = {
+    "input": "in/*.jsonl", "clock": "event", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 8,
+    "window": "1d", "from_": "2026-01-05", "to": "2026-01-08", "release_key": "file:key", "release_id": "r",
+    "output": "out", "output_format": "jsonl",
+}  # fmt: skip
+BOOKS = {"ledger": "sqlite:///b.db", "dataset": "d"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "items.txt").write_text("a\nb\nc\nd\ne\n")
+    (tmp_path / "key").write_text("a key of enough bytes")
+    start()
+    assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=99").status == 0
+    return tmp_path
+
+
+def stream(**change: Any) -> Done:  # noqa: ANN401
+    return command("stream", *options(**{**ASKED, **BOOKS, **change}))
+
+
+def start() -> None:
+    write(Path("in", "a.jsonl"), [*ROWS, END])
+
+
+def junk(number: int = 0) -> None:
+    """A file more, which makes another item the first of every window; read before the one that closes them."""
+    rows = [{"user": f"junk {number} {n}", "item": "e", "time": row["time"]} for n in range(60) for row in ROWS[:3]]
+    write(Path("in", f"0 junk {number}.jsonl"), rows)
+    start()
+
+
+def files(place: str = "out") -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(Path(place).iterdir())}
+
+
+def charges() -> list[dict[str, Any]]:
+    return json.loads(command("budget", "history", "--ledger=sqlite:///b.db", "--json").out)["charges"]
+
+
+def killed(*windows: int) -> None:
+    """As a kill midway leaves it: these windows are not published, and the ledger knows of no end."""
+    for number in windows:
+        for path in Path("out").glob(f"2026010{5 + number}T*--*"):
+            path.unlink()
+    with sqlite3.connect("b.db") as database:
+        database.execute("UPDATE private_topk_charges SET outcome = 'started', finished = NULL")
+
+
+def test_rows_that_came_later_are_no_second_answer_in_another_place() -> None:
+    """Twelve calls, each with a file more and another output: one release for one charge."""
+    assert stream().status == 0
+    for number in range(3):
+        junk(number)
+        out = f"out{number}"
+        for change in ({"output": out}, {"output": out, "output_format": "csv"}, {"output": out, "check": True}):
+            done = stream(**change)
+            assert done.status == 2 and "release-id r was used on" in done.err and "another output" in done.err
+            assert not Path(out).exists() and len(list(Path("out").iterdir())) == 6
+    assert len(charges()) == 1
+
+
+@pytest.mark.parametrize("overwrite", [{}, {"overwrite": True}])
+@pytest.mark.parametrize("books", [{}, {"ledger": None, "dataset": None}])
+def test_what_is_published_stays(overwrite: dict[str, Any], books: dict[str, Any]) -> None:
+    assert stream(**books).status == 0
+    once = files()
+    junk()
+    done = stream(output="./out/", **overwrite, **books)
+    assert done.status == 0, done.err
+    assert files() == once and len(once) == 6
+    assert len(charges()) == (0 if books else 1)
+
+
+def test_another_release_overwrites_it_and_costs() -> None:
+    assert stream().status == 0
+    once = files()
+    junk()
+    assert stream(release_id="s", epsilon=9).status == 2
+    assert files() == once
+    done = stream(release_id="s", overwrite=True)
+    assert done.status == 0, done.err
+    assert files() != once and len(charges()) == 2
+    again = stream(overwrite=True)
+    assert again.status == 2 and "has 0 of the 3 windows that r had published" in again.err
+
+
+def test_what_was_published_and_is_gone_is_not_drawn_again() -> None:
+    assert stream().status == 0
+    once = files()
+    next(Path("out").glob("20260106*.jsonl")).unlink()
+    junk()
+    for check in ({}, {"check": True}):
+        done = stream(**check)
+        assert done.status == 2 and "--output out has 2 of the 3 windows that r had published" in done.err, done.err
+        assert "another release id, which costs" in done.err
+    assert {**once, **files()} == once and len(charges()) == 1
+    assert charges()[0]["outcome"] == "released"
+
+
+def test_a_crash_is_resumed_for_nothing_and_every_window_has_one_answer() -> None:
+    """Also where rows have come since: what is out stays, and what is not is drawn for the first time."""
+    assert stream().status == 0
+    once = files()
+    killed(1)
+    left = files()
+    junk()
+    done = stream()
+    assert done.status == 0 and "resuming r" in done.err, done.err
+    assert len(files()) == 6 and {**files(), **left} == files()
+    first = {name: json.loads(rows.splitlines()[0])["item"] for name, rows in files().items() if "manifest" not in name}
+    assert [item == "e" for item in first.values()] == [False, True, False], "what is drawn now counts all rows"
+    assert files() != once
+    assert [charge["outcome"] for charge in charges()] == ["released"]
+
+
+def test_the_same_rows_are_resumed_to_the_same_bytes() -> None:
+    assert stream().status == 0
+    once = files()
+    killed(0, 1, 2)
+    assert stream().status == 0
+    assert files() == once and len(charges()) == 1
+
+
+@pytest.mark.parametrize("books", [{}, {"ledger": None, "dataset": None}])
+def test_other_questions_under_one_id_are_no_answers_to_each_other(books: dict[str, Any]) -> None:
+    """What stands is kept as an answer to its own question only."""
+    assert stream(**books).status == 0
+    once = files()
+    done = stream(k=2, **books)
+    assert done.status == 2 and "exists and is kept" in done.err, done.err
+    assert files() == once
+
+
+def test_what_nobody_can_look_at_is_not_sent_again() -> None:
+    """As to a topic: which windows are out is not known, whether it has ended well or not."""
+    report = dataclasses.replace(report_of({**_plain(), **BOOKS}, watch=True), sink=Nowhere())  # type: ignore[typeddict-item]
+    run(report, prepare("direct", ["--streaming"]))
+    for outcome in ("released", "started"):
+        with sqlite3.connect("b.db") as database:
+            database.execute(f"UPDATE private_topk_charges SET outcome = '{outcome}'")
+        with pytest.raises(Refusal, match="nowhere cannot be asked which windows of r it has"):
+            run(report, prepare("direct", ["--streaming"]))
+    assert [charge["outcome"] for charge in charges()] == ["started"]
+
+
+def _plain() -> dict[str, Any]:
+    return dict(asked_of(door.parser().read(options(**ASKED))[0]))
+
+
+def test_files_that_are_all_there_are_repeated_anywhere() -> None:
+    """They are named by what they hold: the same bytes give the same ranking."""
+    asked = {**ASKED, **BOOKS, "clock": None, "output_format": None, "quiet": True}
+    for output in ("one.jsonl", "two.jsonl"):
+        assert command("run", *options(**{**asked, "output": output})).status == 0
+    assert Path("one.jsonl").read_bytes() == Path("two.jsonl").read_bytes() and len(charges()) == 1
+    junk()
+    done = command("run", *options(**{**asked, "output": "three.jsonl"}))
+    assert done.status == 2 and "for other input" in done.err

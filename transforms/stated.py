@@ -1,0 +1,32 @@
+"""How a budget is written: never as less than what is spent."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, Decimal, localcontext
+from fractions import Fraction
+
+from private_topk.transforms.refusal import plain
+
+__all__ = ["number", "stated"]
+
+_OF_A_FLOAT = 15
+
+
+def stated(value: Fraction | float) -> float:
+    """The float that writes a budget: as it was given, so 3/10 is 0.3; or where no float does, the next one above."""
+    exact = Fraction(value)
+    written = plain(exact)
+    if isinstance(written, float):
+        return written
+    nearest = float(exact)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
+def number(value: Fraction | float, digits: int = 6, rounding: str = ROUND_CEILING) -> str:
+    """A budget as people read it, to so many digits: rounded up, unless it is what is left or allowed."""
+    exact = Fraction(value) if digits > _OF_A_FLOAT else Fraction(repr(stated(value)))
+    with localcontext() as context:
+        context.prec, context.rounding = digits, rounding
+        found = Decimal(exact.numerator) / Decimal(exact.denominator)
+    return f"{found:.{digits}g}" if digits > _OF_A_FLOAT else f"{float(found):.{digits}g}"

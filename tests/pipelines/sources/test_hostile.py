@@ -1,4 +1,4 @@
-"""Files made to hurt: each ends in one sentence, in a process that may have little memory and prints nothing else."""
+"""Files made to hurt: each ends in rows or one sentence, in a process that may have little memory."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ NULLABLE = {
 
 
 def outcomes(*paths: Path) -> list[str]:
-    """What reading each file ends in, all in one process."""
+    """What reading each file ends in, all in one process. Polars may print where it gave up."""
     done = subprocess.run([sys.executable, "-c", READER, str(LIMIT), *map(str, paths)], capture_output=True, text=True,
                           cwd=Path(__file__).parents[3], timeout=600)  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr[-2000:]
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
     found = done.stdout.splitlines()
     assert len(found) == len(paths)
     return found

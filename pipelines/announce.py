@@ -15,8 +15,7 @@ from zoneinfo import ZoneInfo
 from private_topk.pipelines.notes import NOTES
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.standing import standing_at
-from private_topk.runners import Launch
-from private_topk.runners.console import Line
+from private_topk.runners import Launch, Line
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.refusal import printable
 from private_topk.transforms.windows import Period, from_microseconds
@@ -122,7 +121,7 @@ class _WholeWindows:
 def _own_windows(report: Report) -> set[str]:
     """The windows that this very release has published before, as files: whoever writes them again keeps them."""
     period, release = report.question.period, report.question.release
-    standing = None if period is None or release.key.source == "fresh" else standing_at(report.sink, period)
+    standing = None if period is None or release.key.in_memory else standing_at(report.sink, period)
     if period is None or standing is None:
         return set()
     parts = len(standing) // len(period)

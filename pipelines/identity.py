@@ -38,8 +38,8 @@ def unasked(reason: str) -> Mapping[str, str]:
 def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types go
     """A value as JSON: the tag and every field of a dataclass, recursively, but for those marked `unasked`.
 
-    The tag of a class is its own `identity_tag`, of a mechanism its name. A field that is renamed keeps its tag in its mark `TAG`.
-    Raises TypeError for a value that has no such form.
+    The tag of a class is its own `identity_tag`, of a mechanism its name. A field that is renamed keeps its tag in
+    its mark `TAG`. Raises TypeError for a value that has no such form.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value

@@ -103,7 +103,7 @@ def _privacy(question: Question) -> str:
 
 def _release(report: Report) -> str:
     key = report.question.release.key
-    if key.source == "fresh":
+    if key.in_memory:
         return "under a new random key: each run is a release of its own, and costs"
     named = key.source if key.elsewhere else f"{key.source}, key id {key.key_id()}"
     again = "a repeat over the same rows" if report.source.bounded else "to finish it in this output"

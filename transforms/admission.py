@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.count_budget import CountBudget
-from private_topk.transforms.keys import Release
+from private_topk.transforms.keys import Release, ReleaseKey, not_here
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_all_windows", "check_kinds", "check_made", "check_scores", "refuse_second_firings"]
+__all__ = ["check_all_windows", "check_key", "check_kinds", "check_made", "check_scores", "refuse_second_firings"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
@@ -27,6 +29,15 @@ def check_kinds(**given: object) -> None:
         kind, remedy = _KINDS[name]
         if value is not None and not isinstance(value, kind):
             raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
+
+
+def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineOptions) -> None:
+    """Raise Refusal for a key in the memory of this process where the workers are plainly others. Where that shows only
+    on a worker, it is the worker that raises.
+    """
+    workers = (options.view_as(PortableOptions).environment_type or "LOOPBACK").upper()
+    if key.in_memory and (workers != "LOOPBACK" or type(runner).__name__ == "DataflowRunner"):
+        raise not_here()
 
 
 def check_all_windows(selection: Selection, period: Period | None, bounded: bool) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import Codes, as_labels
+from private_topk.transforms.columnar import LONGEST_LABEL, Codes, as_labels
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.sorting import sorted_with_order, sorted_words
@@ -63,6 +63,10 @@ def check_items(items: pa.Array) -> pa.Array:
         raise Refusal("domain", f"must hold strings or integers: {verbatim(error)}") from None
     if not len(labels):
         raise Refusal("domain", "must hold at least one item, got an empty list")
+    longest = pc.max(pc.binary_length(labels)).as_py() or 0
+    if longest > LONGEST_LABEL:
+        raise Refusal("domain", f"must hold items of at most {LONGEST_LABEL:,} bytes of UTF-8, got one of {longest:,}: "
+                      "no row with a longer one is counted", "leave it out")  # fmt: skip
     if labels.null_count:
         raise Refusal("domain", f"must not hold empty items, got {labels.null_count}: remove them")
     words = sorted_words(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels

@@ -192,7 +192,7 @@ class WindowCounts:
 
     @classmethod
     def _of_labels(cls, tables: Sequence[pa.RecordBatch], keep: int | None) -> WindowCounts:
-        nothing = make_table(item=pa.array([], pa.string()), count=np.empty(0, np.int64))
+        nothing = make_table(item=pa.array([], pa.large_string()), count=np.empty(0, np.int64))
         head = largest(pa.Table.from_batches([nothing, *tables]), keep).sort_by("item")
         labels = head["item"].combine_chunks().cast(pa.large_string())
         # No item at all is as good as one that nobody holds.

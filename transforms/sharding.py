@@ -176,7 +176,7 @@ class _ShardDoFn(SideBySideDoFn):
                 block, codes = block.filter(pa.array(known)), codes[known]
             values = codes.astype(self._layout.code_type)
         else:
-            values = block["item"].cast(pa.string())
+            values = block["item"]
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
         names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
@@ -210,7 +210,7 @@ class _ShardDoFn(SideBySideDoFn):
 
 def _as_numpy(values: pa.Array) -> np.ndarray | pa.Array:
     """Numbers as numpy has them, which is quicker to take from; texts as they are."""
-    return values if pa.types.is_string(values.type) else values.to_numpy()
+    return values if pa.types.is_large_string(values.type) else values.to_numpy()
 
 
 def _of_groups(block: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:

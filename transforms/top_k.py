@@ -11,6 +11,7 @@ from apache_beam.transforms import window
 
 from private_topk.transforms.admission import (
     check_all_windows,
+    check_key,
     check_kinds,
     check_made,
     check_scores,
@@ -63,7 +64,8 @@ class PrivateTopK(beam.PTransform):
             `RangeDomain`; or `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
-        release: key and id that make the draw repeatable; by default a new random one.
+        release: key and id that make the draw repeatable; by default new random ones. A random key stays in the memory
+            of this process: workers that are other processes need one that they can read.
         period: the declared windows of event time: every one is published, empty or not. Input that is windowed
             already needs it. Elements that were given no time lie in none of the windows.
         reveal_active_windows: take the windows of the input in place of a period, and accept that a window is
@@ -197,6 +199,7 @@ class RankBlocks(beam.PTransform):
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         self._check(blocks)
+        check_key(self._release.key, blocks.pipeline.runner, blocks.pipeline.options)
         selection, key, groups = self._selection, self._release.key, self._selection.groups
         numbered = self._period if blocks.is_bounded else None
         most, risers = selection.max_windows_per_user, selection.risers

@@ -15,8 +15,7 @@ from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.logs import level
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
-from private_topk.runners import Launch, UnknownArgument
-from private_topk.runners.console import say
+from private_topk.runners import Launch, UnknownArgument, say
 from private_topk.transforms.refusal import printable
 
 __all__ = ["publish", "tell_readiness"]

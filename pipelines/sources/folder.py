@@ -273,7 +273,7 @@ def _is_complete(path: str) -> bool:
 
 
 def _digest(file: FileInfo) -> bytes:
-    path, state = hashlib.sha256(file.path.encode()), hashlib.sha256(b"%d %d" % (file.size, file.written))
+    path, state = hashlib.sha256(os.fsencode(file.path)), hashlib.sha256(b"%d %d" % (file.size, file.written))
     return path.digest()[:_NAME] + state.digest()[: _DIGEST - _NAME]
 
 

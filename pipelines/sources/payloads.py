@@ -16,7 +16,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.sources import json_rows
 from private_topk.pipelines.sources.avro_rows import check_columns, rows_of, schema_for
-from private_topk.pipelines.sources.avro_schema import Recursive, branches_of
+from private_topk.pipelines.sources.avro_schema import Recursive, Weightless, branches_of
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -83,6 +83,9 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
     except Recursive:
         raise Refusal("payload_schema", f"{verbatim(schema)} has records that may hold themselves, which is not safe "
                       "to read", "send the rows without them") from None  # fmt: skip
+    except Weightless:
+        raise Refusal("payload_schema", f"{verbatim(schema)} has an array of items that take no bytes, of which one "
+                      "message could hold a billion", "send the rows without it") from None  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SchemaParseException, UnknownType):
         raise Refusal("payload_schema", f"{verbatim(schema)} is not an Avro schema of a record") from None
     try:

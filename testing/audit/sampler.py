@@ -40,7 +40,7 @@ class Sampler:
 
     def key(self, number: int) -> ReleaseKey:
         """One of the release keys of this audit."""
-        return ReleaseKey("fresh", hashlib.sha256(self.seed + b"key %d" % number).digest())
+        return ReleaseKey.held(hashlib.sha256(self.seed + b"key %d" % number).digest())
 
     def coins(self, draws: int, name: str) -> tuple[list[int], list[int]]:
         """The numbers of so many draws, each on one side or the other by a fair coin."""

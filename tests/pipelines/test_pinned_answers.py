@@ -23,7 +23,7 @@ from tests.quick import in_check
 
 STORE = Path(__file__).with_name("pinned_answers.txt")
 PINNED = {
-    "release 4": (38, "b215c6644c3867d4c210b662a7c737fd00ec666006fe9ab742443d255b08fe4a"),
+    "release 4": (38, "79514a51aaba25ecd69c3aac597b9ce2632de88d32430967c57978c942cb5037"),
 }
 """For every name of the draws, how many lines of the store were pinned under it, and SHA-256 of these."""
 

@@ -19,7 +19,7 @@ from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.top_k import make_selection
 from tests.transforms.pipelines import outcome
 
-RELEASE = Release(ReleaseKey("fresh", b"a key of enough bytes"), "lists")
+RELEASE = Release(ReleaseKey.held(b"a key of enough bytes"), "lists")
 
 
 def some_lists(seed: int) -> dict[str, list[str]]:

@@ -23,7 +23,7 @@ from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period
 from tests.quick import in_check
 
-KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
+KEY = ReleaseKey.held(b"a key of the tests, no secret")
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 SHARDS = 3
 SIZES = {"public": 50, "many codes": (2 << 20) + 7, "unknown": 0}
@@ -33,7 +33,7 @@ def some_items(size: int, state: np.random.RandomState, rows: int) -> np.ndarray
     if size > 1000:  # of both sides of an edge between item shards
         return (state.randint(0, 3, rows) * (1 << 20) + state.randint(0, 7, rows)).astype(np.uint32)
     codes = np.minimum(state.geometric(0.1, rows), 50) - 1
-    return codes.astype(np.uint8) if size else pa.array([f"label {code}" for code in codes])
+    return codes.astype(np.uint8) if size else pa.array([f"label {code}" for code in codes], pa.large_string())
 
 
 def some_pairs(layout: Layout, seed: int, rows: int = 200) -> list[pa.RecordBatch]:

@@ -32,7 +32,7 @@ from private_topk.transforms import RangeDomain
 from private_topk.transforms.mechanisms import Mechanism
 from tests.transforms.streams import streaming
 
-RELEASE = Release(ReleaseKey("fresh", b"a key of the tests, no secret"), "one answer")
+RELEASE = Release(ReleaseKey.held(b"a key of the tests, no secret"), "one answer")
 ITEMS = 200_000
 DAY = 86_400
 WINDOWS = 24

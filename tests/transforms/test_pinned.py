@@ -49,12 +49,12 @@ PINNED = {
     "whole": "1 4c51fc54b57c329c",
     "fixed": "11 171f529f25da50fa",
     "day": "3 8ef13923ef073aed",
-    "sliding": "16 6d96d330c676dcb3",
+    "sliding": "16 96b359878285d218",
     "counts": "11 b61b0f4127b4105a",
     "unknown": "11 a1b5c66d3d837a7e",
-    "unknown, bounded": "16 90496a9366e4d35a",
+    "unknown, bounded": "16 a902780f3fbeff3a",
     "weights": "1 ba0bb8b98b68b158",
-    "weights, sliding": "16 ccc17419cbddf571",
+    "weights, sliding": "16 b8b2500162b44897",
 }
 
 

@@ -51,7 +51,7 @@ from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_o
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
-KEY = ReleaseKey("fresh", b"0123456789abcdef")
+KEY = ReleaseKey.held(b"0123456789abcdef")
 DOMAIN = PublicDomain.of(ITEMS)
 DAY, START = 86_400, datetime(1970, 1, 2, tzinfo=timezone.utc)
 DAYS = Period(START, START + timedelta(days=3), timedelta(days=1))

@@ -33,7 +33,7 @@ SELECTION = Selection(Joint(epsilon=1.0), 2, PublicDomain.of(["a", "b", "c"]), 5
 LAYOUT = Layout.of(SELECTION.domain)
 HIDDEN = Selection(MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1), 2, UnknownDomain())
 PANE = PaneInfo(True, True, PaneInfoTiming.ON_TIME, 0, 0)
-RELEASE = Release(ReleaseKey("fresh", b"selection".ljust(32, b".")), "two rounds")
+RELEASE = Release(ReleaseKey.held(b"selection".ljust(32, b".")), "two rounds")
 
 SIZE = (5 << ITEM_SHARD_BITS) // 2
 LAYOUTS = {"one shard": Layout(300, 5), "three shards": Layout(SIZE, 3), "one window": Layout(SIZE)}
@@ -98,13 +98,16 @@ def test_an_unknown_domain_is_its_largest_counts_whoever_hands_them_on() -> None
     head = sorted(counts, key=lambda label: (-counts[label], label.encode()))[:keep]
     seen = set()
     for cut in (1, 3, len(labels)):
-        tables = [make_table(item=labels[n::cut], count=[counts[label] for label in labels[n::cut]])
-                  for n in range(cut)]  # fmt: skip
+        tables = []
+        for n in range(cut):
+            some = labels[n::cut]
+            tables.append(make_table(item=pa.array(some, pa.large_string()), count=[counts[label] for label in some]))
         found = WindowCounts.of(HIDDEN, tables)
         assert found.labels(found.items(np.arange(keep))).to_pylist() == head
         seen.add(found.digest)
     counts[head[-1]] += 1
-    seen.add(WindowCounts.of(HIDDEN, [make_table(item=labels, count=list(counts.values()))]).digest)
+    whole = make_table(item=pa.array(labels, pa.large_string()), count=list(counts.values()))
+    seen.add(WindowCounts.of(HIDDEN, [whole]).digest)
     seen.add(WindowCounts.of(HIDDEN, []).digest)
     assert len(seen) == 3
 
@@ -158,7 +161,7 @@ def test_a_ranking_of_two_rounds_is_the_draw_of_both_vectors(epsilon: float, k: 
 
 def parts_of(labels: dict[str, int]) -> list[PlacedPart]:
     """What the only user shard sends: a part for every item."""
-    tables = [make_table(item=[label], count=[count]) for label, count in labels.items()]
+    tables = [make_table(item=pa.array([label], pa.large_string()), count=[count]) for label, count in labels.items()]
     return list(with_manifest(0, enumerate(tables)))
 
 

@@ -45,12 +45,10 @@ def test_a_fresh_process_loads_without_collecting(runner: str, module: str) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("ending", "rows", "more"), [("csv", 2, []), ("avro", 20_000, []), ("avro", 20_001, ["polars"])]
-)
-def test_a_plain_run_loads_no_more_than_it_needs(tmp_path: Path, ending: str, rows: int, more: list[str]) -> None:
-    """Of what takes a tenth of a second or more: polars reads many rows, and times; the others are for more."""
-    write(tmp_path / f"rows.{ending}", [{"user": f"u{row % 9}", "item": "apple"} for row in range(rows)])
+@pytest.mark.parametrize(("ending", "more"), [("csv", []), ("avro", ["polars"])])
+def test_a_plain_run_loads_no_more_than_it_needs(tmp_path: Path, ending: str, more: list[str]) -> None:
+    """Of what takes a tenth of a second or more: polars reads Avro, and times; the others are for more."""
+    write(tmp_path / f"rows.{ending}", [{"user": f"u{row}", "item": "apple"} for row in range(2)])
     (tmp_path / "items.txt").write_text("apple\npear\nplum\n")
     words = ("run", "--input", f"rows.{ending}", "--domain", "items.txt", "--mechanism", "joint", "--k", "2",
              "--epsilon", "1", "--output", "out.csv", "--quiet")  # fmt: skip

@@ -25,6 +25,7 @@ __all__ = [
     "flink_cluster",
     "flink_home",
     "postgres",
+    "prism_binary",
     "pytest_collection_modifyitems",
     "temporary",
     "url",
@@ -54,6 +55,17 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
+
+
+@pytest.fixture(scope="session")
+def prism_binary() -> Path:
+    """Prism, built once for the machine."""
+    from benchmarks.servers.prism import build
+    from private_topk.runners import prism
+
+    if not prism.built_binary().exists() and shutil.which("go") is None:
+        missing("Prism is built with Go's client: install Go")
+    return build()
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -152,8 +150,11 @@ def test_a_user_s_total_is_split_and_the_manifest_says_so(place: Path) -> None:
     assert one["parameters"]["epsilon"] == share
 
 
-@pytest.mark.parametrize("unit", ["user", "user-window"])
-@pytest.mark.parametrize("epsilon", ["0.3", "0.30000000000000001", "0.3000001", "1.2999999999999999999"])
+@pytest.mark.parametrize(
+    ("unit", "epsilon"),
+    [("user-window", "0.3"), ("user", "0.30000000000000001"), ("user", "0.3000001"),
+     ("user-window", "1.2999999999999999999")],
+)  # fmt: skip
 def test_no_number_states_less_than_was_spent(
     place: Path, capsys: pytest.CaptureFixture, unit: str, epsilon: str
 ) -> None:
@@ -192,8 +193,6 @@ def test_a_pure_total_stays_pure_and_noisy_counts_share_it(place: Path) -> None:
 @pytest.mark.parametrize(
     "mechanism",
     [
-        ["--mechanism", "joint"],
-        ["--mechanism", "cdp-peeling"],
         ["--mechanism", "gaussian", "--max-items-per-user", "1"],
         ["--mechanism", "pnf-peeling", "--publish-counts", "0.25"],
         ["--mechanism", "oneshot", "--noise", "laplace", "--publish-counts", "0.25", "--publish-counts-delta", "1e-7"],
@@ -288,12 +287,6 @@ def test_plan_counts_the_rankings_of_groups(
     assert "--groups-per-user must be at least 1, got 0" in capsys.readouterr().err
 
 
-def test_help_needs_no_database_and_no_beam() -> None:
-    code = "import sys; from private_topk.pipelines.commands import budget; budget.parser(); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"apache_beam", "sqlalchemy", "matplotlib", "dp_accounting", "yaml", "polars"} & set(loaded)
-
-
 @pytest.mark.parametrize(("overlap", "share"), [(1, 1.0), (13, 1 / 13)])
 def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
     """Weeks that start every day: the rows of one week are in 13 of them."""
@@ -324,12 +317,6 @@ def test_totals_of_approximate_releases(place: Path, more: list[str]) -> None:
         assert share["ranking"]["delta"] == 0 < share["noisy_counts"]["delta"]
     else:
         assert privacy["accounting"] == "zcdp" and share["epsilon"] > 2 / 30 * 3
-
-
-def test_a_plan_of_very_many_windows_is_quick(capsys: pytest.CaptureFixture) -> None:
-    assert main(["plan", "--epsilon=1", "--delta=1e-6", "--windows=1000000000000", "--mechanism=joint"]) == 0
-    printed = capsys.readouterr().out
-    assert "zcdp" in printed and "PLD" not in printed
 
 
 def test_a_budget_is_not_evaded_by_reading_the_rows_otherwise(place: Path, capsys: pytest.CaptureFixture) -> None:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import fastavro
 import numpy as np
 import pytest
 
 from private_topk.pipelines.expecting import earlier_ranking, expected_of, names_a_file
-from private_topk.pipelines.sample import START, users_per_item, write_sample
 from private_topk.previews import Released, Zipf
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows import Period
 from tests.pipelines.support import command, options, write
 
 ROWS = [{"user": f"u{n}", "item": f"item {n % m}", "time": "2026-01-06"} for m in (1, 2, 3, 4) for n in range(120)]
@@ -106,23 +101,3 @@ def test_a_shape_takes_its_items_from_the_domain() -> None:
     assert expected_of("zipf=1.1, users=1e4, items-per-user=2", 50, None) == Zipf(1.1, 50, 10_000, 2)
     assert expected_of("zipf=1.1 items=60 users=1e4 items_per_user=2", 50, None) == Zipf(1.1, 60, 10_000, 2)
     assert [names_a_file(text) for text in ("sample", "zipf=1", "./sample", "out.avro")] == [False, False, True, True]
-
-
-@pytest.mark.long
-def test_the_sample_is_the_one_that_is_written(tmp_path: Path) -> None:
-    write_sample(str(tmp_path))
-    with (tmp_path / "plays.avro").open("rb") as source:
-        rows = list(fastavro.reader(source))
-    pairs = {(row["user"], row["item"]) for row in rows}
-    week = {(row["user"], row["item"]) for row in rows if row["time"] < START + timedelta(days=7)}
-    for number, some in ((None, pairs), (7, week)):
-        assert users_per_item(number).sum() == len(some)
-        held = sorted(users_per_item(number).tolist(), reverse=True)
-        assert held[:5] == sorted(Counter(item for _, item in some).values(), reverse=True)[:5]
-    period = Period(datetime(2030, 1, 7, tzinfo=timezone.utc), datetime(2030, 2, 4, tzinfo=timezone.utc),
-                    timedelta(days=7))  # fmt: skip
-    expected = expected_of("sample", None, period)
-    assert expected.histogram(None, False).counts().sum() == len(week)
-    assert expected.words() == "the sample's made-up plays, its first 7 days"
-    kept = expected.histogram(3, False).counts().sum()
-    assert kept == sum(min(held, 3) for held in Counter(user for user, _ in week).values())

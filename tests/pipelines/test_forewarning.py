@@ -78,29 +78,3 @@ def test_questions_of_which_nothing_is_known() -> None:
     assert forewarned(amounts, earlier=["nowhere.avro"]) is None
     with pytest.raises(Refusal, match="like is of numbers of users"):
         forewarned(amounts, SHAPE)
-
-
-@pytest.mark.long
-def test_a_report_is_warned_by_the_period_before(folder: Path) -> None:
-    write(folder / "key", "a key of the tests, thirty-two bytes and more")
-    for start in ("2026-01-05", "2026-01-12"):
-        write(folder / f"rows-{start}.csv",
-              [{"user": f"u{n}", "item": ITEMS[n * n % 60], "time": start} for n in range(200)])  # fmt: skip
-    text = """report: weekly
-source: {{input: 'rows-{{start}}.csv'}}
-domain: {{file: items.txt}}
-window: {{every: week, first: 2026-01-05}}
-mechanism: {{name: joint, k: 10}}
-budget: {{epsilon: {epsilon}, publish_counts: 20}}
-release_key: file:key
-sink: {{output: 'out/{{start}}.avro'}}
-"""
-    write(folder / "weekly.yaml", text.format(epsilon=50))
-    first = command("report", "weekly.yaml", "--window-end", "2026-01-12", "--quiet")
-    assert first.status == 0 and "noise" not in first.err, first.err
-    write(folder / "weekly.yaml", text.format(epsilon=0.001))
-    second = command("report", "weekly.yaml", "--window-end", "2026-01-19", "--quiet")
-    assert second.status == 0 and "close to noise: judging by " in second.err, second.err
-    write(folder / "weekly.yaml", text.format(epsilon=0.001) + f"preview: {{like: '{SHAPE}'}}\n")
-    third = command("report", "weekly.yaml", "--window-end", "2026-01-19", "--correction", "1", "--quiet")
-    assert "judging by Zipf 0.8" in third.err, third.err

@@ -180,31 +180,6 @@ def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Pat
     assert manifest["parameters"]["epsilon"] == 0.5 and manifest["groups"]["per_user"] == 2
 
 
-@pytest.mark.long
-def test_a_folder_for_every_group_holds_what_one_file_does(folder: Path) -> None:
-    """By a batch and by a stream, under the same names; a repeat of the batch resumes what stands."""
-    write(folder / "rows.csv", plays())
-    wanted = published(folder)
-    written = datetime(2026, 1, 5, tzinfo=timezone.utc).timestamp()
-    os.utime(folder / "rows.csv", (written, written))  # on time for every window
-    asked = {**QUESTION, "output_format": "jsonl", "partition_by": "land"}
-    batch = options(**{**asked, "input": "rows.csv", "output": "batch/", "quiet": True})
-    assert command("run", *batch).status == 0 == command("run", *batch).status
-    done = command("stream", *options(**{**asked, "input": "./rows*.csv", "output": "stream"}))
-    assert done.status == 0 and "2 windows published" in done.out, done
-    by_window = []
-    for land in sorted(LANDS):
-        (inside,) = [path for path in (folder / "batch").iterdir() if path.name == f"land={land}"]
-        files = sorted(inside.glob("*.jsonl"))
-        assert len(files) == 2
-        for path in files:
-            assert path.read_bytes() == (folder / "stream" / inside.name / path.name).read_bytes()
-            rows = [json.loads(line) for line in path.read_text().splitlines()]
-            by_window += [(row["window_start"], land, row["item"], row["noisy_count"]) for row in rows]
-    assert sorted(by_window) == sorted((r["window_start"], r["group"], r["item"], r["noisy_count"]) for r in wanted)
-    assert command("show", "batch").status == 0
-
-
 def test_weights_are_published_beside_the_items(folder: Path) -> None:
     """Of items that are not public, in groups, by a batch and by a stream; nobody has items enough to weigh less."""
     write(folder / "rows.csv", plays())

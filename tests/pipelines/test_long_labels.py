@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -155,26 +153,6 @@ def test_an_array_of_a_billion_nothings_costs_no_time(tmp_path: Path, items: Any
     done = command("run", *options(input=tmp_path / "rows.avro", domain=tmp_path / "none.txt", mechanism="joint", k=1,
                                    epsilon=1, output=tmp_path / "out.csv"))  # fmt: skip
     assert done.status == 2 and "an array of items that take no bytes" in done.err
-
-
-LARGE = """
-import apache_beam as beam
-from private_topk import PrivateTopK
-from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.mechanisms import make_mechanism
-
-rows = lambda _: (("u", "x" * 4000 + f"{n:07}") for n in range(600_000))
-with beam.Pipeline(runner="FnApiRunner") as pipeline:
-    pairs = pipeline | beam.Create([0]) | beam.FlatMap(rows)
-    most = make_mechanism("limit-domain", epsilon=1, delta=1e-6, max_items_per_user=3)
-    _ = pairs | PrivateTopK(1, most, UnknownDomain())
-"""
-
-
-@pytest.mark.long
-def test_one_user_of_two_gigabytes_of_labels_ends_no_job() -> None:
-    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("watched", [False, True])

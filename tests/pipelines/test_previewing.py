@@ -44,8 +44,7 @@ def rows_of(counts: list[int], days: int) -> list[dict[str, str]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mechanism", ["joint", pytest.param("pnf-peeling", marks=pytest.mark.long)])
-def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str) -> None:
+def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str = "joint") -> None:
     """200 windows of one run, each with the same counts: 200 draws of the whole path, under a given key.
 
     Their recall and every place's chance to be right lie within five standard errors of the preview's (0.19 at most): a

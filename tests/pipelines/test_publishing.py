@@ -25,20 +25,15 @@ ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
 @pytest.mark.long
 def test_two_runs_at_the_same_moment_leave_one_whole_pair(tmp_path: Path) -> None:
     """The loser is refused unless it overwrites. `python -m tests.pipelines.faults race 1500` tries more often."""
-    found = race(150, tmp_path)
-    assert sum(found.values()) == 150 and found["published/refused"] == 80
+    found = race(60, tmp_path)
+    assert sum(found.values()) == 60 and found["published/refused"] == 32
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("before", "overwrite"), [(None, False), (None, True), ("old", True)])
+@pytest.mark.parametrize(("before", "overwrite"), [(None, False), ("old", True)])
 def test_killed_at_any_step_it_is_resumed(tmp_path: Path, before: str | None, overwrite: bool) -> None:
     states = kill(tmp_path, before, overwrite)
     assert sum(states.values()) > 40 and states["manifest alone"] and states["new"]
-
-
-def test_killed_at_some_steps_it_is_resumed(tmp_path: Path) -> None:
-    states = kill(tmp_path, "old", True, every=9)
-    assert sum(states.values()) > 4 and states["old"] and states["new"]
 
 
 def test_what_others_have_written_is_kept(tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 
-from private_topk import Laplace, Period, rank
+from private_topk import Laplace, Period
 from private_topk.pipelines.question import ask
 from private_topk.transforms import ReleaseKey
 from private_topk.transforms.choices import Choices
@@ -101,20 +100,6 @@ def test_counts_are_those_of_plain_dictionaries(folder: Path, overlap: int, chan
 def test_a_defect_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WindowsOfUsers, "count", lambda self, users, windows: np.ones(len(users), bool))
     assert published(folder) == expected(plays(), DAYS) != expected(plays(), 2)
-
-
-@pytest.mark.long
-def test_in_python_it_is_the_same(folder: Path) -> None:
-    from private_topk.transforms import Release
-
-    period = Period.of("2026-01-05", "2026-01-09", "1d")
-    release = Release(ReleaseKey.parse("file:key"), "r")
-    found = rank(pl.DataFrame(plays()), 4, Laplace(1e6), list(ITEMS), period=period, release=release,
-                 publish_counts=1e6, privacy_unit="user", max_windows_per_user=2)  # fmt: skip
-    scores = {(number, row["item"]): row["noisy_count"] for number, its in enumerate(found) for row in its.rows}
-    scores = {place: count for place, count in scores.items() if count}
-    assert scores == published(folder)
-    assert "Each counted in at most 2 of the windows." in found.html()
 
 
 def test_a_ledger_is_charged_for_the_windows_that_a_user_counts_in(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,13 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from benchmarks.servers.prism import build
 from private_topk.pipelines.sample import write_sample
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.runners import prism
 from tests.pipelines.support import command, settled
-from tests.runners.servers import flink_job_server, missing
+from tests.runners.servers import flink_job_server
 
 
 class Published(NamedTuple):
@@ -90,13 +87,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def direct(report: Report) -> Published:
     """What the direct runner publishes; every other runner must publish the same."""
     return report.publish("direct")
-
-
-@pytest.fixture(scope="session")
-def prism_binary() -> Path:
-    if not prism.built_binary().exists() and shutil.which("go") is None:
-        missing("Prism is built with Go's client: install Go")
-    return build()
 
 
 @pytest.fixture

@@ -277,16 +277,6 @@ def test_a_fresh_key_is_refused_with_the_reason(cloud: Cloud, report: Report) ->
     assert done.returncode == 2 and "a fresh key would travel inside the job" in done.stderr
 
 
-@pytest.mark.long
-def test_without_googles_libraries_the_extra_is_named(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['google.cloud'] = None\n")
-    line = "from private_topk.runners import prepare; prepare('dataflow', [])"
-    done = subprocess.run(
-        [sys.executable, "-c", line], capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}
-    )
-    assert "Refusal: runner dataflow needs Google's libraries: `pip install" in done.stderr.splitlines()[-1]
-
-
 def test_what_is_missing_is_named(refusal_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert "needs --project, --region, --temp_location" in refusal_of("dataflow")
     place = ["dataflow", "--project=p", "--region=r"]

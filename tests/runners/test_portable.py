@@ -29,19 +29,6 @@ def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.long
-def test_the_noise_matters_here(report: Report, direct: Published) -> None:
-    """So that the same ranking is not simply the true one, which any noise would leave."""
-    other = report.publish("direct", "--release-id", "another")
-    assert other.manifest["key_id"] == direct.manifest["key_id"]
-    assert other.items() != direct.items()
-    assert report.publish("direct").items() == direct.items()
-
-
-def test_bundles_that_are_repeated_publish_the_same(report: Report, direct: Published) -> None:
-    assert report.publish("direct", "--direct_runner_bundle_repeat=2") == direct
-
-
 def test_loopback_workers_publish_the_same(report: Report, direct: Published, job_service: str) -> None:
     assert report.publish("portable", "--job_endpoint", job_service) == direct
 
@@ -108,21 +95,6 @@ def test_flinks_client_hands_over_the_same_job(report: Report, direct: Published
 
 def test_prism_publishes_the_same(report: Report, direct: Published, prism_binary: Path) -> None:
     assert report.publish("prism", "--prism_location", str(prism_binary)) == direct
-
-
-BOUNDED = ("--privacy-unit", "user", "--max-windows-per-user", "2")
-
-
-def test_prism_counts_users_in_the_same_windows(report: Report, direct: Published, prism_binary: Path) -> None:
-    here = report.publish("direct", *BOUNDED)
-    assert here != direct and here.manifest["privacy"]["windows_of_a_user"] == 2
-    assert report.publish("prism", "--prism_location", str(prism_binary), *BOUNDED) == here
-
-
-def test_prism_ranks_the_same_risers(report: Report, prism_binary: Path) -> None:
-    rising = ("--from", "2026-01-12", "--against", "previous", "--against-weight", "0.5")
-    here = report.publish("direct", *rising)
-    assert here.manifest["against"] and report.publish("prism", "--prism_location", str(prism_binary), *rising) == here
 
 
 def test_prism_passes_on_what_is_wrong_with_the_input(report: Report, prism_binary: Path) -> None:

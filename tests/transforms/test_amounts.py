@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
@@ -29,7 +28,7 @@ from private_topk.transforms import (
 )
 from private_topk.transforms.amounts import as_numbers
 from private_topk.transforms.beam_yaml import RankRows
-from private_topk.transforms.mechanisms import Joint, Laplace, Mechanism, RestrictedLaplace
+from private_topk.transforms.mechanisms import Joint, Laplace, Mechanism
 from private_topk.transforms.top_k import make_selection
 from tests.transforms.pipelines import outcome
 
@@ -175,7 +174,6 @@ Rows = list[tuple[str, str, float | None]]
 
 
 WEEK = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 8, tzinfo=timezone.utc), timedelta(days=1))
-SLIDING = Period(WEEK.start, WEEK.end, timedelta(days=2), timedelta(days=1))
 
 
 def plays(seed: int = 1) -> list[tuple[str, str, float | None, int]]:
@@ -216,47 +214,6 @@ def ranked(
         return timed | rank | beam.Map(lambda r: [r.window.label(), list(r.items), list(r.noisy_counts or ())])
 
     return sorted(element for _, element in outcome(build))
-
-
-@pytest.mark.parametrize("period", [None, WEEK, SLIDING])
-def test_a_pipeline_ranks_by_the_sums(period: Period | None) -> None:
-    """At an epsilon without noise to speak of, against dictionaries, window by window; in any order of the rows."""
-    rows = plays()
-    release = Release(ReleaseKey.held(b"a key of enough bytes"), "sharp")
-    rank = PrivateTopK(
-        3, Laplace(1e6), ITEMS, publish_counts=CountBudget(1e6), release=release, period=period, amounts=SIXTY
-    )
-    begin = WEEK.start.timestamp()
-
-    def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        timed = pipeline | beam.Create([TimestampedValue(row[:3], begin + row[3]) for row in rows])
-        return timed | rank | beam.Map(lambda r: [r.window.label(), list(zip(r.items, r.noisy_counts, strict=True))])
-
-    found = dict(element for _, element in outcome(build))
-    windows = (
-        [(None, None, "all")]
-        if period is None
-        else [
-            (window.start.timestamp() - begin, window.end.timestamp() - begin, window.label())
-            for window in period.windows()
-        ]
-    )
-    assert len(found) == len(windows)
-    for start, end, label in windows:
-        inside = [row[:3] for row in rows if start is None or start <= row[3] < end]
-        best = sorted(sums(inside, SIXTY).items(), key=lambda pair: -pair[1])[:3]
-        ranked_here = found[label if start is not None else next(iter(found))]
-        assert [tuple(pair) for pair in ranked_here if pair[1]] == best
-
-
-@pytest.mark.long
-def test_the_answer_does_not_hang_on_the_order_of_rows_or_shards() -> None:
-    rows = plays()
-    cases: list[tuple[Any, Any]] = [(Joint(1.0), ITEMS), (RestrictedLaplace(3.0, 1e-3, 2), UnknownDomain())]
-    for mechanism, domain in cases:
-        first = ranked(rows, SLIDING, mechanism, domain)
-        turned = random.Random(3).sample(rows, len(rows))
-        assert first == ranked(turned, SLIDING, mechanism, domain, shards=2) and len(first) == 2
 
 
 def test_amounts_are_numbers_in_elements_of_three() -> None:

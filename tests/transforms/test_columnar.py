@@ -9,37 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.columnar import (
     as_labels,
-    count_pairs,
-    joined,
     keep_at_most,
     kept_pairs,
     make_block,
-    make_table,
     mix,
-    parted,
-    partition,
     sorted_pairs,
 )
 
 MASK = (1 << 64) - 1
-TEXTS = [
-    "",
-    "a",
-    "b",
-    "1234567",
-    "12345678",
-    "123456789",
-    "x" * 16,
-    "x" * 17,
-    "y" * 1000,
-    "é",
-    "日本語",
-    "🎵" * 5,
-    "\0",
-]
 
 
 def plain_mix(value: int) -> int:
@@ -61,11 +40,6 @@ def plain_unmix(value: int) -> int:
     state = undone(value, 31) * pow(0x94D049BB133111EB, -1, 1 << 64) & MASK
     state = undone(state, 27) * pow(0xBF58476D1CE4E5B9, -1, 1 << 64) & MASK
     return undone(state, 30) - 0x9E3779B97F4A7C15 & MASK
-
-
-def random_texts(seed: int, n: int) -> list[str]:
-    draw = random.Random(seed)
-    return ["".join(draw.choices("ab\0é日🎵", k=draw.randrange(10))) for _ in range(n)]
 
 
 def test_mix_is_the_published_finaliser() -> None:
@@ -92,28 +66,6 @@ class TestMakeBlock:
         )
         assert block.to_pylist() == [{"user": "a", "item": "1", "time": 1}] and missing == 3
         assert make_block(pa.nulls(2), pa.array(["x", "y"]))[1] == 2
-
-
-class TestPartition:
-    @pytest.mark.parametrize("size", [1, 2, 7, 1 << 16, 1 << 17])
-    def test_is_a_stable_grouping(self, size: int) -> None:
-        for n in (0, 1, 50, 1000):
-            keys = np.random.default_rng(n).integers(0, size, n)
-            plain: dict[int, list[int]] = {}
-            for row, key in enumerate(keys.tolist()):
-                plain.setdefault(key, []).append(row)
-            assert {key: rows.tolist() for key, rows in partition(keys, size)} == plain
-            tables = list(parted(keys, size, lambda rows: make_table(row=rows, text=pa.array(map(str, rows.tolist())))))
-            assert {key: table["row"].to_pylist() for key, table in tables} == plain
-            assert {key: [int(text) for text in table["text"].to_pylist()] for key, table in tables} == plain
-
-    def test_a_part_travels_without_the_others(self) -> None:
-        keys = np.arange(10_000) % 100
-        tables = parted(keys, 100, lambda rows: make_table(row=rows, text=pa.array(["a text"] * len(rows))))
-        for _, table in tables:
-            whole = make_table(row=table["row"].to_numpy().copy(), text=pa.array(table["text"].to_pylist()))
-            assert len(BlockCoder().encode(table)) <= len(BlockCoder().encode(whole)) + 64  # where it begins
-            assert table.nbytes == whole.nbytes
 
 
 class TestSortedPairs:
@@ -192,26 +144,3 @@ class TestKeepAtMost:
             row for user in range(users) for row in sorted(range(5 * user, 5 * user + 5), key=hashes.__getitem__)[:3]
         ]
         assert sorted(kept.tolist()) == sorted(lowest)
-
-    def test_nothing_in_nothing_out(self) -> None:
-        pairs = sorted_pairs(np.empty(0, np.uint64), np.empty(0, np.int64))
-        assert len(keep_at_most(*pairs, np.empty(0, np.uint64), 1)) == 0
-
-
-@pytest.mark.parametrize(("n", "size"), [(0, 1), (0, 100), (1, 10**6), (500, 7), (500, 100_000)])
-def test_count_pairs(n: int, size: int) -> None:
-    codes = np.random.default_rng(n).integers(0, size, n)
-    present, counts = count_pairs(codes, size)
-    assert list(zip(present.tolist(), counts.tolist(), strict=True)) == sorted(Counter(codes.tolist()).items())
-
-
-def test_tables_are_joined() -> None:
-    columns = {
-        "user": np.array([1, MASK], np.uint64),
-        "item": pa.array(["é", "🎵"]),
-        "code": np.array([7, 9], np.uint8),
-    }
-    part = make_table(**columns)
-    table = joined([part, make_table(**{name: values[:0] for name, values in columns.items()}), part])
-    assert table.to_pydict() == {"user": [1, MASK] * 2, "item": ["é", "🎵"] * 2, "code": [7, 9] * 2}
-    assert table.schema.types == [pa.uint64(), pa.string(), pa.uint8()]

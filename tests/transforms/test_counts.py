@@ -57,15 +57,6 @@ def test_the_largest_of_every_window(keep: int | None, many: int, monkeypatch: p
         assert [tuple(row.values()) for row in largest(table, keep).to_pylist()] == wanted
 
 
-@pytest.mark.parametrize("cells", [1 << 20, 0], ids=["in a vector", "by a sort"])
-def test_users_are_added_up_beside_weights(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "_MOST_CELLS", cells)
-    some = [([3, 5], [7, 9], [1, 1]), ([5, 8], [2, 4], [2, 1])]
-    parts = [make_table(item=np.array(i, np.uint32), count=np.array(c), users=np.array(u)) for i, c, u in some]
-    total = add_up_codes(0, parts, Layout(9))
-    assert total.to_pydict() == {"item": [3, 5, 8], "count": [7, 11, 4], "users": [1, 3, 1]}
-
-
 class TestWhatIsAtHand:
     """Parts that a bundle adds up before they are grouped: the same sums, and every source named once."""
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, is_not_empty
 
 from private_topk.transforms import sharding
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, PublicDomain
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.sent import add_shares, share_in, stated, statement_in
-from private_topk.transforms.sharding import STATEMENTS, ShardByUser, ShardedPairs, _ShardDoFn
+from private_topk.transforms.sharding import STATEMENTS, ShardedPairs, _ShardDoFn
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 KNOWN = PublicDomain.of([f"item {n}" for n in range(50)])
@@ -43,19 +40,6 @@ def split(found: Iterable[pa.RecordBatch], domain: Domain, together: bool, cores
     pieces += [windowed.value for windowed in fn.finish_bundle()]
     fn.teardown()
     return pieces
-
-
-def rows_of(pieces: list[ShardedPairs]) -> list[tuple[int, int, object]]:
-    return sorted((shard, *row.values()) for shard, piece in pieces if shard >= 0 for row in piece.to_pylist())
-
-
-@pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("domain", [KNOWN, UnknownDomain()])
-def test_the_same_pairs_in_fewer_pieces(domain: Domain, cores: int) -> None:
-    one_by_one, together = (split(blocks(), domain, each, cores) for each in (False, True))
-    assert rows_of(together) == rows_of(one_by_one) and len(rows_of(together)) > 5_000
-    assert len(one_by_one) == BLOCKS * SHARDS + 1 + SHARDS  # the statement, and an empty piece that wakes each shard
-    assert len(together) == SHARDS + 1 + SHARDS
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -94,19 +78,3 @@ def test_what_waits_is_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPa
     assert 30_000 < blocks()[0].nbytes < 35_000
     monkeypatch.setattr(sharding, name, bound)
     assert len(split(blocks(), KNOWN, together=True)) == 5 * SHARDS + 1 + SHARDS
-
-
-def test_beam_takes_what_is_left_at_the_end_of_a_bundle() -> None:
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        pieces = pipeline | beam.Create(blocks()[:3]) | ShardByUser(KNOWN, KEY, SHARDS, together=True)
-        rows = pieces | beam.GroupByKey() | beam.MapTuple(lambda _, found: sum(map(len, found)))
-        assert_that(rows, is_not_empty())
-        total = rows | beam.CombineGlobally(sum)
-        assert_that(total, _is(len(rows_of(split(blocks()[:3], KNOWN, together=False)))), label="all")
-
-
-def _is(expected: int) -> object:
-    def check(found: list[int]) -> None:
-        assert found == [expected]
-
-    return check

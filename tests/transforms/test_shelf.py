@@ -52,14 +52,6 @@ def test_a_piece_is_not_counted_twice() -> None:
         list(taken(shelf.name, [number, number]))
 
 
-def test_pieces_go_as_they_are_handed_on() -> None:
-    shelf = Shelf()
-    pieces = deque([piece(1), piece(2)])
-    handed_on = taken(shelf.name, [shelf.put(pieces)])
-    assert next(handed_on)["user"].to_pylist() == [1] and len(pieces) == 1
-    assert next(handed_on)["user"].to_pylist() == [2] and not pieces
-
-
 @pytest.mark.parametrize("together", [True, False])
 def test_few_numbers_are_grouped_where_all_rows_are_of_one_window(together: bool) -> None:
     """What a runner groups is one number for each shard and bundle, not one for each piece."""

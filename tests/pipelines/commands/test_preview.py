@@ -59,13 +59,6 @@ def test_a_picture_of_one_setting(tmp_path: Path) -> None:
     assert "l_1 error, in users" in (tmp_path / "ranks.svg").read_text()
 
 
-@pytest.mark.long
-def test_a_recall_is_solved_for() -> None:
-    said = preview(k=3, recall=0.9, mechanism="joint,peeling")
-    assert "found for a recall of 0.9" in said
-    assert "found for a recall of 0.9" in preview(epsilon=1, recall=0.9, mechanism="peeling")
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -265,8 +265,7 @@ print(len(sys.modules))
 
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["run", "--help"], ["report", "--help"], ["budget", "create", "--help"], ["mechanisms"],
-     ["plan", "--mechanism=joint", "--epsilon=1", "--windows=4"],
+    [["run", "--help"], ["plan", "--mechanism=joint", "--epsilon=1", "--windows=4"],
      ["select", "--mechanism=joint", "--epsilon=1", "--k=1", "--counts=counts.csv"]],
 )  # fmt: skip
 def test_what_needs_no_beam_loads_nothing_heavy(folder: Path, words: list[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -12,10 +11,9 @@ import pytest
 
 from private_topk.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
-from tests.pipelines.support import WEEKLY, kill_when_charged
+from tests.pipelines.support import WEEKLY
 
 ROOT = Path(__file__).resolve().parents[3]
-SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", ROOT.parent / "shared")) / "data"
 
 CHARGED = (
     WEEKLY.replace("window:", "window:\n  horizon: 4")
@@ -165,21 +163,6 @@ def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_killed_report_resumes_to_the_same_ranking(folder: Path) -> None:
-    words = ["report", str(folder / "weekly.yaml"), "--quiet", "--window-end", "2026-01-12"]
-    kill_when_charged(*words)
-    assert (outcomes(folder), outputs(folder)) == (["started"], {})
-    assert main(words) == 0
-    resumed = outputs(folder)
-    assert outcomes(folder) == ["released"] and len(resumed) == 1
-    shutil.rmtree(folder / "out")
-    (folder / "budget.db").unlink()
-    (folder / "weekly.yaml").write_text(WEEKLY)
-    assert report(folder, "--window-end", "2026-01-12") == 0
-    assert outputs(folder) == resumed
-
-
-@pytest.mark.long
 def test_corrected_input_takes_a_new_id_and_costs(folder: Path, capsys: pytest.CaptureFixture) -> None:
     assert report(folder, "--window-end", "2026-01-12") == 0
     with open(folder / "rows.csv", "a") as sink:
@@ -267,24 +250,6 @@ def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     published = example("weekly-plays.yaml", tmp_path)
     assert len(list(published.glob("*.avro"))) == 4
     assert outcomes(tmp_path) == ["released"] * 4
-
-
-@pytest.mark.long
-def test_example_yearly_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not (SHARED / "commits.csv.gz").exists():
-        pytest.skip("needs commits.csv.gz of the shared data")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "commits.csv.gz").symlink_to(SHARED / "commits.csv.gz")
-    rows = pl.read_csv(SHARED / "commits.csv.gz").with_columns(pl.col("time").str.slice(0, 10))
-    (tmp_path / "folders.txt").write_text("\n".join(rows["item"].unique().sort()) + "\n")
-    published = example("yearly-commits.yaml", tmp_path)
-    first, second = sorted(published.glob("*.csv"))
-    manifest = json.loads(second.with_suffix(".manifest.json").read_text())["privacy"]
-    assert (manifest["epsilon"], manifest["windows"], manifest["share_of_a_window"]["epsilon"]) == (12, 2, 6)
-    year = rows.filter(pl.col("time").is_between(pl.lit("2023-01-02"), pl.lit("2024-01-01"), "left"))
-    counts = year.group_by("item").agg(pl.col("user").n_unique().alias("users"))
-    top = counts.sort("users", descending=True).head(10)["item"].to_list()
-    assert set(pl.read_csv(first)["item"]) <= set(top), "with 117 folders and epsilon 6 a draw outside these is rare"
 
 
 @pytest.mark.parametrize(

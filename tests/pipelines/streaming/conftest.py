@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.servers.kafka import Broker
-from benchmarks.servers.prism import build
 from tests.pipelines.streaming.replay import Commits, Topics
 from tests.pipelines.support import SHARED
 from tests.runners.servers import free_port, missing
@@ -40,11 +39,7 @@ def commits(tmp_path_factory: pytest.TempPathFactory) -> Commits:
 
 
 @pytest.fixture(scope="session")
-def prism_runner() -> str:
-    try:
-        build()
-    except OSError:
-        missing("Prism is built with Go's client: install Go")
+def prism_runner(prism_binary: Path) -> str:
     return "prism"
 
 

@@ -11,7 +11,7 @@ import pytest
 from private_topk.pipelines.sources.arrivals import NOTES
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.folder import Folder, _WatchDoFn
+from private_topk.pipelines.sources.folder import _WatchDoFn
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.turns import Reading, short_windows
@@ -26,25 +26,6 @@ def reading(folder: Path, period: Period) -> Reading:
 
 def rows(name: str, count: int, moment: float) -> bytes:
     return to_json_lines([{"user": f"{name} {n}", "item": "x", "time": int(moment * 1000)} for n in range(count)])
-
-
-@pytest.mark.long
-def test_a_file_renamed_after_its_window_closed_is_late_live_and_when_repeated(tmp_path: Path) -> None:
-    start = time.time()
-    period = short_windows(start, 1, 3)
-    (tmp_path / "early.jsonl").write_bytes(rows("early", 30, start))
-    (tmp_path / "late.tmp").write_bytes(rows("late", 20, start + 0.2))
-    written = start + 0.5
-    os.utime(tmp_path / "late.tmp", (written, written))
-    live = reading(tmp_path, period)
-    live.until(lambda: live.clock > period.closing[0])
-    os.replace(tmp_path / "late.tmp", tmp_path / "late.jsonl")
-    counted = live.to_the_end()
-    assert len(counted) == 30 and len(live.rows) == 50
-    assert reading(tmp_path, period).to_the_end() == counted
-    (tmp_path / "late.jsonl").chmod(0o600)  # as a backup by links does too, this changes its inode's time
-    os.link(tmp_path / "late.jsonl", tmp_path / "backup")
-    assert reading(tmp_path, period).to_the_end() == counted
 
 
 def test_files_that_are_there_have_arrived_when_they_were_written(tmp_path: Path) -> None:
@@ -82,15 +63,3 @@ def test_two_streams_over_one_folder_contradict_each_other_aloud(tmp_path: Path)
     again.estimator.set_watermark(live.estimator.current_watermark())
     with pytest.raises(Refusal, match="another stream over this folder"):
         again.turn()
-
-
-@pytest.mark.long
-def test_a_folder_and_a_name_may_hold_brackets_and_percent_signs(tmp_path: Path) -> None:
-    folder = tmp_path / "in [1] 100%"
-    folder.mkdir()
-    now = time.time()
-    (folder / "a [b] %20.jsonl").write_bytes(rows("u", 3, now))
-    period = short_windows(now - 0.2, 1, 2)
-    source = Folder(f"{folder}/*.jsonl", COLUMNS)
-    source.check(period)
-    assert len(reading(folder, period).to_the_end()) == 3

@@ -22,7 +22,6 @@ from tests.pipelines.streaming.replay import (
     told,
     wait_for,
 )  # fmt: skip
-from tests.runners.servers import flink_job_server
 
 PARTITIONS = 4
 WINDOW = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-25")
@@ -45,15 +44,8 @@ def busy() -> Iterator[None]:
         process.kill()
 
 
-@pytest.mark.parametrize("where", ["mini cluster", "cluster"])
 def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
-    where: str,
-    made_up: Commits,
-    flink_home: Path,
-    busy: None,
-    rankings: Path,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
+    made_up: Commits, workers: list[str], busy: None, rankings: Path, tmp_path: Path
 ) -> None:
     """What is put out during a checkpoint must not come after the watermark. The job ends by itself."""
     incoming, log = tmp_path / "incoming", tmp_path / "log"
@@ -61,9 +53,8 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     lines = [*map(as_json, made_up.rows), closing()]
     (incoming / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     question = made_up.question(*WINDOW)
-    place = request.getfixturevalue("workers") if where == "cluster" else ["--flink_job_server_jar", flink_job_server()]
     arguments = ["--input", f"{incoming}/*.jsonl", "--clock", "event", "--output", str(rankings),
-                 "--output-format", "jsonl", "--runner", "flink", "--checkpointing_interval", "500", *place,
+                 "--output-format", "jsonl", "--runner", "flink", "--checkpointing_interval", "500", *workers,
                  *question]  # fmt: skip
     with streaming(arguments, log) as process:
         assert "24 windows published" in finished(process, log, patience=400)

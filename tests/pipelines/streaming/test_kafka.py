@@ -44,10 +44,9 @@ def whole_topic(broker: Topics, commits: Commits) -> str:
     "window",
     [
         ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON),
-        ("--window", "28d", "--every", "14d", *HORIZON),
-        ("--window", "30d", *HORIZON, "--max-items-per-user", "3"),
+        ("--window", "28d", "--every", "14d", *HORIZON, "--max-items-per-user", "3"),
     ],
-    ids=["calendar", "sliding", "fixed"],
+    ids=["calendar", "sliding"],
 )
 def test_a_topic_on_the_direct_runner_gives_the_batch(
     whole_topic: str, commits: Commits, rankings: Path, tmp_path: Path, window: tuple[str, ...]
@@ -88,21 +87,6 @@ def test_windows_are_published_while_the_producer_is_still_sending_and_a_killed_
     assert {name: after[name] for name in before} == before
     another = ["another" if word == "streams" else word for word in arguments]
     assert command("stream", *another).err.count("exists and is kept") == 1
-
-
-def test_rankings_go_to_a_topic(broker: Topics, whole_topic: str, commits: Commits, tmp_path: Path) -> None:
-    output = broker.create("rankings", 1)
-    done = command("stream", "--input", whole_topic, "--clock", "event", "--output", output, *commits.question())
-    assert done.status == 0, done.err
-    expected: dict[str, list[str]] = {}
-    for line in commits.batch(tmp_path / "batch.jsonl").splitlines():
-        row = json.loads(line)
-        expected.setdefault(row["window_start"], []).append(row["item"])
-    found = [(key.decode(), json.loads(value)) for key, value in broker.messages("rankings", len(expected))]
-    assert {message["window_start"]: message["items"] for _, message in found} == expected
-    for key, message in found:
-        compact = [message[edge].replace("-", "").replace(":", "") for edge in ("window_start", "window_end")]
-        assert key == "--".join(compact) and message["release_id"] == "streams" and message["k"] == 5
 
 
 def test_rankings_of_groups_go_from_a_topic_to_a_topic(broker: Topics, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float) -> R
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_live_equals_replayed_whoever_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the skew and the lag that are waited for no report fails, and none counts other rows when repeated."""
     broker = Broker(seed, partitions=1 + seed % 3)
@@ -125,32 +125,6 @@ def test_live_equals_replayed_whoever_leads(seed: int, monkeypatch: pytest.Monke
     again = reading(broker, monkeypatch, SKEW + LAG + 0.1)
     assert counted == again.to_the_end(100_000)
     assert len({window for window, _ in counted}) >= 5
-
-
-@pytest.mark.long
-def test_beyond_what_is_waited_for_the_report_fails_or_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting for a tenth of the skew: 40 logs, of which some are refused, and none gives another answer.
-
-    But for the last window: when it has closed nobody reads on, so what comes late for it is not met.
-    """
-    refused = 0
-    for seed in range(40):
-        broker = Broker(seed, partitions=1)
-        live = reading(broker, monkeypatch, 0.2)
-        try:
-            while not live.over:
-                if broker.now < START + 36 and broker.dice.random() < 0.5:
-                    broker.produce(f"u{broker.now}", broker.dice.choice([0, 1, 4]))
-                live.turn()
-        except Refusal as error:
-            assert "stamped before a window had closed" in str(error)
-            refused += 1
-            continue
-        counted = live.counted()
-        broker.now += 1000
-        again = reading(broker, monkeypatch, 0.2).to_the_end(100_000)
-        assert all(counted[row] == again[row] for row in counted | again if row[0] < 9)
-    assert 5 < refused < 40
 
 
 def test_errors_are_waited_out_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

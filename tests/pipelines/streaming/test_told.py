@@ -24,7 +24,7 @@ def made_up(tmp_path: Path) -> Commits:
     return found
 
 
-@pytest.mark.parametrize("runner", ["direct", "prism", pytest.param("portable", marks=pytest.mark.server)])
+@pytest.mark.parametrize("runner", ["direct", "prism"])
 def test_every_window_is_told_and_when_the_next_one_closes(
     runner: str, made_up: Commits, rankings: Path, request: pytest.FixtureRequest
 ) -> None:

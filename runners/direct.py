@@ -15,13 +15,10 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 from apache_beam.runners.runner import PipelineResult
-from apache_beam.runners.worker import statesampler
 
 from private_topk.runners import Launch, refuse_unknown
 
 __all__ = ["ListeningRunner", "prepare"]
-
-_SAMPLING = 10  # milliseconds
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
@@ -41,7 +38,6 @@ def prepare(arguments: Sequence[str]) -> Launch:
         )
     if direct.direct_num_workers != 1 and not any(word.startswith("--direct_running_mode") for word in arguments):
         direct.direct_running_mode = "multi_threading"
-    _sample_often()
     _flush_whole_elements()
     listener = ListeningRunner()
     alone = direct.direct_num_workers == 1
@@ -50,16 +46,6 @@ def prepare(arguments: Sequence[str]) -> Launch:
     by_reference = alone and in_memory and not direct.direct_runner_bundle_repeat
     return Launch("direct", FnApiRunner(), options, cores=cores or found, by_reference=by_reference, listener=listener,
                   answered=listener.answered)  # fmt: skip
-
-
-def _sample_often() -> None:
-    """Let Beam look every ten milliseconds where its time goes, and not five times a second.
-
-    A bundle ends when the thread that looks has woken once more: one of a second took a tenth longer. It is a sleeping
-    thread of C: looking costs nothing that can be measured.
-    """
-    if statesampler.StateSampler.__init__.__defaults__ == (statesampler.DEFAULT_SAMPLING_PERIOD_MS,):
-        statesampler.StateSampler.__init__.__defaults__ = (_SAMPLING,)
 
 
 def _flush_whole_elements() -> None:

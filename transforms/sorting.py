@@ -7,8 +7,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.polars_later import Spared
-
 __all__ = ["numbered", "sorted_with_order", "sorted_words"]
 
 Words = NDArray[np.uint64]
@@ -16,19 +14,18 @@ Codes = NDArray[np.int64]
 Keys = TypeVar("Keys", Words, Codes)
 
 _FEW = 1 << 13  # words
-_SPARED = Spared(1 << 20)  # words, which numpy sorts in 15 to 60 ms
 
 
 def sorted_words(words: Keys) -> Keys:
     """64-bit words, increasing; not to be written to. Cost: 10 to 16 ns a word, on every processor.
 
     By polars, on this thread and without Python's lock: numpy's own sort takes four times that where a processor has
-    AVX-512 and its compressed stores are slow, as on AMD Zen 4. The first million words of a process, and a few at any
-    time, are not worth what polars takes to load.
+    AVX-512 and its compressed stores are slow, as on AMD Zen 4. A few
+    words are not worth its call.
     """
-    if len(words) < _FEW or _SPARED.for_these(len(words)):
+    if len(words) < _FEW:
         return np.sort(words)
-    import polars as pl
+    import polars as pl  # loads as long as the rest of this package
 
     return pl.Series(words).sort(multithreaded=False).to_numpy()
 

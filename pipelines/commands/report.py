@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import add_exact_counters
-from private_topk.pipelines.commands.clients import is_local
-from private_topk.pipelines.commands.loading import load
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.commands.status import told
 from private_topk.pipelines.scheduled.periods import Periods, now
@@ -63,8 +61,6 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     file = read_report(arguments.file)
     periods = Periods(file, arguments.correction)
     numbers = _numbers(periods, arguments)
-    runner, words = periods.runner()
-    load(runner, is_local(periods.asked(0), words))
     from private_topk.pipelines.scheduled.publish import ScheduledReport
 
     report = ScheduledReport(file, arguments.correction)

@@ -21,7 +21,6 @@ from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
 from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type, of_plain_types
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
 from private_topk.pipelines.sources.panics import unprinted
-from private_topk.transforms.polars_later import Spared
 from private_topk.transforms.refusal import Refusal, refused
 
 if TYPE_CHECKING:
@@ -42,9 +41,6 @@ _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 _ALONE = threading.Lock()
 """Large blocks are decoded one at a time: decoding takes several times the memory of a block."""
-
-_FEW = Spared(20_000)
-"""Rows that fastavro makes in less time than it takes to load polars."""
 
 LOGICAL_READERS[f"int-{TAG}"] = lambda value, *_: (value,)
 
@@ -94,7 +90,7 @@ class BlockDecoder:
         """The rows of unpacked blocks, each of which must be used up by its rows, to its last byte."""
         try:
             found = self._at_once(blocks) if self._plain is not None else None
-            if found is None:  # not worth it, of other types, or given up: fastavro has the last word
+            if found is None:  # of other types, or given up: fastavro has the last word
                 yield from self._from_records(_file(self._any, blocks, self._header.sync))
             else:
                 yield from found
@@ -106,9 +102,7 @@ class BlockDecoder:
 
     def _at_once(self, blocks: Sequence[Block]) -> list[Rows] | None:
         rows, size = (sum(each) for each in zip(*((block.rows, len(block.packed)) for block in blocks), strict=True))
-        if _FEW.for_these(rows):
-            return None
-        import polars as pl
+        import polars as pl  # loads as long as the rest of this package
 
         assert self._plain is not None
         try:

@@ -19,9 +19,9 @@ from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.texts import number, whole_or_power
 from private_topk.previews import Expected, PublicCounts, Released, Rises, Zipf
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.risers import Risers
+from private_topk.transforms.suggestions import did_you_mean
 from private_topk.transforms.windows import Period
 
 __all__ = ["earlier_ranking", "expected_of", "sample_rises", "zipf_of"]

@@ -15,7 +15,7 @@ from private_topk.pipelines.files import as_path
 from private_topk.pipelines.publishing import publish
 from private_topk.pipelines.showing.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.showing.page import page, snippet
-from private_topk.pipelines.showing.style import STYLE
+from private_topk.pipelines.showing.templates import STYLE
 from private_topk.pipelines.showing.told import Listing, Told
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.rows import Shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -11,8 +11,8 @@ from private_topk.transforms.mechanisms.parameters import decimal
 from private_topk.transforms.windows.texts import duration, moment, window_length
 
 __all__ = [
-    "duration", "fraction", "listed", "moment", "number", "one_of", "printable_text", "whole", "whole_or_power",
-    "window_length",
+    "BY_KIND", "duration", "fraction", "listed", "moment", "name_and_value", "number", "one_of", "printable_text",
+    "whole", "whole_or_power", "window_length",
 ]  # fmt: skip
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
@@ -78,3 +78,16 @@ def one_of(*names: str) -> Callable[[str], str]:
         return text
 
     return read
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError("must be NAME=VALUE, such as security.protocol=SASL_SSL")
+    return name, value
+
+
+BY_KIND: Mapping[str, Callable[[str], object]] = {
+    "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
+}  # fmt: skip
+"""How a mechanism's parameter of each kind is read."""

@@ -65,7 +65,7 @@ def test_mechanisms_know_numbers_only() -> None:
         assert {name.split(".")[0] for name in names} <= allowed, path
         ours = {name for name in names if name.startswith("private_topk")}
         room = "private_topk.transforms.mechanisms" + (".exact" if path.parent.name == "exact" else "")
-        words = ("private_topk.transforms.refusal", "private_topk.transforms.near")
+        words = ("private_topk.transforms.refusal", "private_topk.transforms.suggestions")
         assert all(name.startswith((room, *words)) for name in ours), path
 
 

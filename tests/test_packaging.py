@@ -22,6 +22,10 @@ MODULES = ["private_topk", "private_topk.__main__"] + sorted(
     for path in (ROOT / room).rglob("*.py")
 )
 
+TEMPLATES = {
+    f"private_topk/{path.relative_to(ROOT)}" for path in (ROOT / "pipelines/showing/templates").glob("*.[chs]*")
+}
+
 
 def run(*words: object, folder: Path) -> str:
     return said(*words, folder=folder).stdout
@@ -67,7 +71,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     code = {name for name in names if name.endswith(".py")}
     assert {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in code} == set(MODULES)
-    assert names - code == {"private_topk/py.typed", "private_topk/runners/flink_job_server/pom.xml"}
+    assert names - code == {"private_topk/py.typed", "private_topk/runners/flink_job_server/pom.xml", *TEMPLATES}
 
 
 @pytest.mark.long
@@ -88,6 +92,8 @@ def test_installed_elsewhere_every_module_imports_and_the_command_runs(wheel: Pa
              "name='private-topk'); command.load()()"  # fmt: skip
     words = f"import sys; sys.argv = ['private-topk', '--help']; {script}"
     assert "publish a ranking from files" in run(python, "-c", words, folder=tmp_path)
+    page = "from private_topk.pipelines.showing import page, told; print(page.page(told.Told([])))"
+    assert run(python, "-c", page, folder=tmp_path).startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.long
@@ -102,6 +108,7 @@ def test_the_source_archive_that_beam_sends_to_workers(source: Path, tmp_path: P
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
             assert f"src/private_topk/{path.relative_to(ROOT)}" in names, path
+    assert {f"src/{name}" for name in TEMPLATES} <= names
 
 
 def test_the_front_names_what_most_programs_need() -> None:

@@ -18,10 +18,10 @@ from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import make_mechanism
-from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.risers import Risers
+from private_topk.transforms.suggestions import did_you_mean
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.asked import period_of

@@ -48,7 +48,7 @@ class Refusal(ValueError):
 def verbatim(text: object) -> str:
     """Something that was given, such as a path, for the rule of a refusal: shown as it is, braces and all.
 
-    It stays on its line: line ends and what else steers a terminal are written out.
+    It stays on its line, as `printable` has it.
     """
     return literal(printable(str(text)))
 

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 
-from private_topk.pipelines.commands.guesses import meant_command
-from private_topk.pipelines.commands.parser import LOG_FORMAT, Parser
-from private_topk.pipelines.commands.status import guarded
-from private_topk.pipelines.logs import FORMATS, as_json
-from private_topk.transforms.near import did_you_mean
+from private_topk.pipelines.commands.parser import Parser
+from private_topk.pipelines.commands.status import guarded, told
+from private_topk.pipelines.logs import as_json
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.suggestions import did_you_mean
 
 __all__ = ["COMMANDS", "main"]
 
@@ -55,13 +54,11 @@ this is."""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    try:
-        chosen, words = _log_format(words)
+    try:  # how stderr is written holds from the first line on
+        given, words = Parser(add_help=False).read(list(sys.argv[1:] if argv is None else argv))
     except Refusal as error:
-        told = error
-        return guarded(lambda: _raise(told))
-    with as_json() if chosen == "json" else nullcontext():
+        return told(error)
+    with as_json() if getattr(given, "log_format", "text") == "json" else nullcontext():
         return guarded(lambda: _dispatch(words))
 
 
@@ -79,11 +76,8 @@ def _dispatch(words: list[str]) -> None:
 
         print(f"private-topk {__version__}")
     elif name not in COMMANDS:
-        raise Refusal(
-            "",
-            f"{verbatim(name)} is no command of private-topk",
-            meant_command(name, COMMANDS) or did_you_mean(name, COMMANDS, _there_are()),
-        )
+        raise Refusal("", f"{verbatim(name)} is no command of private-topk",
+                      did_you_mean(name, COMMANDS, f"there are {', '.join(COMMANDS)}"))  # fmt: skip
     else:
         _call(name, rest)
 
@@ -92,38 +86,14 @@ def _call(name: str, words: list[str]) -> None:
     """A command with its words, and with the file of arguments that they may name."""
     command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
     parser: Parser = command.parser(words)
-    if not any(word.partition("=")[0] == "--config" for word in words):
-        command.execute(*parser.read(words))
-        return
-    from private_topk.pipelines.commands.config import config_of  # loads YAML
-
-    config = config_of(parser, words)
-    parser = parser if config is None else command.parser([*words, *config.words()])
     arguments, others = parser.read(words)
-    with nullcontext() if config is None else config.pointing():
-        more = [] if config is None else config.fill(parser, arguments)
-        command.execute(arguments, [*others, *more])
+    if getattr(arguments, "config", None) is None:
+        command.execute(arguments, others)
+        return
+    from private_topk.pipelines.commands.config import Config  # loads YAML
 
-
-def _log_format(words: list[str]) -> tuple[str, list[str]]:
-    """How stderr is to be written, and the words without what says so: it holds from the first line on."""
-    places = [number for number, word in enumerate(words) if word.partition("=")[0] == LOG_FORMAT]
-    if not places:
-        return "text", words
-    place = places[0]
-    text, taken = words[place].partition("=")[2], 1
-    if "=" not in words[place]:
-        text, taken = " ".join(words[place + 1 : place + 2]), 2
-    if len(places) > 1:
-        raise Refusal("log_format", "must be given once, got it twice")
-    if text not in FORMATS:
-        raise Refusal("log_format", f"must be one of {', '.join(FORMATS)}; got {verbatim(repr(text))}")
-    return text, words[:place] + words[place + taken :]
-
-
-def _raise(error: Refusal) -> None:
-    raise error
-
-
-def _there_are() -> str:
-    return f"there are {', '.join(COMMANDS)}"
+    config = Config(arguments.config)
+    parser = command.parser([*words, *config.words()])
+    arguments, others = parser.read(words)
+    with config.pointing():
+        command.execute(arguments, [*others, *config.fill(parser, arguments)])

@@ -9,7 +9,17 @@ from typing import Any, cast
 
 from private_topk.pipelines.commands.parser import Group, Parser, add, add_switch
 from private_topk.pipelines.fields import Asked
-from private_topk.pipelines.texts import duration, fraction, listed, moment, number, one_of, whole, window_length
+from private_topk.pipelines.texts import (
+    BY_KIND,
+    duration,
+    fraction,
+    listed,
+    moment,
+    number,
+    one_of,
+    whole,
+    window_length,
+)
 from private_topk.transforms.mechanisms import MECHANISMS, Parameter, mechanism_by_name, parameters_of
 
 __all__ = [
@@ -38,9 +48,6 @@ _OF_COMMANDS = {"amount", "check", "config", "counts", "counts_before", "draws",
                 "items_per_user", "json", "plot", "quiet", "recall", "runner", "show_left_out",
                 "these_counts_are_public", "users", "windows", "zipf"}  # fmt: skip
 _MANY = 5
-_READ: dict[str, Callable[[str], object]] = {
-    "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
-}  # fmt: skip
 
 
 def add_question(parser: Parser, words: Sequence[str]) -> None:
@@ -123,7 +130,7 @@ def add_mechanism(
     add(group, "epsilon", "E", f"{budget}{many}", read(number))
     add(group, "delta", "D", "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users", number)
     for parameter, owners in _parameters(words):
-        add(group, parameter.name, parameter.name[0].upper(), f"{owners}: {parameter.help}", _READ[parameter.kind])
+        add(group, parameter.name, parameter.name[0].upper(), f"{owners}: {parameter.help}", BY_KIND[parameter.kind])
     add(group, "neighbours", "{add-remove,swap}", "what is protected: that a user is there at all (add-remove, "
         "default), or what a known user did (swap)", one_of(*NEIGHBOURS))  # fmt: skip
     add(group, "max_items_per_user", "M", bound, whole)

@@ -12,19 +12,18 @@ What such an argument breaks is said of its line.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 
 from private_topk.pipelines.commands.parser import LOG_FORMAT, Parser, Value, flag
 from private_topk.pipelines.scheduled.document import Document
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.suggestions import did_you_mean
 
-__all__ = ["OPTION", "Config", "config_of"]
+__all__ = ["Config"]
 
-OPTION = "--config"
 _BEAMS = "options"
-_NOT_IN_A_FILE = {OPTION, LOG_FORMAT, "--help", "-h"}
+_NOT_IN_A_FILE = {"--config", LOG_FORMAT, "--help", "-h"}
 _SWITCH = {"true": True, "false": None}
 
 
@@ -32,13 +31,7 @@ class Config:
     """A file of arguments. Raises Refusal if it is none."""
 
     def __init__(self, path: str) -> None:
-        try:
-            with open(path, "rb"):
-                pass
-        except (OSError, ValueError) as error:  # no name may hold a null
-            why = getattr(error, "strerror", None) or error
-            raise Refusal("config", verbatim(f"{path} cannot be read: {why}")) from None
-        self._document = Document(path, "a mapping of arguments, such as `k: 10`")
+        self._document = Document(path, "a mapping of arguments, such as `k: 10`", "config")
         self._names: dict[str, str] = {}
 
     def words(self) -> list[str]:
@@ -50,25 +43,27 @@ class Config:
         """Set what the command line has not given; the words for Beam. Raises Refusal with the line."""
         known = {name.removeprefix("--"): action for name, action in parser._option_string_actions.items()
                  if name not in _NOT_IN_A_FILE}  # fmt: skip
-        self._document.refuse_unknown([*(one for name in known for one in self._spelled(name)), _BEAMS])
-        given_one = [names for names in parser.choose if any(getattr(given, name) is not None for name in names)]
-        chosen = {name for names in given_one for name in names}
+        chosen = {name for names in parser.choose for name in names
+                  if any(getattr(given, other) is not None for other in names)}  # fmt: skip
+        beams: list[str] = []
+        seen: dict[str, str] = {}
         for name, field in self._document.fields.items():
             if name == _BEAMS:
+                if not isinstance(field.value, list):
+                    raise self._document.error(name, f"{name} must be a list of words for Beam")
+                beams = field.value
                 continue
-            action = known[name.replace("_", "-")]
-            if action.dest in self._names:
-                raise self._document.error(name, f"{name} is given twice, first as {self._names[action.dest]}")
-            self._names[action.dest] = name
-            values = field.value if isinstance(field.value, list) else [field.value]
+            action = known.get(name.replace("_", "-"))
+            if action is None:
+                hint = did_you_mean(name, [*known, _BEAMS], f"`{parser.prog} --help` lists the arguments")
+                raise self._document.error(name, f"{name} is not known: {hint}")
+            if action.dest in seen:
+                raise self._document.error(name, f"{name} is given twice, first as {seen[action.dest]}")
+            seen[action.dest] = name
             if getattr(given, action.dest) is None and action.dest not in chosen:
-                setattr(given, action.dest, self._value(name, action, values, isinstance(field.value, list)))
-            else:
-                del self._names[action.dest]  # the command line's is meant where something is wrong with it
-        options = self._document.fields.get(_BEAMS)
-        if options is not None and not isinstance(options.value, list):
-            raise self._document.error(_BEAMS, f"{_BEAMS} must be a list of words for Beam")
-        return list(options.value) if options is not None else []
+                setattr(given, action.dest, self._value(name, action, field.value))
+                self._names[action.dest] = name
+        return beams
 
     @contextmanager
     def pointing(self) -> Iterator[None]:
@@ -82,33 +77,16 @@ class Config:
             shown = error.shown(lambda field: self._names.get(field, flag(field)))
             raise self._document.error(named, shown) from None
 
-    def _spelled(self, name: str) -> set[str]:
-        """As the file has it: with underscores, with dashes, or by mistake with both."""
-        return {name.replace("-", "_"), name} & self._document.fields.keys() or {name}
-
-    def _value(self, name: str, action: argparse.Action, texts: Sequence[str], listed: bool) -> object:
-        many = isinstance(action, Value) and action.many
-        if listed and not many:
-            raise self._document.error(name, f"{name} must be a single value")
-        if not isinstance(action, Value):
-            if texts[0] not in _SWITCH:
-                raise self._document.error(name, f"{name} must be true or false, got {verbatim(texts[0])}")
-            return _SWITCH[texts[0]]
+    def _value(self, name: str, action: argparse.Action, value: str | list[str]) -> object:
         try:
-            found = tuple(action.parse(text) for text in texts if text.strip() or _empty())
+            if isinstance(action, Value) and action.many:
+                return tuple(map(action.read, value if isinstance(value, list) else [value]))
+            if isinstance(value, list):
+                raise ValueError("must be a single value")
+            if isinstance(action, Value):
+                return action.read(value)
+            if value not in _SWITCH:
+                raise ValueError(f"must be true or false, got {value}")
+            return _SWITCH[value]
         except ValueError as error:
             raise self._document.error(name, f"{name} {error}") from None
-        return found if many else found[0]
-
-
-def _empty() -> bool:
-    raise ValueError("must not be empty")
-
-
-def config_of(parser: Parser, words: Sequence[str]) -> Config | None:
-    """The file that the words name, of a command that takes one. Raises Refusal if it is none."""
-    if OPTION not in parser._option_string_actions:
-        return None
-    paths = [after for before, after in pairwise(words) if before == OPTION]
-    paths += [word.partition("=")[2] for word in words if word.startswith(f"{OPTION}=")]
-    return Config(paths[0]) if paths and paths[0].strip() else None

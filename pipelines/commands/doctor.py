@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from private_topk.pipelines.commands.answering import print_json, print_lines
 from private_topk.pipelines.commands.parser import Parser, add, add_json, flag
 from private_topk.pipelines.unfinished import Unfinished
-from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.suggestions import did_you_mean
 
 __all__ = ["execute", "parser"]
 

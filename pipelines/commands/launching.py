@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from dataclasses import replace
-from importlib import import_module
 
 from private_topk.pipelines.apart import kept_files
 from private_topk.pipelines.commands.answering import print_json
@@ -18,7 +17,7 @@ from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.runners.console import say
-from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.refusal import printable
 
 __all__ = ["publish", "tell_readiness"]
 
@@ -34,7 +33,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     try:
         check_words(runner, others)
     except UnknownArgument as error:
-        raise _unknown(parser, error, watch) from None
+        raise parser.unknown(error.word, error.known, " or of Beam") from None
     parser.require(asked)
     reach_files(others, asked)
     report = report_of(asked, watch=watch)
@@ -71,11 +70,3 @@ def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict
     if not arguments.json:
         print("ready: nothing was drawn, charged or published")
     return {"ready": True, **dict(facts)}
-
-
-def _unknown(parser: Parser, error: UnknownArgument, watch: bool) -> Refusal:
-    """What is said of a word that nobody knows, or that the other one of the two commands does."""
-    name, other = error.word.partition("=")[0], "run" if watch else "stream"
-    if name in import_module(f"private_topk.pipelines.commands.{other}").parser()._option_string_actions:
-        return Refusal("", f"{verbatim(name)} is no argument of `{parser.prog}`, but of `private-topk {other}`")
-    return parser.unknown(error.word, error.known, " or of Beam")

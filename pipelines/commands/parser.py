@@ -7,11 +7,10 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from private_topk.pipelines.commands.guesses import meant
 from private_topk.pipelines.fields import require
 from private_topk.pipelines.logs import FORMATS
-from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.suggestions import did_you_mean
 
 __all__ = ["LOG_FORMAT", "Group", "Parser", "Value", "add", "add_json", "add_switch", "flag"]
 
@@ -49,15 +48,19 @@ class Value(argparse.Action):
         super().__init__(*names, **named)
         self.parse, self.many = parse, many
 
+    def read(self, text: str) -> object:
+        """What a text means. Raises ValueError: the rule that it breaks."""
+        if not text.strip():
+            raise ValueError("must not be empty")
+        return self.parse(text)
+
     def __call__(self, parser: Any, namespace: argparse.Namespace, text: Any, option: str | None = None) -> None:  # noqa: ANN401
-        held = getattr(namespace, self.dest)
+        held = getattr(namespace, self.dest, None)
         if held is not None and not self.many:
             raise Refusal(self.dest, "must be given once, got it twice")
         text = text if isinstance(text, str) else "--"  # argparse takes two dashes away, as if nothing had been given
-        if not text.strip():
-            raise Refusal(self.dest, "must not be empty")
         try:
-            value = self.parse(text)
+            value = self.read(text)
         except ValueError as error:
             raise Refusal(self.dest, verbatim(error)) from None
         setattr(namespace, self.dest, (*(held or ()), value) if self.many else value)
@@ -85,6 +88,8 @@ class Parser(argparse.ArgumentParser):
         self.needs, self.choose, self._also = tuple(needs), tuple(choose), also
         self.add_argument(
             LOG_FORMAT,
+            action=Value,
+            parse=_format,
             metavar=f"{{{','.join(FORMATS)}}}",
             default=argparse.SUPPRESS,  # whoever calls the command has read it by then
             help="how stderr is written: as text, or each line a JSON object of time, level and message "
@@ -134,16 +139,12 @@ class Parser(argparse.ArgumentParser):
 
     def unknown(self, word: str, others: Sequence[str] = (), owner: str = "") -> Refusal:
         """What is said of a word that is no argument, nor one of the others that are known elsewhere."""
-        if word == "help":
-            return Refusal("", f"help is no argument of `{self.prog}`", f"did you mean `{self.prog} --help`?")
         if not word.startswith("-"):
             rule = f"{verbatim(repr(word))} stands alone: values follow their argument, as in --input rows.csv"
             return Refusal("", rule, "those with spaces are quoted, and globs are too")
         name, known = word.partition("=")[0], [*self._option_string_actions, *others]
-        remedy = meant(name, self._option_string_actions) or did_you_mean(
-            name, known, f"`{self.prog} --help` lists the arguments"
-        )
-        return Refusal("", f"{verbatim(name)} is no argument of `{self.prog}`{owner}", remedy)
+        return Refusal("", f"{verbatim(name)} is no argument of `{self.prog}`{owner}",
+                       did_you_mean(name, known, f"`{self.prog} --help` lists the arguments"))  # fmt: skip
 
     def error(self, message: str) -> NoReturn:
         raise Refusal("", verbatim(message), f"`{self.prog} --help` lists the arguments")
@@ -168,3 +169,9 @@ def add_switch(group: Group, field: str, text: str) -> None:
 def add_json(group: Group, text: str) -> None:
     """The switch for whoever reads with a program: stdout is one JSON document then (docs/command-line.md)."""
     add_switch(group, "json", f"print {text} as one JSON document (docs/command-line.md)")
+
+
+def _format(text: str) -> str:
+    if text not in FORMATS:  # not by `one_of`, whose file loads numpy before its settings are made
+        raise ValueError(f"must be one of {', '.join(FORMATS)}; got {text!r}")
+    return text

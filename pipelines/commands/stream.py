@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from private_topk.pipelines.commands.arguments import add_columns, add_config, add_looks, add_question, add_running
 from private_topk.pipelines.commands.parser import Group, Parser, add, add_json
-from private_topk.pipelines.texts import duration, one_of, whole
+from private_topk.pipelines.texts import duration, name_and_value, one_of, whole
 from private_topk.transforms.refusal import printable
 
 __all__ = ["execute", "parser"]
@@ -86,12 +86,5 @@ def _add_kafka(group: Group) -> None:
     add(group, "kafka_start", "TIME", "where a topic is entered: earliest (default), latest, or at the first message "
         "stamped since a time such as 2026-01-01")  # fmt: skip
     add(group, "kafka_option", "NAME=VALUE", "of the client, such as security.protocol=SASL_SSL; may be given again",
-        _option, many=True)  # fmt: skip
+        name_and_value, many=True)  # fmt: skip
     add(group, "expansion_service", "HOST:PORT", "with --kafka-reader beam: one that is up")
-
-
-def _option(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise ValueError("must be NAME=VALUE, such as security.protocol=SASL_SSL")
-    return name, value

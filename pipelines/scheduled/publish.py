@@ -20,8 +20,8 @@ from private_topk.pipelines.scheduled.periods import CORRECTION, Periods
 from private_topk.pipelines.standing import Standing, standing_at
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.suggestions import did_you_mean
 from private_topk.transforms.windows.asked import period_of
 
 __all__ = ["ScheduledReport"]

@@ -14,9 +14,11 @@ from zoneinfo import ZoneInfo
 from private_topk.pipelines.scheduled.document import Document
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.pipelines.texts import (
+    BY_KIND,
     duration,
     fraction,
     moment,
+    name_and_value,
     number,
     one_of,
     printable_text,
@@ -88,13 +90,6 @@ def _mechanism(text: str) -> str:
     return text
 
 
-def _option(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise ValueError("must be NAME=VALUE, such as security.protocol=SASL_SSL")
-    return name, value
-
-
 @dataclass(frozen=True)
 class Rule:
     """A field of a report file.
@@ -139,7 +134,7 @@ FIELDS: dict[str, Rule] = {
     "source.kafka_reader": Rule(one_of("native", "beam"), "kafka_reader"),
     "source.kafka_readers": Rule(_count, "kafka_readers"),
     "source.kafka_start": Rule(printable_text, "kafka_start"),
-    "source.kafka_options": Rule(_option, "kafka_option", many=True),
+    "source.kafka_options": Rule(name_and_value, "kafka_option", many=True),
     "source.expansion_service": Rule(printable_text, "expansion_service"),
     "source.snapshot": Rule(printable_text, "snapshot"),
     "groups.column": Rule(printable_text, "group_column"),
@@ -181,9 +176,6 @@ FIELDS: dict[str, Rule] = {
 }
 """Every field of a report file but for the mechanism's parameters. Sections are the parts before the dots."""
 
-_READ: Mapping[str, Callable[[str], object]] = {
-    "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
-}  # fmt: skip
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 
@@ -196,7 +188,7 @@ def fields_for(mechanism: str | None) -> dict[str, Rule]:
     found = {name: its for kind in kinds for name, its in parameters_of(kind).items() if name not in known}
     return {
         **FIELDS,
-        **{f"mechanism.{name}": Rule(_READ[its.kind], name, parameter=True) for name, its in found.items()},
+        **{f"mechanism.{name}": Rule(BY_KIND[its.kind], name, parameter=True) for name, its in found.items()},
     }
 
 

@@ -33,9 +33,7 @@ def in_text(told: Told) -> Iterator[str]:
 
 def table(listing: Listing) -> list[str]:
     """The items of one window, below its name."""
-    rows, title = listing.rows, listing.title()
-    if listing.group is not None:
-        title = f"{printable(listing.group)}, {title}"
+    rows, title = listing.rows, printable(listing.caption())
     if not rows:
         return [f"{title}: no item was released"]
     if rows[0]["returned"] < rows[0]["k"]:

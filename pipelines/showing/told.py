@@ -38,8 +38,16 @@ class Listing(NamedTuple):
     def weighed(self) -> bool:
         return any(row.get("noisy_weight") is not None for row in self.rows)
 
+    @property
+    def has_ranges(self) -> bool:
+        return any(row.get("noise_95") is not None for row in self.rows)
+
     def title(self) -> str:
         return when(self.start, self.end, self.zone)
+
+    def caption(self) -> str:
+        """The title, within all groups."""
+        return self.title() if self.group is None else f"{self.group}, {self.title()}"
 
 
 @dataclass(frozen=True)

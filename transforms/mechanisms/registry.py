@@ -30,8 +30,8 @@ from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from private_topk.transforms.mechanisms.top_stable import TopStable
 from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
-from private_topk.transforms.near import did_you_mean
 from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.suggestions import did_you_mean
 
 __all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name"]
 

@@ -50,12 +50,6 @@ def test_no_name_is_guessed_where_none_stands_out(word: str) -> None:
     assert done.status == 2 and "did you mean" not in done.err and "`private-topk run --help` lists" in done.err
 
 
-@pytest.mark.parametrize(("name", "word", "other"), [("run", "--slack=1h", "stream"), ("stream", "--quiet", "run")])
-def test_an_argument_of_the_other_command_is_said_to_be_its(name: str, word: str, other: str) -> None:
-    said = f"{word.partition('=')[0]} is no argument of `private-topk {name}`, but of `private-topk {other}`"
-    assert said in command(name, word).err
-
-
 def test_every_field_is_an_argument_of_one_of_the_two_commands() -> None:
     """But for what only a report knows of itself: where the period before began, and the mechanism's parameters, which
     have arguments of their own.

@@ -137,7 +137,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"epsilon": "abc"}, "--epsilon must be a number, got 'abc'"),
     ({"epsilon": "1_5"}, "--epsilon must be a number, got '1_5'"),
     ({"user_col": "x"}, "--user-col is no argument of `private-topk run` or of Beam: did you mean --user-column.$"),
-    ({"rows": "x"}, "--rows is no argument of `private-topk run` or of Beam: `private-topk run --help` lists"),
+    ({"zzz": "x"}, "--zzz is no argument of `private-topk run` or of Beam: `private-topk run --help` lists"),
     ({"runner": "flnik"}, "--runner must be one of direct.*, got flnik: did you mean flink.$"),
     ({"shards": 3}, "--shards must be a power of two from 1 to 65536, got 3"),
     ({"shards": 0}, "--shards must be a power of two"),

@@ -21,9 +21,9 @@ LAUGHS = "a0: &a0 {x: y}\n" + "".join(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"report: a\x07b\n", "must be printable text: it holds the character 0x7"),
-        (b"report: \x00\n", "must be printable text: it holds the character 0x0"),
-        (b"caf\xe9: 1\n", "must be text in UTF-8"),
+        (b"report: a\x07b\n", "must be printable text in UTF-8: unacceptable character #x0007"),
+        (b"report: \x00\n", "must be printable text in UTF-8: unacceptable character #x0000"),
+        (b"caf\xe9: 1\n", "must be printable text in UTF-8: unacceptable character #x00e9: invalid"),
         (b"", ":1: must be a mapping that starts with `report: NAME`"),
         (b"- 1\n", ":1: must be a mapping"),
         (b"a: [1\n", "not YAML"),
@@ -62,16 +62,16 @@ def test_parts_that_refer_to_each_other_end(tmp_path: Path, content: str) -> Non
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("budget:\n  epsilonn: 1", "budget.epsilonn is not known: did you mean budget.epsilon?"),
+        ("budget:\n  epsilonn: 1", "budget.epsilonn is not known: did you mean epsilon?"),
         ("mechanism:\n  epsilon: 1", "mechanism.epsilon is not known: did you mean budget.epsilon?"),
-        ("mechanism:\n  nmae: joint", "mechanism.nmae is not known: did you mean mechanism.name?"),
+        ("mechanism:\n  nmae: joint", "mechanism.nmae is not known: did you mean name?"),
         ("sourec:\n  input: x", "sourec is not known: did you mean source?"),
         (
             "domain:\n  path: x",
             "domain.path is not known: there can be column, file, group_column, range, split, unknown",
         ),
-        ("release_id: x", "release_id is not known: there can be"),
-        ("source:\n  user_col: x", "source.user_col is not known: did you mean source.user_column?"),
+        ("x: x", "x is not known: there can be"),
+        ("source:\n  user_col: x", "source.user_col is not known: did you mean user_column?"),
     ],
 )
 def test_near_names_are_suggested_and_no_wrong_ones(tmp_path: Path, name: str, meant: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from private_topk.pipelines.showing.charts import COLOURS
 from private_topk.pipelines.showing.page import page, snippet
-from private_topk.pipelines.showing.style import DARK, LIGHT
+from private_topk.pipelines.showing.templates import STYLE
 from private_topk.pipelines.showing.told import Told, when
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -23,6 +23,9 @@ HOSTILE = [
     "<!--", "a\u202eb", "a\x00b", "line\nline", "\ud800", "<svg/onload=x>", "javascript:alert(1)", "", "–" * 300,
 ]  # fmt: skip
 VOID = {"meta"}
+LIGHT, DARK = (
+    dict(re.findall(r"--(\w+):(#\w{6})", rules)) for rules in STYLE.split("@media (prefers-color-scheme:dark)")
+)
 
 
 def manifest(weeks: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines.showing.manifests import is_manifest
+from private_topk.pipelines.showing.reading import is_manifest
 from tests.pipelines.support import command, options, write
 from tests.quick import QUICK, thinned
 

@@ -1,0 +1,29 @@
+"""The templates of pages and pictures. Jinja escapes whatever they are filled with."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from private_topk.transforms.refusal import printable
+
+__all__ = ["STYLE", "rendered"]
+
+
+def _shown(value: object) -> object:
+    """What steers a terminal or reverses the writing is shown as a code."""
+    return value if hasattr(value, "__html__") else printable(str(value))  # what is markup already
+
+
+_ALL = Environment(
+    loader=PackageLoader(__name__, ""), autoescape=True, finalize=_shown, undefined=StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
+_ALL.filters["thousands"] = "{:,}".format
+
+
+def rendered(template: str, /, **values: object) -> str:
+    """A template with these values in it."""
+    return _ALL.get_template(template).render(**values)
+
+
+STYLE = rendered("style.css")

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from private_topk.pipelines.commands import main
 from private_topk.pipelines.commands.status import leave, open_streams
-from private_topk.pipelines.signals import heed_signals
+from private_topk.pipelines.unfinished import heed_signals
 
 __all__ = ["console", "main"]
 

@@ -13,9 +13,8 @@ from private_topk.pipelines.commands.parser import Parser, add, add_json, add_sw
 from private_topk.pipelines.commands.status import told
 from private_topk.pipelines.scheduled.periods import Periods, now
 from private_topk.pipelines.scheduled.schema import read_report
-from private_topk.pipelines.signals import heard
 from private_topk.pipelines.texts import moment
-from private_topk.pipelines.unfinished import Unfinished
+from private_topk.pipelines.unfinished import Unfinished, heard
 from private_topk.transforms.refusal import Refusal, printable, verbatim
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 .PHONY: flink-up flink-down
 
 flink-up: .venv/installed
-	.venv/bin/python -m private_topk.runners.flink_cluster up
+	.venv/bin/python -m benchmarks.servers.flink up
 
 flink-down:
-	.venv/bin/python -m private_topk.runners.flink_cluster down
+	.venv/bin/python -m benchmarks.servers.flink down

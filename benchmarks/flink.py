@@ -3,7 +3,7 @@
     python -m benchmarks.flink --rows 1000000,10000000 --parallelism 1,2,4 --windows 1,24,476
     python -m benchmarks.flink --rows 1000000 --cases flink,beam        # plain Beam takes one element a row
 
-Two task managers of 1.5 GiB with two slots each and a pool of Python workers, on loopback. Wall time is of the command,
+Two task managers of 4 GiB with a slot each and a pool of Python workers, on loopback. Wall time is of the command,
 start included; CPU and memory are of all processes: command, job server, cluster and workers. A process that ends
 between two looks, half a second apart, is seen up to the last one. With --results every case that is done is kept as a
 line, and the same command goes on where it was ended.
@@ -28,7 +28,7 @@ import polars as pl
 from benchmarks.plays import ITEMS, items, write_plays
 from benchmarks.processes import Meter, end_well_by_signal
 from benchmarks.results import Results
-from private_topk.runners.flink_cluster import Cluster
+from benchmarks.servers.flink import Cluster
 
 START, END = "2026-01-05", "2026-02-02"
 LENGTHS = {1: 2_419_200, 24: 100_800, 476: 5_083, 3_000: 807, 10_000: 242}
@@ -57,12 +57,13 @@ def main() -> None:
             alone = arguments.cases == "direct"  # then nothing needs the cluster
             if not alone:
                 cluster.start(2)
-            compare(arguments, cluster, "" if alone else cluster.start_worker_pool(arguments.port + 2))
+                cluster.start_worker_pool(arguments.port + 2)
+            compare(arguments, cluster)
         finally:
             cluster.stop()
 
 
-def compare(arguments: argparse.Namespace, cluster: Cluster, pool: str) -> None:
+def compare(arguments: argparse.Namespace, cluster: Cluster) -> None:
     numbers = [[int(word) for word in each.split(",")] for each in
                (arguments.rows, arguments.windows, arguments.parallelism)]  # fmt: skip
     results = Results(arguments.results)
@@ -71,8 +72,7 @@ def compare(arguments: argparse.Namespace, cluster: Cluster, pool: str) -> None:
     (arguments.folder / "domain.txt").write_text("\n".join(items()) + "\n")
     for rows, windows, parallelism in itertools.product(*numbers):
         (write_plays if windows == 1 else write_timed)(arguments.folder, rows, 4)
-        place = ["--flink_master", cluster.address, "--environment_type", "EXTERNAL", "--environment_config", pool]
-        place += ["--parallelism", str(parallelism)]
+        place = [*cluster.words(), "--parallelism", str(parallelism)]
         for case in arguments.cases.split(","):
             facts = {"rows": rows, "windows": windows, "parallelism": parallelism, "case": case}
             if (case == "direct" and parallelism != numbers[2][0]) or results.count(**facts):
@@ -88,9 +88,12 @@ def command(case: str, folder: Path, rows: int, windows: int, place: list[str]) 
     if case == "beam":
         return [sys.executable, "-m", "benchmarks.flink", "--plain", pattern, "--windows", str(windows), *place]
     runner = ["--runner", "flink", *place] if case == "flink" else []
+    key = folder / "key"
+    key.write_text("a key of the benchmarks, which is no secret\n")
     window = ["--window", f"{LENGTHS[windows]}s", "--from", START, "--to", END] if windows > 1 else []
     return [sys.executable, "-m", "private_topk", "run", "--quiet", "--input", pattern,
             "--domain", str(folder / "domain.txt"), "--mechanism", "joint", "--k", "10", "--epsilon", "1",
+            "--release-key", f"file:{key}", "--release-id", f"{rows} in {windows}",
             "--output", str(folder / "ranking.avro"), "--overwrite", *window, *runner]  # fmt: skip
 
 

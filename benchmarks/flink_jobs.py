@@ -21,11 +21,8 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Producer
 
-from private_topk.runners.flink import PATIENCE
-from private_topk.runners.flink_cluster import Cluster
-from private_topk.runners.flink_jar import FLINK_VERSION, job_server
-from private_topk.runners.flink_runner import write_settings
-from private_topk.runners.network import reachable
+from benchmarks.servers.flink import Cluster, job_server
+from private_topk.runners.portable import reachable
 
 PARTITIONS, WINDOWS = 4, 24
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -126,10 +123,10 @@ def start(words: list[str], log: Path, unfinished_bundles: bool = False) -> Fork
 def _run(words: list[str], log: str, unfinished_bundles: bool) -> None:
     from private_topk.pipelines.commands import main
     from private_topk.pipelines.commands.status import leave
-    from private_topk.runners import flink_options
+    from private_topk.runners.flink import JOB_OPTIONS
 
     if unfinished_bundles:
-        flink_options.DEFAULTS["finish_bundle_before_checkpointing"] = False  # type: ignore[index]
+        JOB_OPTIONS["finish_bundle_before_checkpointing"] = False  # type: ignore[index]
     os.setsid()
     for stream in (1, 2):
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
@@ -155,9 +152,11 @@ def served(cluster: Cluster, folder: Path) -> Iterator[str]:
         port = probe.getsockname()[1]
     words = ["--flink-master", f"http://{cluster.address}", "--artifacts-dir", f"{folder}/artifacts", "--job-port",
              str(port), "--artifact-port", "0", "--expansion-port", "0"]  # fmt: skip
-    settings = write_settings(PATIENCE, keeps_state=False)  # as the command gives to one that it starts
+    settings = folder / "job-server"
+    settings.mkdir()
+    (settings / "config.yaml").write_text('rest.retry.max-attempts: "200"\n')  # as the command gives to its own
     with open(folder / "job-server.out", "wb") as output:
-        command = ["java", "-Xmx512m", "-jar", job_server(FLINK_VERSION).jar, *words]
+        command = ["java", "-Xmx512m", "-jar", str(job_server()), *words]
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True,
                                    env={**os.environ, "FLINK_CONF_DIR": str(settings)})  # fmt: skip
     try:

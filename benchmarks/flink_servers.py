@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.flink_jobs import await_, served
-from private_topk.runners.flink_cluster import Cluster
-from private_topk.runners.kafka_broker import Broker
+from benchmarks.servers.flink import Cluster
+from benchmarks.servers.kafka import Broker
 
 __all__ = ["FAIL_A_JOB", "KINDS", "OVER", "Servers"]
 
@@ -45,7 +45,7 @@ class Servers:
 
     def __init__(self, folder: Path, high_availability: bool, port: int) -> None:
         self.folder = folder
-        self.cluster = Cluster(folder / "cluster", port, _SLOTS, high_availability=high_availability,
+        self.cluster = Cluster(folder / "cluster", port, _SLOTS, "1536m", high_availability=high_availability,
                                settings=_SETTINGS)  # fmt: skip
         self.rest = self.cluster.rest
         self.broker = Broker(folder / "kafka", port + 10, patience=300)
@@ -62,11 +62,10 @@ class Servers:
 
     def _start(self, running: ExitStack) -> None:
         self.cluster.start(_TASK_MANAGERS)
-        pool = self.cluster.start_worker_pool(self.cluster.port + 2)
+        self.cluster.start_worker_pool(self.cluster.port + 2)
         self.broker.start()
         server = running.enter_context(served(self.cluster, self.folder))
-        self._place = ["--runner", "flink", "--flink_master", self.cluster.address, "--job_endpoint", server,
-                       "--environment_type", "EXTERNAL", "--environment_config", pool]  # fmt: skip
+        self._place = ["--runner", "flink", *self.cluster.words(server)]
 
     def __exit__(self, *_: object) -> None:
         self._running.close()

@@ -33,7 +33,7 @@ from pathlib import Path
 from benchmarks.flink_jobs import Report, Versions, busy, end, served, start
 from benchmarks.processes import end_well_by_signal
 from benchmarks.results import Results
-from private_topk.runners.flink_cluster import Cluster
+from benchmarks.servers.flink import Cluster, job_server
 
 TOLD = ("counts were lost or doubled", "windows are published in", "nothing is published", "lost windows of it")
 
@@ -71,13 +71,13 @@ def main() -> None:
     with ExitStack() as servers:
         places: dict[str, list[str]] = {}
         if {"standalone", "loopback"} & set(arguments.cluster.split(",")):
-            cluster = Cluster(folder / "cluster", arguments.port, slots=4)
+            cluster = Cluster(folder / "cluster", arguments.port, slots=4, task_memory="1536m")
             servers.callback(cluster.stop)
             cluster.start(2)
-            pool = cluster.start_worker_pool(arguments.port + 2)
+            cluster.start_worker_pool(arguments.port + 2)
             server = servers.enter_context(served(cluster, folder))
-            at = ["--flink_master", cluster.address, "--job_endpoint", server, "--environment_type"]
-            places = {"standalone": [*at, "EXTERNAL", "--environment_config", pool], "loopback": [*at, "LOOPBACK"]}
+            here = ["--flink_master", cluster.address, "--job_endpoint", server, "--environment_type", "LOOPBACK"]
+            places = {"standalone": cluster.words(server), "loopback": here}
         servers.enter_context(busy(arguments.load))
         Streams(folder, arguments, [*extra, *_extra(arguments)], places, results).run()
     print(results.table("cluster", "parallelism", "verdict"), flush=True)
@@ -85,7 +85,8 @@ def main() -> None:
 
 def _extra(arguments: argparse.Namespace) -> list[str]:
     retries = ["--number_of_execution_retries", "0"] if arguments.unfinished_bundles else []
-    return ["--runner", "flink", "--checkpointing_interval", str(arguments.interval), *retries]
+    jar = [] if "mini" not in arguments.cluster else ["--flink_job_server_jar", str(job_server())]
+    return ["--runner", "flink", *jar, "--checkpointing_interval", str(arguments.interval), *retries]
 
 
 class Streams:

@@ -87,7 +87,7 @@ def _road(draw: random.Random) -> Road:
         (user_shard, "_MOST_ROWS"): draw.choice([1, 50, 1 << 22]),
     }
     words = [f"--shards={draw.choice([1, 1, 2, 8, 64, 1024])}", f"--cores={draw.choice([1, 2, 5])}"]
-    words += draw.choices([[], ["--direct_num_workers=2"], ["--direct_runner_bundle_repeat=1"]], [12, 1, 2])[0]
+    words += draw.choices([[], ["--direct_runner_bundle_repeat=1"]], [6, 1])[0]
     return Road(endings, words, limits)
 
 

@@ -24,8 +24,8 @@ import polars as pl
 
 from benchmarks.pipeline import Run, run_of
 from benchmarks.processes import end_well_by_signal
+from benchmarks.servers.flink import Cluster
 from benchmarks.standing import HEADINGS, Largest, standing, taken_on
-from private_topk.runners.flink_cluster import Cluster
 
 _AT_ONCE = 5_000_000
 _PLANTED, _STEP = 20, 500

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from benchmarks.pipeline import Run
 from benchmarks.processes import Meter
-from private_topk.runners.flink_cluster import Cluster
+from benchmarks.servers.flink import Cluster
 
 __all__ = ["HEADINGS", "Largest", "standing", "taken_on"]
 
@@ -34,7 +34,7 @@ class Largest(NamedTuple):
 def standing(folder: Path, port: int, task_memory: str) -> Iterator[Cluster]:
     """A cluster and its pool of Python workers, one process for each slot."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        cluster = Cluster(Path(name) / "cluster", port, task_memory=task_memory)
+        cluster = Cluster(Path(name) / "cluster", port, slots=2, task_memory=task_memory)
         try:
             cluster.start(2)
             cluster.start_worker_pool(port + 2)
@@ -47,8 +47,7 @@ def taken_on(cluster: Cluster, command: Sequence[str]) -> tuple[Run, Largest]:
     """A run of the command line there: CPU is that of all processes, peak memory that of the largest."""
     servers = {name: process.pid for name, process in cluster.processes.items()}
     managers = [pid for name, pid in servers.items() if name.startswith("task-manager")]
-    there = ["--runner", "flink", "--flink_master", cluster.address, "--environment_type", "EXTERNAL",
-             "--environment_config", cluster.worker_pool]  # fmt: skip
+    there = ["--runner", "flink", *cluster.words()]
     start = time.perf_counter()
     process = subprocess.Popen([*command, *there])
     with (

@@ -31,9 +31,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.processes import Meter, end_well_by_signal
-from private_topk.runners.flink_cluster import Cluster
-from private_topk.runners.flink_rest import Rest
-from private_topk.runners.kafka_broker import Broker
+from benchmarks.servers.flink import Cluster
+from benchmarks.servers.kafka import Broker
+from private_topk.runners.flink import JobManager
 
 USERS, ITEMS, PARTITIONS, WINDOW, SLACK = 50_000, 2_000, 4, 60, 10
 
@@ -57,9 +57,8 @@ def main() -> None:
             arguments.cluster = Cluster(Path(name) / "cluster", arguments.port + 10)
             servers.callback(arguments.cluster.stop)
             arguments.cluster.start(2)
-            pool = arguments.cluster.start_worker_pool(arguments.port + 12)
-            beam_arguments += ["--flink_master", arguments.cluster.address, "--environment_type", "EXTERNAL",
-                               "--environment_config", pool]  # fmt: skip
+            arguments.cluster.start_worker_pool(arguments.port + 12)
+            beam_arguments += arguments.cluster.words()
         (backlog if arguments.backlog else run)(Path(name), broker.address, arguments, beam_arguments)
 
 
@@ -69,10 +68,12 @@ def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> li
     settings = {"retention.bytes": "1000000000", "message.timestamp.type": "LogAppendTime"}
     admin.create_topics([NewTopic("load", PARTITIONS, 1, config=settings)])["load"].result(30)
     (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(ITEMS)))
+    (folder / "key").write_text("a key of the benchmarks, which is no secret\n")
     return [
         sys.executable, "-m", "private_topk", "stream", "--input", f"kafka://{address}/load",
         "--domain", f"{folder}/items.txt", "--mechanism", "joint", "--k", "10", "--epsilon", "1",
         "--window", f"{WINDOW}s", "--from", _iso(start), "--to", _iso(end),
+        "--release-key", f"file:{folder}/key", "--release-id", "load",
         "--output", f"{folder}/rankings", "--runner", runner,
     ]  # fmt: skip
 
@@ -146,7 +147,7 @@ def watch(job: subprocess.Popen, deadline: float, cluster: Cluster | None) -> tu
     memory, state, began = [], [], time.time()
     servers = [process.pid for process in cluster.processes.values()] if cluster else []
     meter = Meter(lambda: [job.pid, *servers])
-    rest = Rest(cluster.address) if cluster else None
+    rest = JobManager(cluster.address) if cluster else None
     try:
         while job.poll() is None and time.time() < deadline:
             at = time.time() - began

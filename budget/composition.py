@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
+from typing import ClassVar
 
 from flint import arb
 
@@ -56,6 +57,8 @@ class Total:
     Raises:
         Refusal: a number is negative, or no finite number.
     """
+
+    identity_tag: ClassVar[str] = "total"
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)

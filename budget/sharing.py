@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from private_topk.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
 from private_topk.budget.limits import check_delta, check_epsilon, check_windows
@@ -45,6 +45,8 @@ class Privacy:
         of: how many windows there are, where a user counts in fewer of them.
         pairs: each ranking is of the rows of two windows, one after the other.
     """
+
+    identity_tag: ClassVar[str] = "privacy"
 
     unit: str = "user-window"
     windows: int = 1

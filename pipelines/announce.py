@@ -18,8 +18,7 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.logs import JsonLines
 from private_topk.pipelines.published import existing_outputs
 from private_topk.pipelines.report import Report
-from private_topk.runners import Launch
-from private_topk.runners.console import Line
+from private_topk.runners import Launch, Line
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.refusal import printable
 from private_topk.transforms.windows import Period, from_microseconds
@@ -130,7 +129,7 @@ class _WholeWindows:
 def _own_windows(report: Report) -> set[str]:
     """The windows that this very release has published before, as files: whoever writes them again keeps them."""
     period, release = report.question.period, report.question.release
-    existing = None if period is None or release.key.source == "fresh" else existing_outputs(report.sink, period)
+    existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
     if period is None or existing is None:
         return set()
     parts = len(existing) // len(period)

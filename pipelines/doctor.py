@@ -24,13 +24,13 @@ _OURS = "private-topk"
 _LEAST_SPACE, _USUAL_SPACE = 1 << 28, 1 << 31
 _LEAST_JAVA = 11
 _PROGRAMS = {
-    "flink": ("java", "mvn"),
+    "flink": ("java",),
     "prism": ("go",),
     "portable": ("docker",),
     "direct": (),
     "dataflow": (),
 }
-"""What each runner may start: Maven fetches a Flink once, Go builds Prism once, Docker runs portable workers."""
+"""What each runner may start: Java runs Flink's job server, Go builds Prism once, Docker runs portable workers."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def examine(runner: str = "direct", ledger: str | None = None, key: str | None =
     """
     yield _python()
     yield from _packages()
-    for program in ("java", "mvn", "go", "docker"):
+    for program in ("java", "go", "docker"):
         yield _program(program, runner)
     yield _space()
     yield from _clock()

@@ -41,17 +41,14 @@ class Asked(TypedDict, total=False):
     clock: str
     slack: timedelta
     poll: timedelta
-    kafka_reader: str
     kafka_readers: int
     kafka_start: str
     kafka_option: tuple[tuple[str, str], ...]
-    expansion_service: str
     snapshot: str
     domain: str
     domain_column: str
     domain_group_column: str
     domain_range: str
-    domain_split: bool
     unknown_domain: bool
     mechanism: str
     k: int

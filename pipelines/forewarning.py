@@ -1,4 +1,4 @@
-"""Warnings before the charge: what is publicly known tells of a ranking close to noise, or a list is large.
+"""A warning before the charge: what is publicly known tells of a ranking close to noise.
 
 Public knowledge is what the operator declares (`like`), or the noisy counts of a ranking that was published before.
 The rows of the run are never looked at: what a warning says of them would be a release.
@@ -6,7 +6,7 @@ The rows of the run are never looked at: what a warning says of them would be a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 
 from private_topk.pipelines.expecting import earlier_ranking, expected_of
@@ -15,34 +15,13 @@ from private_topk.previews import look
 from private_topk.previews.outlook import NOISE
 from private_topk.previews.reasons import short
 from private_topk.previews.shapes import Expected
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["forewarned", "forewarnings"]
+__all__ = ["forewarned"]
 
 _DRAWS = 100
 _PLACES = 4
-
-_LARGE, _BYTES_AN_ITEM = 5_000_000, 62
-"""From so many items on a list is large; measured by `python -m benchmarks.split_list`, of labels of 12 letters."""
-
-
-def forewarnings(
-    question: Question, like: str | None = None, earlier: Iterable[str] = (), *, bounded: bool
-) -> Iterator[str]:
-    """What is to be said before a question is charged and asked, a line each: arguments and errors of `forewarned`.
-
-    Args:
-        bounded: the rows end. No list is split for those of a stream, nor are lists by group.
-    """
-    domain = question.selection.domain
-    if bounded and isinstance(domain, PublicDomain) and domain.lists is None and domain.size >= _LARGE:
-        held = f"all of its {domain.size:,} items, some {domain.size * _BYTES_AN_ITEM / 1e6:,.0f} MB"
-        yield (f"a large list: every worker holds {held}. `--domain-split` (domain.split in a report file) gives each "
-               "of them a part: docs/scale.md says what changes then")  # fmt: skip
-    warning = forewarned(question, like, earlier)
-    if warning is not None:
-        yield warning
 
 
 def forewarned(question: Question, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:

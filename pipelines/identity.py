@@ -14,11 +14,15 @@ from fractions import Fraction
 from typing import Any
 
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.mechanisms import Mechanism
 
-__all__ = ["IF_GIVEN", "UNASKED", "identity_of", "named", "unasked"]
+__all__ = ["IF_GIVEN", "TAG", "UNASKED", "identity_of", "named", "unasked"]
 
 UNASKED = "unasked"
 """The mark's name in a field's metadata, for rooms that cannot import this one."""
+
+TAG = "identity tag"
+"""The mark of a field that was renamed: what it was called."""
 
 IF_GIVEN = "asked if given"
 """The mark of a field that came later: without it, None, a value is named as it was before there was the field."""
@@ -32,16 +36,17 @@ def unasked(reason: str) -> Mapping[str, str]:
 
 
 def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types go
-    """A value as JSON: the kind and every field of a dataclass, recursively, but for those marked `unasked`.
+    """A value as JSON: the tag and every field of a dataclass, recursively, but for those marked `unasked`.
 
-    Renaming a dataclass or a field renames what ledgers know. Raises TypeError for a value that has no such form.
+    The tag of a class is its own `identity_tag`, of a mechanism its name. A field that is renamed keeps its tag in
+    its mark `TAG`. Raises TypeError for a value that has no such form.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        asked = {field.name: identity_of(getattr(value, field.name))
+        asked = {field.metadata.get(TAG, field.name): identity_of(getattr(value, field.name))
                  for field in fields(value) if _is_asked(field, value)}  # fmt: skip
-        return {"kind": type(value).__name__, **asked}
+        return {"kind": _tag(value), **asked}
     if isinstance(value, Mapping):
         return {str(name): identity_of(member) for name, member in sorted(value.items())}
     if isinstance(value, tuple | list):
@@ -53,6 +58,15 @@ def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types 
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
     raise TypeError(f"a {type(value).__name__} has no identity: make it a dataclass, or mark its field as unasked")
+
+
+def _tag(value: object) -> str:
+    if isinstance(value, Mechanism):
+        return value.about.name
+    tag = vars(type(value)).get("identity_tag")
+    if not isinstance(tag, str):
+        raise TypeError(f"a {type(value).__name__} has no identity: give its class an identity_tag, a name for good")
+    return tag
 
 
 def _is_asked(field: Field[Any], value: Any) -> bool:  # noqa: ANN401 - the dataclass that has the field

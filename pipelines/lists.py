@@ -5,7 +5,6 @@ from __future__ import annotations
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group
-from private_topk.pipelines.sources.domain_blocks import read_split_domain
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -19,12 +18,9 @@ def check_domain(asked: Asked) -> None:
     if ("domain" in asked) + ("domain_range" in asked) + asked.get("unknown_domain", False) != 1:
         raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
                       "{unknown_domain}: one of them")  # fmt: skip
-    for name in {"domain_column", "domain_group_column", "domain_split"} & set(asked):
+    for name in {"domain_column", "domain_group_column"} & set(asked):
         if "domain" not in asked:
             raise Refusal(name, "is of a {domain} file, and there is none: leave it out")
-    if asked.get("domain_split") and "domain_group_column" in asked:
-        raise Refusal("domain_split", "does not go with {domain_group_column}, whose lists every worker holds",
-                      "leave it out")  # fmt: skip
     for name in {"domain_column", "domain_group_column"} & set(asked):
         if not has_columns(asked["domain"]):
             raise Refusal(name, f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
@@ -44,8 +40,6 @@ def domain_of(asked: Asked) -> Domain:
     if "domain_range" in asked:
         return RangeDomain.parse(asked["domain_range"])
     column = asked.get("domain_column", asked.get("item_column", "item"))
-    if asked.get("domain_split"):
-        return read_split_domain(asked["domain"], column)
     if "domain_group_column" not in asked:
         return read_domain(asked["domain"], column)
     groups = groups_of(asked)

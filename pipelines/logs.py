@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import TextIO
 
-from private_topk.runners.console import Line
+from private_topk.runners import Line
 
 __all__ = ["FORMATS", "JsonLines", "as_json", "level"]
 

@@ -17,8 +17,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.counters import told_roughly
-from private_topk.transforms.domain import PublicDomain, RangeDomain, SplitDomain, UnknownDomain
-from private_topk.transforms.domain_index import list_words
+from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period, from_microseconds
 
@@ -26,7 +25,7 @@ __all__ = ["Look", "look_at"]
 
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds"}
 _DAY = 86_400_000_000
-_LEAST, _MOST_DAYS, _TRIED = 100, 10, 1 << 14
+_LEAST, _MOST_DAYS = 100, 10
 _SPELLINGS = ("spaces around them", "capital letters", "spaces and capital letters")
 
 
@@ -98,19 +97,13 @@ def look_at(report: Report) -> Look:
                       "files can be looked at; a run tells afterwards")  # fmt: skip
     columns = report.source.columns if period is not None else replace(report.source.columns, time=None)
     found = Look(period=period)
-    spelled: _Spelled | _SpelledInBlocks | None = None
-    if isinstance(domain, SplitDomain):
-        spelled = _SpelledInBlocks(domain)
-    elif not isinstance(domain, UnknownDomain):
-        spelled = _Spelled(domain)
+    spelled = None if isinstance(domain, UnknownDomain) else _Spelled(domain)
     for rows in parts:
         _add(found, rows, columns, spelled)
-    if isinstance(spelled, _SpelledInBlocks):
-        spelled.look_at_list(found.spellings)
     return found
 
 
-def _add(look: Look, rows: Rows, columns: Columns, spelled: _Spelled | _SpelledInBlocks | None) -> None:
+def _add(look: Look, rows: Rows, columns: Columns, spelled: _Spelled | None) -> None:
     block, missing = block_of(rows, columns)
     look.total += len(next(iter(rows.columns.values())))
     for reason in ("null", "unreadable"):
@@ -157,57 +150,6 @@ class _Spelled:
             if len(outside):
                 _count(spellings, name, pc.sum(pc.is_in(_without(outside, name), value_set=known)).as_py() or 0)
         return len(outside)
-
-
-class _SpelledInBlocks:
-    """The same of a list that is split, which is read twice here and never held.
-
-    Items are told by their hash: one outside the list passes as one of it with probability size / 2**64, which is
-    good enough for what an operator is told. Spellings are tried on the rows of up to 16,384 items that are not on the
-    list, those of the smallest hashes, whose share stands for that of all.
-
-    Memory: 8 bytes an item, as the launch takes, and a chunk of the list.
-    """
-
-    def __init__(self, domain: SplitDomain) -> None:
-        self._domain, self._known, self._rows = domain, np.empty(domain.size, np.uint64), 0
-        for number, start in enumerate(domain.edges[:-1]):
-            self._known[start : domain.edges[number + 1]] = list_words(domain.block(number))
-        self._known.sort()
-        self._largest, self._tried = np.uint64(2**64 - 1), dict[str, int]()
-
-    def add(self, items: pa.Array, spellings: dict[str, int]) -> int:
-        """How many of the items are outside the list; keeps some of them."""
-        words = list_words(items)
-        place = np.minimum(np.searchsorted(self._known, words), len(self._known) - 1)
-        outside = self._known[place] != words
-        self._rows += int(outside.sum())
-        for each in pc.value_counts(items.filter(pa.array(outside & (words <= self._largest)))).to_pylist():
-            _count(self._tried, each["values"], each["counts"])
-        if len(self._tried) > _TRIED:
-            self._keep_smallest()
-        return int(outside.sum())
-
-    def _keep_smallest(self) -> None:
-        labels = pa.array(self._tried, pa.large_string())
-        words = list_words(labels)
-        self._largest = np.partition(words, _TRIED - 1)[_TRIED - 1]
-        kept = labels.filter(pa.array(words <= self._largest)).to_pylist()
-        self._tried = {label: self._tried[label] for label in kept}
-
-    def look_at_list(self, spellings: dict[str, int]) -> None:
-        """Note what puts the items outside, scaled from those that were kept to all."""
-        if not self._tried:
-            return
-        labels, rows = pa.array(self._tried, pa.large_string()), np.array(list(self._tried.values()))
-        plain = {name: _without(labels, name) for name in _SPELLINGS}
-        found = {name: np.zeros(len(labels), bool) for name in _SPELLINGS}
-        for chunk in self._domain.chunks:
-            listed = pa.concat_arrays([self._domain.block(number) for number in chunk])
-            for name in _SPELLINGS:
-                found[name] |= pc.is_in(plain[name], value_set=_without(listed, name)).to_numpy(zero_copy_only=False)
-        for name in _SPELLINGS:
-            _count(spellings, name, int(rows[found[name]].sum()) * self._rows // int(rows.sum()))
 
 
 def _without(labels: pa.Array, spelling: str) -> pa.Array:

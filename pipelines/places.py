@@ -21,7 +21,6 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.sources.kafka import Kafka
-from private_topk.pipelines.sources.kafka_java import KafkaByBeam
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import JsonPayload, Payload
 from private_topk.pipelines.sources.pubsub import PubSub
@@ -30,7 +29,6 @@ from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["sink_of", "source_of"]
 
-_READERS = ("native", "beam")
 _CLOCKS = ("log", "event")
 
 
@@ -42,11 +40,9 @@ def source_of(
     payload: Payload | None = None,
     clock: str | None = None,
     poll: timedelta | None = None,
-    kafka_reader: str | None = None,
     kafka_readers: int | None = None,
     kafka_start: str | None = None,
     kafka_option: Sequence[tuple[str, str]] = (),
-    expansion_service: str | None = None,
     snapshot: str | None = None,
 ) -> Source:
     """The source at an address. Looks at nothing: `Source.check` does.
@@ -57,16 +53,14 @@ def source_of(
     None leaves an option to the source. Raises Refusal of `input`, or of an option that is wrong or does not apply.
     """
     given = {
-        "payload": payload, "clock": clock, "poll": poll, "kafka_reader": kafka_reader, "kafka_readers": kafka_readers,
-        "kafka_start": kafka_start, "kafka_option": tuple(kafka_option) or None, "expansion_service": expansion_service,
-        "snapshot": snapshot,
+        "payload": payload, "clock": clock, "poll": poll, "kafka_readers": kafka_readers,
+        "kafka_start": kafka_start, "kafka_option": tuple(kafka_option) or None, "snapshot": snapshot,
     }  # fmt: skip
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     place = _place(place, "input")
     scheme = place.partition("://")[0] if "://" in place else ""
-    for name, known in (("clock", _CLOCKS), ("kafka_reader", _READERS)):
-        if name in options and options[name] not in known:
-            raise Refusal(name, f"must be one of {', '.join(known)}, got {verbatim(options[name])}")
+    if clock is not None and clock not in _CLOCKS:
+        raise Refusal("clock", f"must be one of {', '.join(_CLOCKS)}, got {verbatim(clock)}")
     if scheme in ("kafka", "pubsub"):
         if not watch:
             raise Refusal("input", f"{verbatim(place)} is a stream, which does not end by itself",
@@ -126,17 +120,11 @@ def _place(place: object, field: str) -> str:
 
 
 def _kafka(place: str, columns: Columns, options: dict[str, Any]) -> Source:
-    reader = options.pop("kafka_reader", "native")
     topic = KafkaTopic.of(place, options.pop("kafka_option", ()), "input")
     payload, start = options.pop("payload", JsonPayload()), options.pop("kafka_start", "earliest")
     start = this_moment() if start == "latest" else start
-    if reader == "native":
-        _only(options, f"the native reader of {place}", "clock", "kafka_readers")
-        return Kafka(topic, columns, payload, options.get("clock", "log"), start, options.get("kafka_readers", 1))
-    if options.pop("clock", "log") == "event":
-        raise Refusal("kafka_reader", "beam knows the log's clock only: give {clock} log, or the native reader")
-    _only(options, f"Beam's reader of {place}", "expansion_service")
-    return KafkaByBeam(topic, columns, payload, start, options.get("expansion_service"))
+    _only(options, place, "clock", "kafka_readers")
+    return Kafka(topic, columns, payload, options.get("clock", "log"), start, options.get("kafka_readers", 1))
 
 
 def _pubsub(place: str, columns: Columns, options: dict[str, Any]) -> Source:

@@ -181,7 +181,7 @@ def _windows_out(report: Report) -> int | None:
 
 def windows_before(report: Report) -> int | None:
     """How many windows of this very release are published already, before a run; None where nobody can tell."""
-    if report.question.release.key.source == "fresh":
+    if report.question.release.key.in_memory:
         return 0  # of a release that nobody has asked for before
     with suppress(Refusal):
         return _windows_out(report)
@@ -193,7 +193,7 @@ def _windows_of(report: Report) -> int:
 
 
 def _how_to_go_on(report: Report, again: str) -> str:
-    if report.question.release.key.source == "fresh":
+    if report.question.release.key.in_memory:
         return "Its random key is gone, so a new run is a new release of all that it publishes"
     return f"To go on with this very release, {again}"
 

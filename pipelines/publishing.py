@@ -22,7 +22,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.files import PATIENCE, exists, is_local, open_file, refuse_special
 from private_topk.pipelines.live import LiveRun
-from private_topk.runners.console import say
+from private_topk.runners import say
 from private_topk.transforms.keys import Release
 from private_topk.transforms.refusal import Refusal, printable, verbatim
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar
 
 from private_topk.budget.composition import Total
 from private_topk.budget.limits import check_epsilon
@@ -43,6 +44,8 @@ class Question:
         period: the declared windows; None ranks all rows together.
         privacy: what is protected across windows, and the total that the shares add up to.
     """
+
+    identity_tag: ClassVar[str] = "question"
 
     selection: Selection
     period: Period | None

@@ -12,7 +12,8 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.pipelines.showing.told import when
-from private_topk.transforms.domain import SplitDomain, UnknownDomain
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.group_domain import DomainByGroup
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ def _domain(question: Question) -> str:
     if isinstance(domain, UnknownDomain):
         return "unknown: of the items only those that enough users hold can be published"
     digest = domain.describe().get("sha256")
-    lists = "" if domain.lists is None else f" in lists of {domain.lists.least:,} or more, one for each group"
-    lists = ", split over the workers" if isinstance(domain, SplitDomain) else lists
+    lists = f" in lists of {domain.least:,} or more, one for each group" if isinstance(domain, DomainByGroup) else ""
     return f"{domain.size:,} public items{lists}" + (f", SHA-256 {str(digest)[:16]}..." if digest else "")
 
 
@@ -103,7 +103,7 @@ def _privacy(question: Question) -> str:
 
 def _release(report: Report) -> str:
     key = report.question.release.key
-    if key.source == "fresh":
+    if key.in_memory:
         return "under a new random key: each run is a release of its own, and costs"
     named = key.source if key.elsewhere else f"{key.source}, key id {key.key_id()}"
     again = "a repeat over the same rows" if report.source.bounded else "to finish it in this output"

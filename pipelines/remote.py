@@ -23,10 +23,9 @@ def check_remote(report: Report) -> None:
 
 
 def _check_key(key: ReleaseKey) -> None:
-    if key.source == "fresh":
+    if key.in_memory:
         raise Refusal("release_key", "must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner", "a "
-                      "fresh key would travel inside the job, where whoever may see the job could read it and undo the "
-                      "noise")  # fmt: skip
+                      "random one stays in the memory of this process")  # fmt: skip
     if not key.source.startswith("gcp-secret:"):
         rule = f"{verbatim(key.source)} is a place of this machine, which the workers do not see"
         remedy = "keep the key in Secret Manager and give gcp-secret:projects/P/secrets/S/versions/V"

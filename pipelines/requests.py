@@ -74,6 +74,6 @@ def how_to_resume(report: Report, again: str) -> str:
         again: how the same report is run again, as its door says it.
     """
     stays = "the charge stays, since an answer may have been drawn. "
-    if report.question.release.key.source == "fresh":
+    if report.question.release.key.in_memory:
         return f"{stays}Its key was random and is gone: give a key and an id, so that a failed run can be resumed"
     return f"{stays}To resume at no cost, {again}, with the same key and input"

@@ -30,6 +30,7 @@ from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.unfinished import Interrupted, Unfinished, check_signals
 from private_topk.runners import Launch
+from private_topk.transforms.admission import check_key
 from private_topk.transforms.counters import exact_counters, read_left_out
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.refusal import Refusal, refused
@@ -76,6 +77,8 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun
 def check(report: Report, launch: Launch) -> None:
     """Look at the places of a report, and whether the runner can do it. Raises Refusal; changes nothing."""
     question = report.question
+    if not launch.remote:
+        check_key(question.release.key, launch.runner, launch.options)
     if launch.deferred and report.account is not None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
@@ -84,6 +87,8 @@ def check(report: Report, launch: Launch) -> None:
         report.sink.check(question.period, report.reads(), question.release)
     report.source.check(question.reads)
     report.source.check_runner(launch)
+    if launch.holding_tasks:
+        launch.check_size(report.source.stored_bytes())
     report.check_rows()
     if launch.remote:
         check_remote(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 __all__ = [
     "RUNNERS",
     "Launch",
+    "Line",
     "UnknownArgument",
     "check_arguments",
     "prepare",
     "refuse_unknown",
+    "say",
     "short_name",
     "unknown_words",
 ]
@@ -38,6 +41,9 @@ RUNNERS = {
 }
 """Every runner by its name on the command line, and its module."""
 
+
+_STORED_PER_TASK = 1 << 28
+"""Bytes of a task's input as it is stored: packed well, they put out two to three times as many."""
 
 _YEARS = 10 * 365 * 86_400
 """In seconds: longer than any job."""
@@ -55,6 +61,8 @@ class Launch:
         cores: how many of its machine's cores a worker may fill by itself.
         by_reference: all workers are threads of this process, and none does twice what it did.
         listener: the runner for a source that has to be listened to, where that is another one.
+        holding_tasks: how many tasks of a batch share its input where each holds all that it puts out to its end; 0
+            where none does.
         answered: set by whoever sees that every declared window is published: a runner whose jobs do not end by
             themselves then ends this one.
     """
@@ -69,7 +77,16 @@ class Launch:
     cores: int = 1
     by_reference: bool = False
     listener: PipelineRunner | None = None
+    holding_tasks: int = 0
     answered: threading.Event = field(default_factory=threading.Event, compare=False)
+
+    def check_size(self, stored: int) -> None:
+        """Raise Refusal for a batch of so many stored bytes that its tasks could not hold what they put out."""
+        wanted = -(-stored // _STORED_PER_TASK)
+        if self.holding_tasks < wanted:
+            raise Refusal("input", f"has {stored / 1e9:.1f} GB, and {self.name} is given {self.holding_tasks} tasks: a "
+                          f"task holds what it puts out until its end, and more than a gigabyte stalls it",
+                          f"give --parallelism {wanted}; tasks take turns where slots are fewer")  # fmt: skip
 
     def listening(self) -> Launch:
         """The same launch on a runner that receives what is sent while it runs."""
@@ -162,3 +179,31 @@ def _parser_of(options: tuple[type[PipelineOptions], ...]) -> ArgumentParser:
     for some in options:
         some._add_argparse_args(parser)
     return parser
+
+
+class Line(str):
+    """A line that knows what it tells of, for logs that programs read.
+
+    Args:
+        text: as it is printed.
+        facts: the same as fields: public, and of the types of JSON.
+    """
+
+    facts: dict[str, object]
+
+    def __new__(cls, text: str, **facts: object) -> Line:
+        line = super().__new__(cls, text)
+        line.facts = facts
+        return line
+
+
+def say(line: str) -> None:
+    """Print to the process's own stderr: sys.stderr is turned off where Beam would print what a worker raises.
+
+    A stream that takes facts beside the text, by a method `say`, is given those of a `Line`.
+    """
+    put = getattr(sys.__stderr__, "say", None)
+    if put is not None:
+        put(line)
+    else:
+        print(line, file=sys.__stderr__, flush=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.runners import Launch, refuse_unknown
@@ -22,40 +22,22 @@ __all__ = ["ListeningRunner", "prepare"]
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
-    """One worker inside this process, unless Beam's --direct_num_workers asks for more.
-
-    It decodes ahead and handles as many blocks and user shards at a time as there are cores, or --cores; more of Beam's
-    own workers pass all data through gRPC, which costs more than it gains below a few dozen cores.
+    """One worker inside this process, on all cores or on --cores. Beam's workers beside it would not gain a thing, and
+    listen on every address of the machine without a password.
     """
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     direct, cores = options.view_as(DirectOptions), options.view_as(CoresOptions).cores
     if cores is not None and cores < 1:
         raise ValueError(f"--cores must be at least 1, got {cores}")
-    if direct.direct_num_workers < 0:
-        raise ValueError(
-            f"--direct_num_workers must be at least 1, or 0 for all cores, got {direct.direct_num_workers}"
-        )
-    if direct.direct_num_workers != 1 and not any(word.startswith("--direct_running_mode") for word in arguments):
-        direct.direct_running_mode = "multi_threading"
-    _flush_whole_elements()
+    if direct.direct_num_workers != 1 or direct.direct_running_mode != "in_memory":
+        raise ValueError("--direct_num_workers must be 1 and --direct_running_mode in_memory: Beam's other workers "
+                         "listen on every address of this machine, where anybody may read the rows and send them code; "
+                         "one fills the cores by itself, see --cores")  # fmt: skip
     listener = ListeningRunner()
-    alone = direct.direct_num_workers == 1
-    found = _cores_here() if alone else 1
-    in_memory = direct.direct_running_mode == "in_memory"
-    by_reference = alone and in_memory and not direct.direct_runner_bundle_repeat
-    return Launch("direct", FnApiRunner(), options, cores=cores or found, by_reference=by_reference, listener=listener,
+    return Launch("direct", FnApiRunner(), options, cores=cores or _cores_here(),
+                  by_reference=not direct.direct_runner_bundle_repeat, listener=listener,
                   answered=listener.answered)  # fmt: skip
-
-
-def _flush_whole_elements() -> None:
-    """Let workers of their own send what they have by its size, and not every second besides.
-
-    The thread that looks at the clock sends what there is in the middle of an element that is being encoded, and drops
-    what is written while it sends: of runs that took seconds some ended in `NotImplementedError: Invalid
-    PaneInfoEncoding` or in lost counts.
-    """
-    worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
 
 
 class ListeningRunner(BundleBasedDirectRunner):

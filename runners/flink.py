@@ -1,39 +1,59 @@
-"""Flink: a mini cluster inside the job server, or a standalone cluster. docs/flink.md has the whole way."""
+"""Flink: a mini cluster inside Beam's job server, or a standalone cluster. docs/flink.md has the whole way."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import re
+import secrets
+import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
+    GoogleCloudOptions,
     JobServerOptions,
     PipelineOptions,
     PortableOptions,
     StandardOptions,
 )
-from apache_beam.runners.portability.flink_runner import FlinkRunner
-from apache_beam.runners.portability.job_server import ExternalJobServer
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, FlinkRunner
+from apache_beam.runners.portability.job_server import ExternalJobServer, StopOnExitJobServer
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.runners.runner import PipelineResult
 
-from private_topk.runners import Launch, unknown_words
-from private_topk.runners.console import say
-from private_topk.runners.flink_jar import FLINK_VERSION, HAS_JOB_SERVER, job_server
-from private_topk.runners.flink_mend import STAYS
-from private_topk.runners.flink_options import DEFAULTS, KEEPS_WORKERS, ON_A_CLUSTER, job_options, take_options
-from private_topk.runners.flink_rest import Rest
-from private_topk.runners.flink_runner import FlinkJobRunner, write_settings
-from private_topk.runners.network import reachable
-from private_topk.runners.portable import check_environment
+from private_topk.runners import Launch, Line, unknown_words
+from private_topk.runners import say as say_on_stderr
+from private_topk.runners.portable import LoopbackRunner, check_environment, reachable
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["HANDS_ON", "PATIENCE", "RESTARTS", "prepare"]
+__all__ = [
+    "FLINK_VERSION",
+    "JOB_OPTIONS",
+    "JVM_PROPERTIES",
+    "RESTARTS",
+    "FlinkJobRunner",
+    "JobManager",
+    "Watch",
+    "parse_options",
+    "prepare",
+]
 
-_LEAST_JAVA = 11
-_EMBEDDED = ("[local]", "[auto]")
+FLINK_VERSION = "1.19"
+"""The mini cluster's version where nothing says which: the one that the tests run on."""
 
 RESTARTS = {
     "restart-strategy.type": "exponential-delay",
@@ -43,28 +63,45 @@ RESTARTS = {
     "restart-strategy.exponential-delay.attempts-before-reset-backoff": "12",
     "restart-strategy.exponential-delay.reset-backoff-threshold": "10 min",
 }
-"""A job may fail twelve times in a row, over two minutes, and again after ten minutes of peace. A fixed number of
-restarts would run out in any stream that is long enough. The first pauses are short, since what fails in a pause is
-restarted on its own: where a batch has fewer slots than tasks, and a task manager is known to be lost only after a task
-has met it, tasks then wait in all slots for others that are to be repeated and get none."""
+"""A job may fail twelve times in a row, over two minutes, and again after ten quiet minutes. A fixed number of restarts
+would run out in any stream that is long enough."""
 
-PATIENCE = {"rest.retry.max-attempts": 200}
-"""How often the job server asks a job manager that does not answer, every three seconds, before it takes the job for
-failed. Flink's own 20 are a minute, and one that takes the place of another may need longer on a busy machine."""
-
-HANDS_ON = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""For a Java that hands a job over, or on what Python works out: its best compiler would cost more than it saves, a
-third of all CPU of 10,000,000 rows on a new cluster, half of that of 1,000,000 on a mini cluster."""
+JVM_PROPERTIES = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Java only hands on what Python works out: its best compiler costs more CPU than it saves."""
 
 ASKS_ITS_SERVER = True
 """Which options Flink's job server knows, it says when it is up."""
+
+_LEAST_JAVA = 11
+_EMBEDDED = ("[local]", "[auto]")
+
+# The job server asks a job manager that does not answer every three seconds. Flink's own 20 times are a minute, and one
+# that takes the place of another may need longer.
+_PATIENCE = {"rest.retry.max-attempts": 200}
+
+JOB_OPTIONS: Mapping[str, Any] = {
+    "checkpointing_interval": 10_000,
+    # What a bundle puts out while a checkpoint is taken, the runner buffers; the watermark behind it, it does not: the
+    # rows come late and are dropped without a word. Bundles are therefore finished first.
+    "finish_bundle_before_checkpointing": True,
+    # A stage of a stream holds on to its output for so long, and a reader waits so long for its next turn. Flink's own
+    # second makes a ranking later by up to a second for every stage behind the close of a window.
+    "max_bundle_time_mills": 200,
+}
+_ON_A_CLUSTER: Mapping[str, Any] = {
+    # Stages run one after another, so a batch that has lost a task manager goes on with the slots that are left; and it
+    # is the only mode that a cluster with the adaptive scheduler takes.
+    "execution_mode_for_batch": "BATCH_FORCED",
+}
+
+# A batch on a cluster keeps its Python workers for so many milliseconds from one stage to the next, which else starts
+# its own. Not longer: one that was killed is kept too, and fails the tries that come before its time is over.
+_KEEPS_WORKERS = 700
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """Without --flink_master a mini cluster in the job server, workers in this process. With it, a standalone cluster
     whose version picks the job server and whose Python workers must be named by --environment_type.
-
-    The job is handed over by the job server, so the release key of a fresh release passes through the cluster.
     """
     more = unknown_words(arguments)
     options = PipelineOptions(list(arguments))
@@ -80,7 +117,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
         rest, settings = _mini_cluster(options)
     else:
         _match_cluster(flink, chosen)
-        rest, settings = flink.flink_master, {**RESTARTS, **PATIENCE}
+        rest, settings = flink.flink_master, {**RESTARTS, **_PATIENCE}
         _keep_workers(options)
         here = _is_here(flink.flink_master)
         check_environment(options, default=None, here=here)
@@ -92,25 +129,20 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
 def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, settings: dict[str, Any]) -> Launch:
     """Start the job server only if it must be asked what the words mean: it takes seconds."""
-    server = options.view_as(JobServerOptions)
+    server, flink = options.view_as(JobServerOptions), options.view_as(FlinkRunnerOptions)
     _check_java(server.job_server_java_launcher)
-    flink = options.view_as(FlinkRunnerOptions)
-    found = job_server(flink.flink_version, flink.flink_job_server_jar)
-    flink.flink_job_server_jar = found.jar
+    flink.flink_job_server_jar = _job_server_jar(options)
+    server.job_server_jvm_properties = server.job_server_jvm_properties or list(JVM_PROPERTIES)
     embedded = flink.flink_master in _EMBEDDED
-    if not server.job_server_jvm_properties:
-        server.job_server_jvm_properties = list(HANDS_ON)
-    if not embedded and Rest(rest).setting(HAS_JOB_SERVER) == Path(found.jar).name:
-        server.job_server_jvm_properties = [*server.job_server_jvm_properties, f"-D{STAYS}=true"]
-    folder = write_settings(settings, keeps_state=embedded)
-    chosen = {**DEFAULTS, **({} if embedded else ON_A_CLUSTER), "flink_conf_dir": str(folder)}
+    folder = _write_settings(settings, keeps_state=embedded)
+    chosen = {**JOB_OPTIONS, **({} if embedded else _ON_A_CLUSTER), "flink_conf_dir": str(folder)}
     if flink.flink_submit_uber_jar:  # then the cluster itself translates the job, and sees no folder of this machine
         del chosen["flink_conf_dir"]
     runner = FlinkJobRunner(chosen, rest, folder)
     if more:
-        runner.job_options = {**chosen, **take_options(more, job_options(runner.job_server(options).start()))}
-    say(f"Flink: {found}")
-    return Launch("flink", runner, options, answered=runner.answered)
+        runner.job_options = {**chosen, **parse_options(more, _known_options(runner.job_server(options).start()))}
+    say_on_stderr(f"Flink {flink.flink_version}: {Path(flink.flink_job_server_jar).name}")
+    return _launch(options, runner)
 
 
 def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions, more: list[str]) -> Launch:
@@ -118,13 +150,21 @@ def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions
         raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start Flink's job server")
     check_environment(options, default=None, here=_is_here(f"//{portable.job_endpoint}"))
     _keep_workers(options)
-    chosen = {**DEFAULTS, **ON_A_CLUSTER}
+    chosen = {**JOB_OPTIONS, **_ON_A_CLUSTER}
     if more:
-        chosen |= take_options(more, job_options(ExternalJobServer(portable.job_endpoint, 60).start()))
+        chosen |= parse_options(more, _known_options(ExternalJobServer(portable.job_endpoint, 60).start()))
     master = options.view_as(FlinkRunnerOptions).flink_master
     rest = "" if master in _EMBEDDED else FlinkRunner.add_http_scheme(master)
-    runner = FlinkJobRunner(chosen, rest)
-    return Launch("flink", runner, options, answered=runner.answered)
+    return _launch(options, FlinkJobRunner(chosen, rest))
+
+
+def _launch(options: PipelineOptions, runner: FlinkJobRunner) -> Launch:
+    flink = options.view_as(FlinkRunnerOptions)
+    tasks = flink.parallelism
+    if tasks < 1 and flink.flink_master in _EMBEDDED and not options.view_as(PortableOptions).job_endpoint:
+        tasks = os.cpu_count() or 1
+    holding = 0 if options.view_as(StandardOptions).streaming else max(tasks, 0)
+    return Launch("flink", runner, options, answered=runner.answered, holding_tasks=holding)
 
 
 def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:
@@ -147,7 +187,7 @@ def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:
 def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
     """Take version and parallelism from the cluster itself."""
     master = FlinkRunner.add_http_scheme(flink.flink_master).rstrip("/")
-    overview = Rest(master).overview()
+    overview = JobManager(master).overview()
     if not overview:
         raise ValueError(f"--flink_master {master}: no Flink job manager answers there: give HOST:PORT of its REST "
                          "interface, or start one with `make flink-up`")  # fmt: skip
@@ -168,7 +208,7 @@ def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
 def _keep_workers(options: PipelineOptions) -> None:
     portable = options.view_as(PortableOptions)
     if not options.view_as(StandardOptions).streaming and not portable.environment_cache_millis:
-        portable.environment_cache_millis = KEEPS_WORKERS
+        portable.environment_cache_millis = _KEEPS_WORKERS
 
 
 def _check_java(launcher: str) -> None:
@@ -184,5 +224,327 @@ def _check_java(launcher: str) -> None:
                       "`apt install default-jre-headless`), or give --job_server_java_launcher PATH")  # fmt: skip
 
 
+def _job_server_jar(options: PipelineOptions) -> str:
+    """The job server's jar: the one given, or the released one, which Beam downloads once and keeps."""
+    given = options.view_as(FlinkRunnerOptions).flink_job_server_jar
+    if given and "://" not in given and not Path(given).is_file():
+        raise ValueError(f"--flink_job_server_jar {given} does not exist: leave it out to have it downloaded")
+    server = FlinkJarJobServer(options)
+    url = server.path_to_jar()
+    try:
+        return server.local_jar(url, options.view_as(JobServerOptions).jar_cache_dir)
+    except (OSError, RuntimeError):
+        raise Refusal("runner", f"flink needs Beam's job server, and {verbatim(url)} cannot be downloaded from here",
+                      "fetch it in another way and give --flink_job_server_jar PATH") from None  # fmt: skip
+
+
 def _is_here(master: str) -> bool:
     return re.search(r"//(localhost|127\.|\[::1\])", master) is not None
+
+
+def _write_settings(settings: Mapping[str, object], keeps_state: bool) -> Path:
+    """A folder with Flink's settings for one job, for the runner that hands it over, which takes it away.
+
+    Args:
+        keeps_state: checkpoints go there too. In memory, which is a mini cluster's default, they must be small.
+    """
+    home = Path(tempfile.mkdtemp(prefix="private-topk-flink-"))
+    state = {"state.checkpoints.dir": (home / "state").as_uri()} if keeps_state else {}
+    (home / "config.yaml").write_text("".join(f'{name}: "{value}"\n' for name, value in {**settings, **state}.items()))
+    return home
+
+
+_TYPES = beam_job_api_pb2.PipelineOptionType
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}: an option of Flink's job server")
+
+
+def _known_options(service: beam_job_api_pb2_grpc.JobServiceStub) -> dict[str, int]:
+    """What a running job server can be told: the type of each option by its name."""
+    answer = service.DescribePipelineOptions(beam_job_api_pb2.DescribePipelineOptionsRequest(), timeout=60)
+    return {option.name: option.type for option in answer.options}
+
+
+def parse_options(words: Sequence[str], known: Mapping[str, int]) -> dict[str, Any]:
+    """The values of the job server's options by their names.
+
+    Args:
+        words: of a command line, only what nobody else knows.
+        known: each option's type.
+
+    Raises:
+        ValueError: an option that is not known, or a value that does not fit.
+    """
+    parser = _Parser(allow_abbrev=False, add_help=False, argument_default=argparse.SUPPRESS)
+    for name, kind in known.items():
+        if kind == _TYPES.BOOLEAN:
+            parser.add_argument(f"--{name}", nargs="?", const=True, type=_truth)
+        elif kind == _TYPES.ARRAY:
+            parser.add_argument(f"--{name}", action="append")
+        else:
+            number = int if kind == _TYPES.INTEGER else float if kind == _TYPES.NUMBER else str
+            parser.add_argument(f"--{name}", type=number)
+    found, unknown = parser.parse_known_args(list(words))
+    if unknown:
+        raise ValueError(f"{unknown[0].partition('=')[0]} is no argument of private-topk, of Beam or of Flink's job "
+                         "server: see `private-topk run --help`")  # fmt: skip
+    options = vars(found)
+    if options.get("finish_bundle_before_checkpointing") is False:
+        raise ValueError("--finish_bundle_before_checkpointing must stay true: without it Flink drops rows silently")
+    return options
+
+
+def _truth(word: str) -> bool:
+    if word.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"must be true or false, got {word}")
+    return word.lower() == "true"
+
+
+class FlinkJobRunner(LoopbackRunner, FlinkRunner):
+    """Beam's Flink runner, with the options that its job server takes, and a watch over the job.
+
+    Args:
+        job_options: options of the job server, by their names.
+        rest: the job manager's address, or nothing if it is not known: then nobody watches over the job.
+        settings: a folder that is gone with this.
+
+    `answered` is set by whoever sees that all that a stream has to publish is published.
+    """
+
+    def __init__(self, job_options: Mapping[str, Any], rest: str = "", settings: Path | None = None) -> None:
+        super().__init__()
+        self.job_options = job_options
+        self.answered = threading.Event()
+        self.rest = rest
+        if settings is not None:
+            weakref.finalize(self, shutil.rmtree, settings, ignore_errors=True)
+        self._server: StopOnExitJobServer | None = None
+
+    def job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
+        """The job server that this runner starts, one for asking it and for running."""
+        if self._server is None:
+            self._server = StopOnExitJobServer(FlinkJarJobServer(options))
+        return self._server
+
+    def default_job_server(self, options: PipelineOptions) -> Any:  # noqa: ANN401 - Beam's own
+        if options.view_as(FlinkRunnerOptions).flink_submit_uber_jar:
+            return super().default_job_server(options)
+        return self.job_server(options)
+
+    def create_job_service_handle(self, job_service: Any, options: PipelineOptions) -> JobServiceHandle:  # noqa: ANN401
+        return _Handle(job_service, options, self.job_options)
+
+    def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401
+        google = options.view_as(GoogleCloudOptions)  # where Beam keeps a job's name; this one no other job has
+        google.job_name = f"{google.job_name or 'private-topk'}-{secrets.token_hex(4)}"
+        result = super().run_portable_pipeline(pipeline, options)
+        if self.rest:
+            streaming = options.view_as(StandardOptions).streaming
+            Watch(JobManager(self.rest), google.job_name, streaming, self.answered).start()
+        return result
+
+
+class _Handle(JobServiceHandle):
+    """Adds the options of the job server to those that Beam's Python knows."""
+
+    def __init__(self, job_service: Any, options: PipelineOptions, more: Mapping[str, Any]) -> None:  # noqa: ANN401
+        super().__init__(job_service, options)
+        self._more = more
+
+    def get_pipeline_options(self) -> Any:  # noqa: ANN401 - a message of protobuf
+        return self.encode_pipeline_options({**self.options.get_all_options(), **self._more})
+
+
+class JobManager:
+    """A Flink job manager by its REST interface.
+
+    Args:
+        address: HOST:PORT, with or without a scheme before it.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = (address if "://" in address else f"http://{address}").rstrip("/")
+
+    def get(self, path: str) -> Any:  # noqa: ANN401 - whatever the JSON holds
+        """The answer to a question such as `jobs/overview`, or None where there is none."""
+        return self._ask(Request(f"{self.address}/{path}"))
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 - whatever the JSON holds
+        """The answer to an order, or None where there is none."""
+        words = json.dumps(body).encode()
+        return self._ask(Request(f"{self.address}/{path}", words, {"Content-Type": "application/json"}, method="POST"))
+
+    def _ask(self, request: Request) -> Any:  # noqa: ANN401
+        try:
+            with urlopen(request, timeout=10) as answer:
+                return json.load(answer)
+        except (URLError, HTTPException, OSError, ValueError):  # also of one that is lost in the middle of an answer
+            return None
+
+    def overview(self) -> dict[str, Any]:
+        """Version, task managers and slots; empty where no job manager answers."""
+        found = self.get("overview")
+        return found if isinstance(found, dict) and "flink-version" in found else {}
+
+    def setting(self, *names: str) -> str:
+        """The first of these settings that the cluster has, or nothing."""
+        found = {each["key"]: each["value"] for each in self.get("jobmanager/config") or ()}
+        return next((found[name] for name in names if found.get(name)), "")
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Each job's `jid`, `name`, `state` and number of tasks by their state."""
+        return (self.get("jobs/overview") or {}).get("jobs", [])
+
+    def has_come_to(self, job: str, moment: int) -> bool:
+        """Whether the watermarks of all subtasks behind a source stand at a moment, in milliseconds, or behind it.
+
+        Asked from the last task on, and no further than to the first that is before it: it is asked every second.
+        """
+        tasks = [
+            each
+            for each in (self.get(f"jobs/{job}") or {}).get("vertices", [])
+            if not each["name"].startswith("Source:")
+        ]  # fmt: skip - a source takes no watermark in
+        for task in reversed(tasks):
+            clocks = self.get(f"jobs/{job}/vertices/{task['id']}/watermarks") or []
+            if len(clocks) != task["parallelism"] or min(int(clock["value"]) for clock in clocks) < moment:
+                return False
+        return bool(tasks)
+
+    def failures(self, job: str) -> list[tuple[int, str]]:
+        """The last failures that a job has got over, the oldest first: when, in milliseconds since 1970, and what kind.
+
+        Flink remembers sixteen of them. Their texts may hold data: left.
+        """
+        history = (self.get(f"jobs/{job}/exceptions") or {}).get("exceptionHistory", {}).get("entries", [])
+        return [(int(each.get("timestamp", 0)), str(each.get("exceptionName", "")).rpartition(".")[2])
+                for each in reversed(history)]  # fmt: skip
+
+
+_END_OF_TIME = 9_223_371_950_454_775
+"""In milliseconds: the last moment of Beam's global window."""
+
+_SAVEPOINTS = ("state.savepoints.dir", "execution.checkpointing.savepoint-dir", "state.checkpoints.dir",
+               "execution.checkpointing.dir")  # fmt: skip
+
+_OVER = ("FINISHED", "FAILED", "CANCELED")
+
+
+class Watch(threading.Thread):
+    """Looks at a job every second until it ends: says when it restarts or waits for slots, and stops a stream that is
+    over.
+
+    Flink keeps a streaming job for ever once its sources have ended. Here it is stopped when nothing can come any more:
+    every declared window is seen to be published, or every task has its watermark at the end of time. Two ways, for
+    neither is always open: not every place of rankings can be seen from here, and watermarks are metrics, which stand
+    still for `web.timeout`, ten minutes by default, when a task manager is lost that was just being asked.
+
+    Args:
+        name: of the job, and of no other on this cluster.
+        answered: set when all that the job has to publish is seen to be published.
+        say: takes one line of public facts for the operator.
+        patience: seconds until it is said that slots are missing, or the job manager.
+    """
+
+    def __init__(
+        self,
+        manager: JobManager,
+        name: str,
+        streaming: bool,
+        answered: threading.Event,
+        say: Callable[[str], None] = say_on_stderr,
+        patience: float = 20,
+    ) -> None:
+        super().__init__(name="flink-watch", daemon=True)
+        self._manager, self._name, self._streaming, self._answered = manager, name, streaming, answered
+        self._say, self._patience = say, patience
+        self._looks = self._restarts = self._last_failure = 0
+        self._since: dict[str, float] = {}
+        self._stopping = ""
+        self._said: set[str] = set()
+
+    def run(self) -> None:
+        state = ""
+        while state not in _OVER:
+            time.sleep(1)
+            try:
+                job = next((job for job in self._manager.jobs() if job["name"] == self._name), None)
+                if self._lasts("gone", job is None and state != ""):
+                    self._say_once("Flink: the job manager does not answer, or does not know the job any more, as one "
+                                   "does not that was started anew without high availability")  # fmt: skip
+                if job is not None:
+                    state = job["state"]
+                    self.look(job["jid"], state, job["tasks"])
+            except Exception as error:  # an answer in another form must not end the watch: then the job would not end
+                self._say_once(f"Flink: the job manager said what is not understood ({type(error).__name__})")
+
+    def look(self, job: str, state: str, tasks: dict[str, int]) -> None:
+        """At one moment of the job."""
+        if self._looks % 5 == 0 and state != "FAILED":  # for an answer the job manager writes down all of the job
+            self._look_at_failures(job)
+        self._looks += 1
+        self._look_at_slots(state, tasks)
+        if self._stopping:
+            self._look_at_the_end(job)
+        elif self._streaming and state == "RUNNING" and tasks["running"] == tasks["total"]:
+            self._stop_when_over(job)
+
+    def _look_at_failures(self, job: str) -> None:
+        for when, cause in self._manager.failures(job):
+            if when > self._last_failure:
+                self._last_failure = when
+                self._restarts += 1
+                self._say(Line(f"Flink: the job restarted, {self._restarts} in all ({cause})",
+                               event="restarted", restarts=self._restarts, cause=cause))  # fmt: skip
+
+    def _look_at_slots(self, state: str, tasks: dict[str, int]) -> None:
+        """A job waits for slots if none of its tasks runs: where some do, those behind them come when they are done."""
+        busy = tasks["running"] + tasks["initializing"] + tasks["deploying"] + tasks["canceling"]
+        cluster = self._manager.overview() if not busy and state in ("CREATED", "RUNNING") else {}
+        free = cluster.get("slots-available", 0)
+        # Some may be free and yet too few: then tasks stay scheduled, which they else are for a moment.
+        if self._lasts("starved", bool(cluster) and (not free or bool(tasks.get("scheduled")))):
+            total, managers = cluster["slots-total"], cluster["taskmanagers"]
+            self._say_once(f"Flink: the job waits for slots: {free} of {total} are free, of {managers} task managers. "
+                           "Start task managers, or cancel the job and give a smaller --parallelism")  # fmt: skip
+
+    def _lasts(self, what: str, holds: bool) -> bool:
+        """Whether something has held, look by look, for longer than the watch has patience."""
+        if not holds:
+            self._since.pop(what, None)
+            return False
+        return time.monotonic() - self._since.setdefault(what, time.monotonic()) > self._patience
+
+    def _stop_when_over(self, job: str) -> None:
+        if not (self._answered.is_set() or self._manager.has_come_to(job, _END_OF_TIME)):
+            return
+        place = self._manager.setting(*_SAVEPOINTS)
+        if place:
+            # With a last checkpoint, before which bundles are finished. Not draining: there is nothing left to flush,
+            # and what a source would do next must not keep the job from ending.
+            order = self._manager.post(f"jobs/{job}/stop", {"drain": False, "targetDirectory": place})
+            self._stopping = (order or {}).get("request-id", "")
+        else:
+            self._say_once("Flink: the horizon is over, and the cluster has no state.savepoints.dir, which ending a "
+                           "job needs: cancel it")  # fmt: skip
+
+    def _look_at_the_end(self, job: str) -> None:
+        """Take away the last checkpoint, which nobody needs.
+
+        Where it failed the end is tried again, and where it is forgotten, as by a job manager that has taken the place
+        of another.
+        """
+        found = self._manager.get(f"jobs/{job}/savepoints/{self._stopping}") or {}
+        status = found.get("status", {}).get("id")
+        if self._lasts("forgotten", status is None) or status == "COMPLETED":
+            self._stopping = ""
+            if location := found.get("operation", {}).get("location"):
+                self._manager.post("savepoint-disposal", {"savepoint-path": location})
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._say(line)

@@ -1,19 +1,36 @@
-"""Any Beam job service that is already up, by its address: the common ground of the portable runners."""
+"""Any Beam job service that is already up, by its address; and what the portable runners share."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+import socket
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
+import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.portability import python_urns
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.runners.pipeline_context import PipelineContext
+from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
+from apache_beam.transforms.environments import (
+    Environment,
+    ExternalEnvironment,
+    PythonLoopbackEnvironment,
+    python_sdk_capabilities,
+)
+from apache_beam.transforms.resources import resource_hints_from_options
+from apache_beam.utils import thread_pool_executor
 
 from private_topk.runners import Launch, refuse_unknown
-from private_topk.runners.loopback import LoopbackRunner
-from private_topk.runners.network import reachable
 from private_topk.transforms.refusal import Refusal
 
-__all__ = ["check_environment", "prepare"]
+__all__ = ["LoopbackRunner", "ThreadWorkers", "check_environment", "prepare", "reachable", "serve"]
 
 _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
 
@@ -68,3 +85,77 @@ def _check_process(portable: PortableOptions) -> None:
     if not command:
         raise ValueError("--environment_type PROCESS needs --environment_option process_command=PATH, the program "
                          "that starts a Beam worker on a task manager")  # fmt: skip
+
+
+def reachable(address: str, patience: float = 3.0) -> bool:
+    """Whether something listens at HOST:PORT, with or without a scheme before it."""
+    host, _, port = address.rpartition("//")[2].rstrip("/").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), patience).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+class LoopbackRunner(PortableRunner):
+    """A portable runner whose LOOPBACK workers nobody else can reach. It stands before Beam's among a class's bases.
+
+    Beam's LOOPBACK listens on every interface, and who reaches it may let it start a worker that takes its work, any
+    code, from them. And it knows workers by a number that every task manager of Flink counts from 1.
+    """
+
+    def default_environment(self, options: PipelineOptions) -> Environment:
+        """Workers in this process have what it has: Beam would put it together for them, in a folder that it leaves."""
+        if options.view_as(PortableOptions).environment_type != "LOOPBACK":
+            return super().default_environment(options)
+        return PythonLoopbackEnvironment(python_sdk_capabilities(), (), resource_hints_from_options(options))
+
+    @staticmethod
+    def start_and_replace_loopback_environments(pipeline: Any, options: PipelineOptions) -> list[Callable[[], object]]:  # noqa: ANN401
+        """Let workers run in this process, each by the caller that started it."""
+        stops: list[Callable[[], object]] = []
+        for environment in pipeline.components.environments.values():
+            if environment.urn == python_urns.EMBEDDED_PYTHON_LOOPBACK:
+                server, port = serve(ThreadWorkers(), "127.0.0.1:0")
+                here = ExternalEnvironment(f"127.0.0.1:{port}").to_runner_api(PipelineContext())
+                environment.urn, environment.payload = here.urn, here.payload
+                stops.append(partial(server.stop, 1))
+        return stops
+
+
+class ThreadWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Workers on threads of this process, which is Beam's LOOPBACK: a pool of Beam's for each caller."""
+
+    def __init__(self) -> None:
+        self._pools: defaultdict[str, BeamFnExternalWorkerPoolServicer] = defaultdict(BeamFnExternalWorkerPoolServicer)
+        self._lock = threading.Lock()
+
+    def StartWorker(  # noqa: N802 - the name in the protocol
+        self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StartWorkerResponse:
+        return self._pool(context).StartWorker(request, context)
+
+    def StopWorker(  # noqa: N802 - the name in the protocol
+        self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StopWorkerResponse:
+        return self._pool(context).StopWorker(request, context)
+
+    def _pool(self, context: grpc.ServicerContext) -> BeamFnExternalWorkerPoolServicer:
+        with self._lock:
+            return self._pools[context.peer()]
+
+
+def serve(workers: beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer, address: str) -> tuple[grpc.Server, int]:
+    """A server of a pool that is up, and its port. Raises RuntimeError if HOST:PORT is taken.
+
+    Args:
+        address: with port 0, one that is free.
+    """
+    # By default gRPC shares a port with whoever listens there already, and each gets some of the callers.
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
+    port = server.add_insecure_port(address)  # raises RuntimeError, or in older versions gives 0
+    if not port:
+        raise RuntimeError(f"{address} is taken")
+    server.start()
+    return server, port

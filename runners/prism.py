@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, PrismRunnerOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PrismRunnerOptions
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.version import __version__ as beam_version
 
 from private_topk.runners import Launch, refuse_unknown
-from private_topk.runners.cache import cache_folder, made_once
-from private_topk.runners.loopback import LoopbackRunner
-from private_topk.runners.portable import check_environment
+from private_topk.runners.portable import LoopbackRunner, check_environment
 
-__all__ = ["MODULE", "build", "built_binary", "prepare"]
+__all__ = ["MODULE", "built_binary", "prepare"]
 
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
@@ -38,22 +35,11 @@ def prepare(arguments: Sequence[str]) -> Launch:
     prism.prism_location = str(binary)
     if not any(word.startswith("--prism_log_level") for word in arguments):
         prism.prism_log_level = "error"
-    if not options.view_as(PortableOptions).job_endpoint:
-        check_environment(options, default="LOOPBACK")
+    check_environment(options, default="LOOPBACK")
     return Launch("prism", PrismJobRunner(), options, follows_slowest_reader=False)
 
 
 def built_binary() -> Path:
     """Where the binary of the installed Beam version stands or will stand."""
-    return cache_folder() / f"prism-{beam_version}" / "prism"
-
-
-def build() -> Path:
-    """Build the binary with Go's client, unless it stands already. Takes minutes. Raises OSError without Go."""
-    return made_once(built_binary(), _install)
-
-
-def _install(folder: Path) -> Path:
-    environment = {**os.environ, "GOBIN": str(folder)}
-    subprocess.run(["go", "install", f"{MODULE}@v{beam_version}"], env=environment, check=True)
-    return folder / "prism"
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "private-topk" / f"prism-{beam_version}" / "prism"

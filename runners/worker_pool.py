@@ -15,16 +15,15 @@ import signal
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerProcess
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
-from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
-from apache_beam.utils import thread_pool_executor
 
-__all__ = ["ThreadWorkers", "Workers", "end_with_thread", "main", "serve", "work"]
+from private_topk.runners.portable import serve
+
+__all__ = ["Workers", "end_with_thread", "main", "work"]
 
 # Loaded before copying: no polars and no gRPC server, whose threads would not be copied.
 _LOADED = ["apache_beam.runners.worker.sdk_worker"]
@@ -119,44 +118,6 @@ class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             worker.terminate()
         for worker in workers:
             _end(worker)
-
-
-class ThreadWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Workers on threads of this process, which is Beam's LOOPBACK: a pool of Beam's for each caller."""
-
-    def __init__(self) -> None:
-        self._pools: defaultdict[str, BeamFnExternalWorkerPoolServicer] = defaultdict(BeamFnExternalWorkerPoolServicer)
-        self._lock = threading.Lock()
-
-    def StartWorker(  # noqa: N802 - the name in the protocol
-        self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
-    ) -> beam_fn_api_pb2.StartWorkerResponse:
-        return self._pool(context).StartWorker(request, context)
-
-    def StopWorker(  # noqa: N802 - the name in the protocol
-        self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
-    ) -> beam_fn_api_pb2.StopWorkerResponse:
-        return self._pool(context).StopWorker(request, context)
-
-    def _pool(self, context: grpc.ServicerContext) -> BeamFnExternalWorkerPoolServicer:
-        with self._lock:
-            return self._pools[context.peer()]
-
-
-def serve(workers: beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer, address: str) -> tuple[grpc.Server, int]:
-    """A server of a pool that is up, and its port. Raises RuntimeError if HOST:PORT is taken.
-
-    Args:
-        address: with port 0, one that is free.
-    """
-    # By default gRPC shares a port with whoever listens there already, and each gets some of the callers.
-    server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
-    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
-    port = server.add_insecure_port(address)  # raises RuntimeError, or in older versions gives 0
-    if not port:
-        raise RuntimeError(f"{address} is taken")
-    server.start()
-    return server, port
 
 
 def _end(worker: ForkServerProcess) -> None:

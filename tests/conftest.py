@@ -22,7 +22,7 @@ from tests.quick import QUICK, in_vain, left_out
 from tests.runners.servers import free_port, missing
 
 if TYPE_CHECKING:
-    from private_topk.runners.flink_cluster import Cluster
+    from benchmarks.servers.flink import Cluster
 
 __all__ = [
     "cluster",
@@ -101,13 +101,12 @@ def _stop_job_servers() -> None:
 @pytest.fixture(scope="session")
 def flink_home() -> Path:
     """Flink's distribution, with a job server beside it in the cache."""
-    from private_topk.runners.flink_distribution import distribution
-    from private_topk.runners.flink_jar import FLINK_VERSION, job_server
+    from benchmarks.servers.flink import distribution, job_server
 
     if shutil.which("java") is None:
         missing("Flink needs Java 11 or later: install it")
     try:
-        job_server(FLINK_VERSION)
+        job_server()
         return distribution()
     except ValueError as error:
         missing(str(error))
@@ -117,10 +116,10 @@ def flink_home() -> Path:
 @pytest.fixture(scope="session")
 def flink_cluster(flink_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A job manager, two task managers with two slots each and a pool of Python workers, for all tests."""
-    from private_topk.runners.flink_cluster import Cluster
+    from benchmarks.servers.flink import Cluster
 
     folder = tmp_path_factory.mktemp("cluster")
-    running = Cluster(folder, free_port(neighbours=1), settings={"blob.storage.directory": folder / "blobs"})
+    running = Cluster(folder, free_port(neighbours=1), slots=2, task_memory="1536m")
     try:
         running.start(task_managers=2)
         running.start_worker_pool(free_port())
@@ -148,5 +147,4 @@ def cluster(flink_cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture
 def workers(cluster: Cluster) -> list[str]:
     """The words that send a job to the cluster."""
-    pool = cluster.worker_pool
-    return ["--flink_master", cluster.address, "--environment_type", "EXTERNAL", "--environment_config", pool]
+    return cluster.words()

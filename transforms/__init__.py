@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from private_topk.transforms.amounts import Amounts
     from private_topk.transforms.count_budget import CountBudget
-    from private_topk.transforms.domain import PublicDomain, RangeDomain, SplitDomain, UnknownDomain
+    from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
     from private_topk.transforms.groups import Groups
     from private_topk.transforms.keys import Release, ReleaseKey
     from private_topk.transforms.release import Ranking
@@ -31,7 +31,6 @@ __all__ = [
     "Release",
     "ReleaseKey",
     "Risers",
-    "SplitDomain",
     "UnknownDomain",
     "WindowBounds",
 ]
@@ -48,7 +47,6 @@ _HOMES = {
     "Release": "keys",
     "ReleaseKey": "keys",
     "Risers": "risers",
-    "SplitDomain": "domain",
     "UnknownDomain": "domain",
     "WindowBounds": "windows",
 }

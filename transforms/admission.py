@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.count_budget import CountBudget
-from private_topk.transforms.domain import SplitDomain
-from private_topk.transforms.keys import Release
+from private_topk.transforms.keys import Release, ReleaseKey, not_here
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_all_windows", "check_kinds", "check_made", "check_scores", "refuse_second_firings", "refuse_windows"]
+__all__ = ["check_all_windows", "check_key", "check_kinds", "check_made", "check_scores", "refuse_second_firings"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
@@ -30,6 +31,15 @@ def check_kinds(**given: object) -> None:
             raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
 
 
+def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineOptions) -> None:
+    """Raise Refusal for a key in the memory of this process where the workers are plainly others. Where that shows only
+    on a worker, it is the worker that raises.
+    """
+    workers = (options.view_as(PortableOptions).environment_type or "LOOPBACK").upper()
+    if key.in_memory and (workers != "LOOPBACK" or type(runner).__name__ == "DataflowRunner"):
+        raise not_here()
+
+
 def check_all_windows(selection: Selection, period: Period | None, bounded: bool) -> None:
     """Raise Refusal where rows of several windows are needed at once, and are not there."""
     if selection.max_windows_per_user is not None and period is None:
@@ -37,22 +47,12 @@ def check_all_windows(selection: Selection, period: Period | None, bounded: bool
     if bounded:
         return
     remedy = "rank files with `run`, once the horizon is over"
-    if isinstance(selection.domain, SplitDomain):
-        raise Refusal("domain", "is split over the workers, which needs rows that end: it meets their counts once",
-                      "let every worker hold the list, or rank files with `run`, once the horizon is over")  # fmt: skip
     if selection.max_windows_per_user is not None:
         raise Refusal("max_windows_per_user", "needs all windows at once, to choose among those of a user; a stream is "
                       "published window by window", remedy)  # fmt: skip
     if selection.risers is not None:
         raise Refusal("against", "needs a window and the one before at once; a stream is published window by window, "
                       "and what was counted is not kept", f"{remedy}, or each period with `report`")  # fmt: skip
-
-
-def refuse_windows(selection: Selection, rows: beam.PCollection) -> None:
-    """Raise Refusal where rows lie in windows of Beam's and need to be in none."""
-    if isinstance(selection.domain, SplitDomain) and not isinstance(rows.windowing.windowfn, window.GlobalWindows):
-        raise Refusal("domain", "is split over the workers, which needs rows in no windows but those of {period}",
-                      "declare the windows, or let every worker hold the list")  # fmt: skip
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:

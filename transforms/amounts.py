@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,8 @@ class Amounts:
         max_value: the most that one user adds to an item's score. Public: chosen without a look at the data.
         value_resolution: amounts are counted in units of it. `max_value` is a whole number of units, 2**30 at most.
     """
+
+    identity_tag: ClassVar[str] = "amounts"
 
     max_value: Fraction
     value_resolution: Fraction = Fraction(1)

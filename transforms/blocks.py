@@ -12,13 +12,15 @@ from apache_beam.coders import registry
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.columnar import make_block
+from private_topk.transforms.columnar import LONGEST_LABEL, make_block
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.elements import Shape
 
 __all__ = ["BlockCoder", "MakeBlocks", "late_moment"]
 
 _ROWS = 50_000
+_LETTERS = 16 << 20
+"""Of all windows together, after which blocks are made whatever their rows."""
 
 
 class BlockCoder(beam.coders.Coder):
@@ -48,8 +50,9 @@ registry.register_coder(pa.RecordBatch, BlockCoder)
 class MakeBlocks(beam.PTransform):
     """Elements that hold a user and an item to blocks, a window at a time. Users and items are strings or integers.
 
-    Elements with a None, or without an amount, are left out and counted, and so is what is of another shape, or holds a
-    text that is no Unicode. A type that Beam knows, and of which no element is of this shape, raises here.
+    Elements with a None, or without an amount, are left out and counted, and so is what is of another shape, and texts
+    that are no Unicode or longer than 4,096 bytes of UTF-8. A type that Beam knows, and of which no element is of this
+    shape, raises here.
 
     Args:
         with_times: also a column of the elements' event times.
@@ -77,26 +80,35 @@ class _GatherDoFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+        self._letters = 0
 
     def process(
         self,
         element: Any,  # noqa: ANN401
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
         time: Any = beam.DoFn.TimestampParam,  # noqa: ANN401, B008
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[pa.RecordBatch | WindowedValue]:
         row = self._shape.values(element)
         if isinstance(row, str):
             self._left_out[row].inc()
             return
+        texts = [part for part in row if isinstance(part, str)]
+        if any(map(_is_too_long, texts)):
+            self._left_out["unreadable"].inc()
+            return
+        self._letters += sum(map(len, texts))
         rows = self._rows[window]
         rows.append((*row, time.micros) if self._with_times else row)
         if len(rows) >= _ROWS:
             yield self._block(self._rows.pop(window))
+        if self._letters >= _LETTERS:
+            yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window, rows in self._rows.items():
             yield WindowedValue(self._block(rows), late_moment(window), (window,))
         self._rows.clear()
+        self._letters = 0
 
     def _block(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         try:
@@ -123,6 +135,10 @@ def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
     return max(
         window.max_timestamp() - Duration(micros=1000), window.start if hasattr(window, "start") else MIN_TIMESTAMP
     )
+
+
+def _is_too_long(text: str) -> bool:
+    return len(text) * 4 > LONGEST_LABEL and len(text.encode("utf-8", "surrogatepass")) > LONGEST_LABEL
 
 
 def _is_unicode(text: str) -> bool:

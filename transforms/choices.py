@@ -9,12 +9,7 @@ import numpy as np
 from private_topk.transforms.columnar import Words, mix
 from private_topk.transforms.keys import ReleaseKey
 
-__all__ = ["CHOICES", "Choices"]
-
-CHOICES = "choices 2"
-"""Which rows of a user count under a key: another name whenever that changes. Where a bound leaves rows out it is part
-of what is drawn and charged for, as `keys.DRAWS` is: other counts over the same rows are another release.
-"""
+__all__ = ["Choices"]
 
 
 class Choices:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class CountBudget:
         delta: 0 for a pure release, above 0 for Gaussian noise.
         round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
     """
+
+    identity_tag: ClassVar[str] = "count-budget"
 
     epsilon: float | Fraction
     delta: float | Fraction = 0.0

@@ -15,7 +15,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
 from private_topk.transforms.layout import Layout
-from private_topk.transforms.parts import MANIFEST, SENT, Part, PlacedPart
+from private_topk.transforms.parts import MANIFEST, SENT, Part, PlacedPart, in_pieces
 from private_topk.transforms.shelf import PutAside, Shelf, taken
 
 __all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest", "sums_by_cell"]
@@ -27,7 +27,7 @@ _MANY = 1 << 12  # rows of a window from which on a look at it alone takes less 
 
 
 class AddUp(beam.PTransform):
-    """(place, partial counts) to (place, totals), all manifests to one, and all statements.
+    """(place, partial counts) to (place, totals), in pieces, all manifests to one, and all statements.
 
     Args:
         keep: unknown domain: how many of the largest totals a place hands on of every window; None keeps all (public
@@ -101,7 +101,7 @@ class _AddUpDoFn(beam.DoFn):
     def process(self, gathered: tuple[int, Iterable[Any]]) -> Iterator[PlacedPart]:
         place, parts = gathered
         parts = parts if self._shelf is None else taken(self._shelf, parts)
-        yield add_up(place, parts, self._layout, self._keep, self._least)
+        yield from in_pieces(add_up(place, parts, self._layout, self._keep, self._least))
 
 
 def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None = None, least: int = 0) -> PlacedPart:

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import Codes, Words, as_labels
+from private_topk.transforms.columnar import LONGEST_LABEL, Codes, as_labels
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.sorting import sorted_with_order, sorted_words
 
 __all__ = [
     "DomainIndex",
-    "Slices",
-    "bytes_of",
     "check_items",
-    "check_labels",
-    "check_number",
     "column_of",
     "digest_of",
-    "lengths_of",
-    "list_words",
-    "refuse_repeated",
-    "repeated",
 ]
-
-
-_PARTS = 16
-_WIDTH = (1 << 64) // _PARTS
 
 
 class DomainIndex:
@@ -70,31 +57,25 @@ class DomainIndex:
 
 def check_items(items: pa.Array) -> pa.Array:
     """The labels of a domain, or a clear error: at least one, no nulls, no duplicates. Items of a domain are public."""
-    labels = check_labels(items)
-    check_number(len(labels), labels.null_count)
-    words = sorted_words(list_words(labels))  # a tenth of the time and memory of counting the labels
+    try:
+        labels = as_labels(items)
+    except TypeError as error:
+        raise Refusal("domain", f"must hold strings or integers: {verbatim(error)}") from None
+    if not len(labels):
+        raise Refusal("domain", "must hold at least one item, got an empty list")
+    longest = pc.max(pc.binary_length(labels)).as_py() or 0
+    if longest > LONGEST_LABEL:
+        raise Refusal("domain", f"must hold items of at most {LONGEST_LABEL:,} bytes of UTF-8, got one of {longest:,}: "
+                      "no row with a longer one is counted", "leave it out")  # fmt: skip
+    if labels.null_count:
+        raise Refusal("domain", f"must not hold empty items, got {labels.null_count}: remove them")
+    words = sorted_words(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels
     if np.any(words[1:] == words[:-1]):
-        refuse_repeated(labels)
+        _refuse_repeated(labels)
     return labels
 
 
-def check_labels(items: pa.Array) -> pa.Array:
-    """Items of a public list as strings. Raises Refusal unless they are strings or integers."""
-    try:
-        return as_labels(items)
-    except TypeError as error:
-        raise Refusal("domain", f"must hold strings or integers: {verbatim(error)}") from None
-
-
-def check_number(size: int, missing: int) -> None:
-    """Raise Refusal of a list without items, or with some that are missing."""
-    if not size:
-        raise Refusal("domain", "must hold at least one item, got an empty list")
-    if missing:
-        raise Refusal("domain", f"must not hold empty items, got {missing}: remove them")
-
-
-def refuse_repeated(labels: pa.Array) -> None:
+def _refuse_repeated(labels: pa.Array) -> None:
     """Raise Refusal if two of the labels are equal. Cost: that of counting them."""
     tally = pc.value_counts(labels)
     repeated = tally.filter(pc.greater(tally.field("counts"), 1))
@@ -103,43 +84,17 @@ def refuse_repeated(labels: pa.Array) -> None:
         raise Refusal("domain", f"must hold every item once, got {len(repeated)} repeated, such as {example}")
 
 
-def list_words(labels: pa.Array) -> Words:
-    """A 64-bit hash of every label under a key that is no secret: equal ones are of equal labels, nearly always."""
-    return hash_labels(labels, _list_key(0))
-
-
 def _list_key(attempt: int) -> bytes:
     return b"the key of a public list, %d" % attempt
 
 
 def digest_of(labels: pa.Array) -> str:
     """SHA-256 over lengths and bytes of the labels in order."""
-    digest = hashlib.sha256(lengths_of(labels))
-    digest.update(bytes_of(labels))
-    return digest.hexdigest()
-
-
-def lengths_of(labels: pa.Array) -> memoryview:
-    """How many bytes each label has, as 64-bit words."""
-    return memoryview(pc.binary_length(labels).to_numpy().astype("<i8"))
-
-
-def bytes_of(labels: pa.Array) -> memoryview:
-    """The bytes of all labels, one after the other."""
+    digest = hashlib.sha256(memoryview(pc.binary_length(labels).to_numpy().astype("<i8")))
     _, offsets, data = labels.buffers()
     ends = np.frombuffer(offsets, np.int64)[[labels.offset, labels.offset + len(labels)]]
-    return memoryview(data or b"")[int(ends[0]) : int(ends[1])]
-
-
-def repeated(words: list[Words]) -> Words:
-    """The words that are there more than once, of arrays that are each sorted. Memory: a sixteenth of them."""
-    found = list[Words]()
-    for part in range(_PARTS):
-        first, last = (np.uint64(part * _WIDTH), np.uint64((part + 1) * _WIDTH - 1))
-        some = [its[np.searchsorted(its, first) : np.searchsorted(its, last, "right")] for its in words]
-        ordered = sorted_words(np.concatenate([np.empty(0, np.uint64), *some]))
-        found.append(ordered[1:][ordered[1:] == ordered[:-1]])
-    return np.concatenate(found)
+    digest.update(memoryview(data or b"")[int(ends[0]) : int(ends[1])])
+    return digest.hexdigest()
 
 
 def column_of(items: Iterable[str | int]) -> pa.Array:
@@ -160,14 +115,3 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
         names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))
         raise Refusal("domain", f"must hold strings or integers, got {names}")
     return pa.array([str(value) for value in values], pa.large_string())
-
-
-@dataclass(frozen=True)
-class Slices:
-    """Labels some at a time, by number."""
-
-    labels: pa.Array
-    size: int
-
-    def __call__(self, number: int) -> pa.Array:
-        return self.labels.slice(number * self.size, self.size)

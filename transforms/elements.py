@@ -190,6 +190,8 @@ def _amount(value: Any) -> float:  # noqa: ANN401
         return float(value)
     except OverflowError:  # an integer beyond the floats
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+    except ValueError:  # a decimal that is no number and says so by raising
+        return math.nan
 
 
 def _check_part(kind: Any, role: str) -> None:  # noqa: ANN401

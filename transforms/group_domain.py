@@ -6,12 +6,13 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, as_labels
-from private_topk.transforms.domain import Domain, Lists, PublicDomain
+from private_topk.transforms.domain import Domain, PublicDomain
 from private_topk.transforms.domain_index import check_items, digest_of
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -34,6 +35,8 @@ class DomainByGroup(PublicDomain):
         load_pairs: gives the pairs; called on the workers, once per process. It must pickle.
         pairs_digest, least: SHA-256 of the pairs, and how many items the shortest list has.
     """
+
+    identity_tag: ClassVar[str] = "domain-by-group"
 
     groups: PublicDomain
     load_pairs: Callable[[], Pairs] = field(repr=False, compare=False, metadata={"unasked": "the digest names them"})
@@ -64,11 +67,6 @@ class DomainByGroup(PublicDomain):
         digest = hashlib.sha256(f"{rest.digest} {groups.digest} ".encode() + keys.astype("<i8").tobytes()).hexdigest()
         return cls(rest.load, rest.digest, rest.size, groups, load, digest, int(sizes.min()))
 
-    @property
-    def lists(self) -> Lists:
-        """The lists of the groups."""
-        return self
-
     def prepare(self) -> None:
         """Make what the first block needs, once per process."""
         super().prepare()
@@ -84,21 +82,10 @@ class DomainByGroup(PublicDomain):
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where((codes >= 0) & (keys[place] == wanted), codes, -1)
 
-    def listed(self, group: int, codes: range) -> Codes:
-        """The codes of a range that are on a group's list, in their order."""
-        first = group * self.size
-        start, stop = np.searchsorted(self._keys(), [first + codes.start, first + codes.stop])
-        return self._keys()[start:stop] - first
-
-    def widths(self, group: int, edges: Codes) -> Codes:
-        """How many codes of a group's list are between one edge and the next."""
-        return np.diff(np.searchsorted(self._keys(), group * self.size + edges))
-
-    def nth(self, groups: Codes, firsts: Codes, numbers: Codes) -> Codes:
-        """The code of so high a number among those of each group's list from a first one on."""
-        keys = self._keys()
-        places = np.searchsorted(keys, groups * self.size + firsts) + numbers
-        return keys[np.minimum(places, len(keys) - 1)] - groups * self.size
+    def listed(self, group: int) -> Codes:
+        """The codes of a group's own items, in their order."""
+        start, stop = np.searchsorted(self._keys(), [group * self.size, (group + 1) * self.size])
+        return self._keys()[start:stop] - group * self.size
 
     def describe(self) -> dict[str, object]:
         return {**super().describe(), "by_group": {"sha256": self.pairs_digest, "least": self.least}}

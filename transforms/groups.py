@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,8 @@ class Groups:
     Args:
         labels: the public list. As for items, it must not come from the data.
     """
+
+    identity_tag: ClassVar[str] = "groups"
 
     labels: PublicDomain
     per_user: int = 1

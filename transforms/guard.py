@@ -8,18 +8,18 @@ was received: transforms/sent.py.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
-from private_topk.transforms.columnar import Codes, joined, make_table
-from private_topk.transforms.parts import MANIFEST, RECEIVED, SENT, Part, PlacedPart
+from private_topk.transforms.columnar import Codes
+from private_topk.transforms.parts import MANIFEST, RECEIVED, SENT, PlacedPart
 
-__all__ = ["LostPartError", "check_named", "check_pane", "check_whole", "lost"]
+__all__ = ["LostPartError", "check_pane", "check_whole", "lost"]
 
 
 class LostPartError(RuntimeError):
@@ -38,8 +38,7 @@ def check_whole(parts: Sequence[PlacedPart], shards: int, readers: Sequence[int]
 
     Args:
         parts: what the final stage was handed for a window, manifests among it.
-        shards: how many senders of counts there are, user shards or parts of a split list: 0 .. shards - 1, each of
-            which sends a manifest for every window.
+        shards: how many user shards there are: 0 .. shards - 1, each of which sends a manifest for every window.
         readers: the numbers of those that state what they have sent; None where nobody does.
 
     Cost: a sort of (user shard, place) pairs, at most `shards` times the number of item shards.
@@ -47,14 +46,23 @@ def check_whole(parts: Sequence[PlacedPart], shards: int, readers: Sequence[int]
     manifests = [part for place, part in parts if place == MANIFEST]
     heard = _joined([part.sources for part in manifests])
     if not np.array_equal(np.sort(heard), np.arange(shards)):
-        raise lost(f"of {shards} senders of counts {len(np.unique(heard))} were heard, {len(heard)} times in all")
+        raise lost(f"of {shards} user shards {len(np.unique(heard))} were heard, {len(heard)} times in all")
     tables = [part.table.filter(pc.not_equal(part.table["place"], RECEIVED)) for part in manifests]
     sent = _pairs([(table["source"].to_numpy(), table["place"].to_numpy()) for table in tables])
     came = _pairs([(p.sources, np.full(len(p.sources), place)) for place, p in parts if place >= 0])
-    if not np.array_equal(sent, came):
-        raise lost("every sender of counts was heard, but what they sent is not what came")
+    if not np.array_equal(sent, came) or not _in_one_piece(parts):
+        raise lost("every user shard was heard, but what they sent is not what came")
     if readers is not None:
         _check_received(parts, readers)
+
+
+def _in_one_piece(parts: Sequence[PlacedPart]) -> bool:
+    """Whether of the totals of every place all pieces are here, each once."""
+    found = defaultdict[int, list[tuple[int, int]]](list)
+    for place, part in parts:
+        if place >= 0:
+            found[place].append((part.piece, part.pieces))
+    return all(sorted(its) == [(number, len(its)) for number in range(len(its))] for its in found.values())
 
 
 def _check_received(parts: Sequence[PlacedPart], readers: Sequence[int]) -> None:
@@ -66,43 +74,6 @@ def _check_received(parts: Sequence[PlacedPart], readers: Sequence[int]) -> None
                       for place in (SENT, MANIFEST))  # fmt: skip
     if (sum(sent.tolist()) - sum(received.tolist())) % (1 << 63):
         raise lost("the rows that readers sent are not those that user shards received")
-
-
-def check_named(outlines: Sequence[Part], names: Sequence[pa.RecordBatch], windows: range) -> pa.RecordBatch:
-    """The outlines of some windows with all names filled in, by window and position.
-
-    Raises LostPartError unless there is one outline for all of them, with the positions 0, 1, ... of every window, and
-    a code and an item for each of these, once.
-
-    Args:
-        outlines: what was drawn of which windows: {window, position, code, item} and more, where code and item are null
-            if another stage names them.
-        names: {window, position, code, item}; where users are counted beside what was drawn from, their number as well.
-
-    Cost: a sort of the positions.
-    """
-    if len(outlines) != 1:
-        raise lost(f"of what was drawn {len(outlines)} outlines came")
-    outline = outlines[0].table
-    open_ones = pc.is_null(outline["code"])
-    known = outline.filter(pc.invert(open_ones))
-    columns = ["window", "position", "code", "item", *(["users"] if "users" in outline.schema.names else [])]
-    found = joined([known.select(columns), *(table.select(columns) for table in names)])
-    outline, found = (_in_order(table) for table in (outline, found))
-    window, position = (outline[name].to_numpy() for name in ("window", "position"))
-    expected = np.arange(len(window)) - np.searchsorted(window, window)
-    if not found.select(["window", "position"]).equals(outline.select(["window", "position"])) or np.any(
-        position != expected
-    ):
-        raise lost("not every item that was drawn was named once")
-    if not np.array_equal(outlines[0].sources, np.arange(windows.start, windows.stop)):
-        raise lost("not every window was drawn")
-    return make_table(**{name: (found if name in columns else outline)[name] for name in outline.schema.names})
-
-
-def _in_order(table: pa.RecordBatch) -> pa.RecordBatch:
-    order = np.lexsort((table["position"].to_numpy(), table["window"].to_numpy()))
-    return table.take(pa.array(order))
 
 
 def check_pane(pane: Any) -> None:  # noqa: ANN401 - Beam's pane

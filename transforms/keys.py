@@ -14,18 +14,19 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["DRAWS", "Release", "ReleaseKey", "release_seed"]
+__all__ = ["DRAWS", "Release", "ReleaseKey", "not_here", "release_seed"]
 
-DRAWS = "release 3"
+DRAWS = "release 4"
 """Which answers a key, an id and counts have: another name whenever any of them changes. A ledger takes a release for
 the repeat of an earlier one only under the same name, since another answer over the same data is another release.
 """
 
 _LEAST_BYTES, _MOST_BYTES = 16, 1 << 16
-_KNOWN = "known to everybody"
+_KNOWN, _KNOWN_KEY = "known to everybody", b"everybody knows this key, so its noise can be taken off"
 _FORMS = "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V"
 
 
@@ -34,17 +35,25 @@ class ReleaseKey:
     """Where the secret key of a release comes from. It prints, compares and pickles without showing the key.
 
     Args:
-        source: file:PATH, env:NAME, gcp-secret:projects/P/secrets/S/versions/V, or "fresh". A reference is resolved
-            where it is needed, so the key itself travels in no job; a fresh key has to.
+        source: file:PATH, env:NAME, gcp-secret:projects/P/secrets/S/versions/V, or the name of a key in the memory of
+            this process. It is resolved where the key is needed: the key itself travels in no job.
     """
 
     source: str
-    _fresh: bytes = field(default=b"", repr=False)
 
     @classmethod
     def fresh(cls) -> ReleaseKey:
-        """A new random key, for a release that nobody will repeat."""
-        return cls("fresh", secrets.token_bytes(32))
+        """A new random key, for a release that nobody will repeat. Only this process has it: workers that are other
+        processes or machines need a key that they can read as well.
+        """
+        return cls.held(secrets.token_bytes(32))
+
+    @classmethod
+    def held(cls, secret: bytes) -> ReleaseKey:
+        """A key that only this process knows, in its memory as long as it lives."""
+        name = hmac.digest(_PROCESS, secret, "sha256").hex()
+        _HELD[name] = secret
+        return cls(f"{_IN_MEMORY}:{name}")
 
     @classmethod
     def parse(cls, text: str) -> ReleaseKey:
@@ -59,11 +68,16 @@ class ReleaseKey:
     @classmethod
     def for_tests(cls) -> ReleaseKey:
         """A key that everybody knows, so that a test meets the same noise every time. It protects nobody."""
-        return cls(_KNOWN, b"everybody knows this key, so its noise can be taken off")
+        return cls(_KNOWN)
 
     @property
     def is_secret(self) -> bool:
         return self.source != _KNOWN
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether only the process that made the key has it."""
+        return self.source.startswith(f"{_IN_MEMORY}:")
 
     @property
     def elsewhere(self) -> bool:
@@ -72,9 +86,11 @@ class ReleaseKey:
 
     def secret(self) -> bytes:
         """The key. Raises Refusal if it cannot be read or is shorter than 16 bytes."""
-        if self._fresh:
-            return self._fresh
+        if self.source == _KNOWN:
+            return _KNOWN_KEY
         kind, _, place = self.source.partition(":")
+        if self.in_memory:
+            return _from_memory(place)
         secret = _READERS[kind](place).strip()
         if len(secret) < _LEAST_BYTES:
             rule = f"{verbatim(self.source)} must have at least {_LEAST_BYTES} bytes, got {len(secret)}"
@@ -96,6 +112,8 @@ class Release:
 
     The id must come from public knowledge (report name and period), never from the data: docs/privacy.md says why.
     """
+
+    identity_tag: ClassVar[str] = "release"
 
     key: ReleaseKey = field(metadata={"unasked": "a ledger knows a key by its id"})
     id: str
@@ -163,4 +181,19 @@ def _from_secret_manager(place: str) -> bytes:
                       "secret") from None  # fmt: skip
 
 
+def not_here() -> Refusal:
+    """What to say where workers would need a key that only another process has."""
+    rule = "must be given where workers are other processes: only the process that makes a random one has it"
+    return Refusal("release_key", rule, f"give {_FORMS}, which the workers can read")
+
+
+def _from_memory(place: str) -> bytes:
+    if place not in _HELD:
+        raise not_here()
+    return _HELD[place]
+
+
+_IN_MEMORY = "in memory"
+_PROCESS = secrets.token_bytes(32)  # so that a name tells nothing of its key, and no other process finds one by it
+_HELD: dict[str, bytes] = {}
 _READERS = {"file": _from_file, "env": _from_environment, "gcp-secret": _from_secret_manager}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.domain import Domain, Lists, SplitDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.windows import Period
 
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
@@ -28,17 +28,19 @@ _MOST_RESIDUES_ALIKE, _USER_SHARDS_OF_A_RESIDUE = 256, 4
 more than 256 user shards as many as four hold, so that what each sends to each does not get too small."""
 
 _GROUPS = 64
-_MOST_TOGETHER = 1024
-"""So many windows are drawn by one worker at most, which takes it seconds."""
+_MOST_TOGETHER, _MOST_CELLS, _HELD_OF_A_RANGE = 1024, 1 << 24, 1 << 18
+"""One worker draws from so many windows at once at most, which takes it seconds, and so many counts, unless a window
+has more. Of a range so many items are taken to be held in a window.
+"""
 
 
 @dataclass(frozen=True)
 class Layout:
     """Which counts are added up and drawn from together.
 
-    Windows that follow each other form up to 64 groups, and above 65,536 windows groups of 1,024; a place, where counts
-    are added up, is one item shard of one group. So there are few elements for each window, as many workers as groups
-    can draw, and none needs more than a group's counts at a time.
+    Windows that follow each other form up to 64 groups, or more where these would be of over 1,024 windows, or over
+    2**24 counts; a place, where counts are added up, is one item shard of one group. So there are few elements for each
+    window, as many workers as groups can draw, and each holds a group's counts at a time.
 
     Args:
         size: how many items the public domain has; 0 for an unknown one.
@@ -46,16 +48,15 @@ class Layout:
             A ranking per group makes each of them as many as there are groups: window * parts + group.
         overlap: a row may belong to several windows that follow each other.
         split: how many parts every window is split into, one for each group of users' rows; 0 without such.
-        lists: which items can be ranked in which of these, where not all can in all.
-        residues: how many item shards there are of labels, which have no codes: in an unknown domain, and in a split
-            list until the counts meet it.
+        sparse: few of the items are held, however many there are, as of a range.
+        residues: how many item shards there are of labels, which have no codes, in an unknown domain.
     """
 
     size: int
     windows: int = 1
     overlap: bool = False
     split: int = 0
-    lists: Lists | None = None
+    sparse: bool = False
     residues: int = UNKNOWN_ITEM_SHARDS
 
     @classmethod
@@ -67,18 +68,14 @@ class Layout:
         """
         size = 0 if isinstance(domain, UnknownDomain) else domain.size
         parts, overlap = max(split, 1), period is not None and period.overlaps
-        found = cls(size, (1 if period is None else len(period)) * parts, overlap, split, domain.lists)
-        listed = domain.residues if isinstance(domain, SplitDomain) else 0
+        windows, sparse = (1 if period is None else len(period)) * parts, isinstance(domain, RangeDomain)
+        found = cls(size, windows, overlap, split, sparse)
         many = max(min(shards, _MOST_RESIDUES_ALIKE), shards // _USER_SHARDS_OF_A_RESIDUE)
-        return replace(found, residues=max(UNKNOWN_ITEM_SHARDS, listed, many // found.groups))
+        return replace(found, residues=max(UNKNOWN_ITEM_SHARDS, many // found.groups))
 
     def after_the_first(self) -> Layout:
         """That of the windows after the first one of time."""
         return replace(self, windows=self.windows - self.parts)
-
-    def of_labels(self) -> Layout:
-        """That of the same windows while nobody knows the codes of items."""
-        return replace(self, size=0, lists=None)
 
     @property
     def parts(self) -> int:
@@ -105,30 +102,10 @@ class Layout:
         return range(item_shard << self.item_bits, min(item_shard + 1 << self.item_bits, self.size))
 
     @property
-    def first_codes(self) -> Codes:
-        """Of every item shard, int64."""
-        return np.arange(self.item_shards) << self.item_bits
-
-    def widths(self, window: int) -> Codes:
-        """How many codes of a window's items every item shard has, int64."""
-        if self.lists is not None:
-            return self.lists.widths(window % self.parts, np.append(self.first_codes, self.size))
-        return np.minimum(self.size - self.first_codes, 1 << self.item_bits)
-
-    def listed(self, window: int, item_shard: int) -> range | Codes:
-        """The codes of an item shard that are items of a window, in their order."""
-        codes = self.codes(item_shard)
-        return codes if self.lists is None else self.lists.listed(window % self.parts, codes)
-
-    def nth_codes(self, windows: Codes, item_shards: Codes, numbers: Codes) -> Codes:
-        """The codes of these numbers among those of an item shard that are items of a window."""
-        firsts = self.first_codes[item_shards]
-        return firsts + numbers if self.lists is None else self.lists.nth(windows % self.parts, firsts, numbers)
-
-    @property
     def together(self) -> int:
         """How many windows a group has; the last may have fewer."""
-        return min(-(-self.windows // _GROUPS), _MOST_TOGETHER)
+        held = max(min(self.size, _HELD_OF_A_RANGE) if self.sparse else self.size, 1)
+        return min(-(-self.windows // _GROUPS), max(min(_MOST_CELLS // held, _MOST_TOGETHER), 1))
 
     @property
     def groups(self) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.coders import BytesCoder, TupleCoder, registry
+from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder, registry
 
 from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.columnar import Codes, joined, make_table
@@ -23,7 +23,6 @@ from private_topk.transforms.layout import Layout
 __all__ = [
     "HEARTBEAT",
     "MANIFEST",
-    "OUTLINE",
     "RECEIVED",
     "SENT",
     "Part",
@@ -31,8 +30,8 @@ __all__ = [
     "PlacedPart",
     "by_group",
     "heartbeat",
+    "in_pieces",
     "manifest_of",
-    "slice_of",
     "with_manifest",
 ]
 
@@ -41,9 +40,6 @@ MANIFEST = -1
 
 HEARTBEAT = -2
 """The place of what makes a window reach the draw even if everything else of it is lost."""
-
-OUTLINE = -3
-"""The place of what was drawn, but for the names."""
 
 SENT = -4
 """The place where the statements of the readers meet: transforms/sent.py."""
@@ -60,14 +56,16 @@ class Part(NamedTuple):
 
     Args:
         sources: the user shards whose counts are in it, (n,) int64: each once, if nothing was handed over twice; of a
-            slice of a large table with its number in the bits above. Of an outline the windows that were drawn: one
-            whose ranking is empty has no row in the table.
+            slice of a large table with its number in the bits above. Of totals the first piece names all.
         table: columns item and count; of a manifest, columns source, place and sum, which is 0 of places; of what was
             sent, the column sum.
+        piece, pieces: of totals that are cut, the number of this piece, and how many there are.
     """
 
     sources: Codes
     table: pa.RecordBatch
+    piece: int = 0
+    pieces: int = 1
 
 
 PlacedPart = tuple[int, Part]
@@ -76,14 +74,14 @@ PlacedPart = tuple[int, Part]
 class PartCoder(beam.coders.Coder):
     """Parts between workers: the sources as 64-bit words, the table as Arrow IPC, no pickle."""
 
-    _BOTH = TupleCoder([BytesCoder(), BlockCoder()])
+    _ALL = TupleCoder([BytesCoder(), BlockCoder(), VarIntCoder(), VarIntCoder()])
 
     def encode(self, value: Part) -> bytes:
-        return self._BOTH.encode((value.sources.astype("<i8").tobytes(), value.table))
+        return self._ALL.encode((value.sources.astype("<i8").tobytes(), *value[1:]))
 
     def decode(self, encoded: bytes) -> Part:
-        sources, table = self._BOTH.decode(encoded)
-        return Part(np.frombuffer(sources, "<i8").astype(np.int64), table)
+        sources, *others = self._ALL.decode(encoded)
+        return Part(np.frombuffer(sources, "<i8").astype(np.int64), *others)
 
     def estimate_size(self, value: Part) -> int:
         """In bytes, for Beam's metrics."""
@@ -116,9 +114,13 @@ def with_manifest(
     yield _manifest([source], [*sources, source], [*places, RECEIVED], [*[0] * len(places), received()])
 
 
-def slice_of(sources: Codes) -> tuple[Codes, Codes]:
-    """Of the sources of parts: whose each is, and the number of the slice."""
-    return sources & ((1 << _SOURCE_BITS) - 1), sources >> _SOURCE_BITS
+def in_pieces(placed: PlacedPart) -> Iterator[PlacedPart]:
+    """Totals, cut where their table is large."""
+    place, (sources, table, *_) = placed
+    starts = range(0, max(len(table), 1), _MOST_ROWS) if place >= 0 else [0]
+    for number, start in enumerate(starts):
+        rows = table.slice(start, _MOST_ROWS) if len(starts) > 1 else table
+        yield place, Part(sources if number == 0 else sources[:0], rows, number, len(starts))
 
 
 def manifest_of(silent: Codes) -> PlacedPart:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class Risers:
         since: when the window before the first one starts, where the period is a single window whose length does not
             tell, as a month of a schedule.
     """
+
+    identity_tag: ClassVar[str] = "risers"
 
     weight: Fraction = Fraction(1)
     since: datetime | None = field(default=None, metadata={"asked if given": True})

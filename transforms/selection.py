@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.choices import CHOICES
 from private_topk.transforms.count_budget import CountBudget, NoiseSize, noise_size
 from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.groups import Groups
@@ -52,6 +51,8 @@ class Selection:
         risers: the ranking is by how scores rise against the window before; `mechanism` has the cap of that then.
     """
 
+    identity_tag: ClassVar[str] = "selection"
+
     mechanism: Mechanism
     k: int
     domain: Domain
@@ -75,7 +76,6 @@ class Selection:
             **({} if self.groups is None else {"groups": self.groups.describe()}),
             **({} if self.max_windows_per_user is None else {"max_windows_per_user": self.max_windows_per_user}),
             **({} if self.risers is None else {"against": self.risers.describe()}),
-            **({"choices": CHOICES} if self.bounds_a_user() or self.max_windows_per_user is not None else {}),
         }
 
     def bounded(self, max_windows_per_user: int | None) -> Selection:

@@ -15,7 +15,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import Codes, joined, make_table, parted
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.domain import Domain, SplitDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.keys import ReleaseKey
@@ -41,8 +41,7 @@ class ShardByUser(beam.PTransform):
     """Blocks to (user shard, pairs): all rows of one user meet in one shard.
 
     Users travel as keyed 64-bit hashes. Two users who share one, with probability 2**-64 whoever they are, count as
-    one: docs/privacy.md says what that means for the guarantee. Rows of items outside a public domain drop out here; of
-    a list that is split over the workers, where counts meet it.
+    one: docs/privacy.md says what that means for the guarantee. Rows of items outside a public domain drop out here.
 
     Args:
         shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
@@ -169,7 +168,7 @@ class _ShardDoFn(SideBySideDoFn):
         elsewhere = before - len(block)
         values: np.ndarray | pa.Array
         unknown = 0
-        if not isinstance(self._domain, SplitDomain | UnknownDomain):
+        if not isinstance(self._domain, UnknownDomain):
             codes = self._domain.encode(block["item"], None if self._groups is None else block["group"].to_numpy())
             known = codes >= 0
             if not known.all():
@@ -177,7 +176,7 @@ class _ShardDoFn(SideBySideDoFn):
                 block, codes = block.filter(pa.array(known)), codes[known]
             values = codes.astype(self._layout.code_type)
         else:
-            values = block["item"].cast(pa.string())
+            values = block["item"]
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
         names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
@@ -211,7 +210,7 @@ class _ShardDoFn(SideBySideDoFn):
 
 def _as_numpy(values: pa.Array) -> np.ndarray | pa.Array:
     """Numbers as numpy has them, which is quicker to take from; texts as they are."""
-    return values if pa.types.is_string(values.type) else values.to_numpy()
+    return values if pa.types.is_large_string(values.type) else values.to_numpy()
 
 
 def _of_groups(block: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:

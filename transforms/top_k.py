@@ -11,11 +11,11 @@ from apache_beam.transforms import window
 
 from private_topk.transforms.admission import (
     check_all_windows,
+    check_key,
     check_kinds,
     check_made,
     check_scores,
     refuse_second_firings,
-    refuse_windows,
 )
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.blocks import MakeBlocks
@@ -23,24 +23,22 @@ from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.count_budget import count_budget
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, IntoCells
-from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, SplitDomain, UnknownDomain
-from private_topk.transforms.draw import RankHeads
+from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.group_domain import DomainByGroup, groups_for
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
-from private_topk.transforms.join import JoinWithList
 from private_topk.transforms.keys import Release
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.naming import RankByValues
 from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
 from private_topk.transforms.risers import Risers
+from private_topk.transforms.select import SelectTopK
 from private_topk.transforms.sent import statements
 from private_topk.transforms.sharding import ShardByUser
 from private_topk.transforms.user_shard import UserShard
@@ -63,10 +61,11 @@ class PrivateTopK(beam.PTransform):
         k: how many items.
         mechanism: how to draw them, such as `Joint(epsilon=1.0)`: its epsilon and delta are the cost of every window.
         domain: the public list of items, as a `PublicDomain` or any iterable of labels; consecutive integers, as a
-            `RangeDomain`; a list that no worker should hold all of, as a `SplitDomain`; or `UnknownDomain()`.
+            `RangeDomain`; or `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
-        release: key and id that make the draw repeatable; by default a new random one.
+        release: key and id that make the draw repeatable; by default new random ones. A random key stays in the memory
+            of this process: workers that are other processes need one that they can read.
         period: the declared windows of event time: every one is published, empty or not. Input that is windowed
             already needs it. Elements that were given no time lie in none of the windows.
         reveal_active_windows: take the windows of the input in place of a period, and accept that a window is
@@ -191,7 +190,6 @@ class RankBlocks(beam.PTransform):
                           "was active in would be published, which tells of a user who is alone in one",
                           "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
         check_all_windows(self._selection, self._period, blocks.is_bounded)
-        refuse_windows(self._selection, blocks)
 
     def _sharding(self, blocks: beam.PCollection, rows: Layout, cores: int, waking: int | None) -> ShardByUser:
         selection, everything = self._selection, isinstance(blocks.windowing.windowfn, window.GlobalWindows)
@@ -201,14 +199,13 @@ class RankBlocks(beam.PTransform):
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         self._check(blocks)
+        check_key(self._release.key, blocks.pipeline.runner, blocks.pipeline.options)
         selection, key, groups = self._selection, self._release.key, self._selection.groups
         numbered = self._period if blocks.is_bounded else None
         most, risers = selection.max_windows_per_user, selection.risers
         many = self._shards if blocks.is_bounded else 0
         layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size, many)
         rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split, many)
-        if isinstance(selection.domain, SplitDomain):
-            rows = replace(rows.of_labels(), residues=layout.residues)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
         waking = self._readers[0] if blocks.is_bounded and self._readers else None
         pairs = blocks | "Shard by user" >> self._sharding(blocks, rows, cores, waking)
@@ -226,19 +223,14 @@ class RankBlocks(beam.PTransform):
                                       self._by_reference)  # fmt: skip
         ahead = not self._by_reference and weighting is None
         added = AddUp(layout, selection.head(), selection.least(), ahead, self._by_reference)
-        counts, shards, readers = pairs | "Bound contributions" >> counting, self._shards, self._readers
-        if readers is not None and waking is None:
+        counts = pairs | "Bound contributions" >> counting
+        if self._readers is not None and waking is None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
             answers.append(said)
-        if isinstance(selection.domain, SplitDomain):
-            join = JoinWithList(selection.domain, key, layout, shards, readers, self._by_reference)
-            counts, answers, shards, readers = (counts, *answers) | "Join with the list" >> join, [], join.senders, None
         totals = counts | "Count items" >> added
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
-        others = (*answers, heartbeats) | "Beside the totals" >> beam.Flatten()
-        ranked = RankHeads if isinstance(selection.domain, UnknownDomain) else RankByValues
-        last = ranked(selection, self._release, shards, layout, self._period, readers)
-        rankings = (totals, others) | "Rank" >> last
+        last = SelectTopK(selection, self._release, self._shards, layout, self._period, self._readers)
+        rankings = (totals, *answers, heartbeats) | "Select top k" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> IntoCells(numbered)
 
 
@@ -279,9 +271,9 @@ def make_selection(
 def _as_domain(domain: Domain | Iterable[str | int]) -> Domain:
     """A list is a public domain, and a list for each group one by group."""
     if isinstance(domain, str | bytes):
-        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain, a SplitDomain or "
-                        "UnknownDomain(), got a single string")  # fmt: skip
-    if isinstance(domain, PublicDomain | RangeDomain | SplitDomain | UnknownDomain):
+        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), got "
+                        "a single string")  # fmt: skip
+    if isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
         return domain
     return DomainByGroup.by_group(domain) if isinstance(domain, Mapping) else PublicDomain.of(domain)
 

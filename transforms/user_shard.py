@@ -34,7 +34,7 @@ from private_topk.transforms.windows_of_users import WindowsOfUsers
 
 __all__ = ["UserShard"]
 
-_NO_LABELS = pa.array([], pa.string())
+_NO_LABELS = pa.array([], pa.large_string())
 _MOST_ROWS = 1 << 22
 _MOST_ROWS_OF_PAIR = (1 << 32) - 1
 

@@ -95,8 +95,6 @@ def add_domain(group: Group) -> None:
         "START:STOP",
         "the public items are the integers START to STOP - 1, such as 0:4294967296; no worker holds a list of them",
     )
-    add_switch(group, "domain_split", "the list of --domain is split over the workers, none of which holds all of it; "
-               "items outside it then use up a user's --max-items-per-user too (docs/scale.md)")  # fmt: skip
     add_switch(group, "unknown_domain", "no list: which items exist is private too; needs an unknown-domain mechanism "
                "and a delta")  # fmt: skip
 

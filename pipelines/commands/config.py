@@ -4,7 +4,7 @@
     k: 10
     from: 2026-01-05
     overwrite: true
-    options: [--direct_num_workers=4]     # for Beam
+    options: [--cores=4]     # for Beam
 
 What such an argument breaks is said of its line.
 """

@@ -10,13 +10,12 @@ from private_topk.pipelines.apart import kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
-from private_topk.pipelines.forewarning import forewarnings
+from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.logs import level
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
-from private_topk.runners import Launch, UnknownArgument
-from private_topk.runners.console import say
+from private_topk.runners import Launch, UnknownArgument, say
 from private_topk.transforms.refusal import printable
 
 __all__ = ["publish", "tell_readiness"]
@@ -39,7 +38,8 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     report = report_of(asked, watch=watch)
     report = replace(report, kept=(*report.kept, *kept_files(vars(arguments))))  # also --config
     earlier = report.sink.files(report.question.period) or ()
-    for warning in forewarnings(report.question, asked.get("like"), earlier, bounded=report.source.bounded):
+    warning = forewarned(report.question, asked.get("like"), earlier)
+    if warning is not None:
         with level("warning"):
             print(f"private-topk: {warning}", file=sys.stderr, flush=True)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"

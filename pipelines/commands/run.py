@@ -32,7 +32,7 @@ _EXAMPLE = """examples:
   private-topk run --config weekly.yaml --check
   private-topk run --config weekly.yaml --epsilon 0.5 --overwrite --json
 
-Arguments that are not listed here go to Beam, such as --direct_num_workers=4.
+Arguments that are not listed here go to Beam, such as --cores=4.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (what is published is told)."""
 
 

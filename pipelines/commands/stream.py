@@ -79,12 +79,8 @@ def _add_clock(group: Group) -> None:
 
 
 def _add_kafka(group: Group) -> None:
-    add(group, "kafka_reader", "{native,beam}", "native (default): librdkafka, on every runner; beam: Beam's "
-        "cross-language transform, needs Java", one_of("native", "beam"))  # fmt: skip
-    add(group, "kafka_readers", "N", "with the native reader: how many workers share the partitions (default: 1)",
-        whole)  # fmt: skip
+    add(group, "kafka_readers", "N", "how many workers share the partitions (default: 1)", whole)
     add(group, "kafka_start", "TIME", "where a topic is entered: earliest (default), latest, or at the first message "
         "stamped since a time such as 2026-01-01")  # fmt: skip
     add(group, "kafka_option", "NAME=VALUE", "of the client, such as security.protocol=SASL_SSL; may be given again",
         name_and_value, many=True)  # fmt: skip
-    add(group, "expansion_service", "HOST:PORT", "with --kafka-reader beam: one that is up")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked
-from private_topk.pipelines.forewarning import forewarnings
+from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.logs import level
@@ -91,11 +91,10 @@ class ScheduledReport(Periods):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
     def _forewarn(self, report: Report, asked: Asked, number: int) -> None:
-        """Say so where what was published of the periods before tells that this one would be close to noise, or where
-        the list is large.
-        """
+        """Say so where what was published of the periods before tells that this one would be close to noise."""
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
-        for warning in forewarnings(report.question, asked.get("like"), before, bounded=report.source.bounded):
+        warning = forewarned(report.question, asked.get("like"), before)
+        if warning is not None:
             with level("warning"):
                 print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
 

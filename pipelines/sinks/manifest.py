@@ -11,7 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from private_topk.pipelines.publishing import manifest_path
-from private_topk.transforms.domain import SplitDomain
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms.weighting import UNIT
 from private_topk.transforms.release import Ranking
@@ -56,7 +55,7 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
             "guarantee": "approximate" if selection.delta() else "pure",
         },
         **({"counts_rounded_to": selection.publish_counts.round_to} if selection.publish_counts else {}),
-        "domain": selection.domain.describe() | ({"split": True} if isinstance(selection.domain, SplitDomain) else {}),
+        "domain": selection.domain.describe(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
     }
 

@@ -53,7 +53,7 @@ def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
 
 def _note_of(path: str) -> str:
     folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}{NOTES}/{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return f"{folder}{slash}{NOTES}/{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}"
 
 
 def _read(note: str) -> int | None:

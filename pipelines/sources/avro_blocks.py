@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 import fastavro
 
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST
-from private_topk.pipelines.sources.avro_schema import Branch, Recursive, branches_of
+from private_topk.pipelines.sources.avro_schema import Branch, Recursive, Weightless, branches_of
 from private_topk.transforms.refusal import Refusal, refused
 
 __all__ = ["END", "Block", "Header", "ends_of_blocks", "header_of", "long_of", "runs_of_blocks"]
@@ -81,6 +81,9 @@ def header_of(source: IO[bytes], path: str) -> Header:
     except Recursive:
         raise refused(f"{path} has records that may hold themselves, which is not safe to read: write the rows "
                          "without them") from None  # fmt: skip
+    except Weightless:
+        raise refused(f"{path} has an array of items that take no bytes, of which one row could hold a billion: write "
+                         "the rows without it") from None  # fmt: skip
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise refused(f"{path} is not an Avro file of records: its schema is missing or broken") from None
     if codec not in CODECS:

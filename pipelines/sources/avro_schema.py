@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["TAG", "Branch", "Recursive", "branches_of", "of_any_type", "of_plain_types"]
+__all__ = ["TAG", "Branch", "Recursive", "Weightless", "branches_of", "of_any_type", "of_plain_types"]
 
 TAG = "private-topk-int"
 """Marks the int beside a long, where the two are times in different units."""
@@ -29,6 +29,10 @@ class Recursive(ValueError):
     """A record that may hold itself: one row could be nested as deep as it is long, and overrun fastavro's stack."""
 
 
+class Weightless(ValueError):
+    """An array of what takes no bytes: one row of a few bytes could hold a billion, each of which takes time."""
+
+
 class Branch(NamedTuple):
     """One type that a value may have.
 
@@ -46,11 +50,12 @@ class Branch(NamedTuple):
 def branches_of(schema: dict[str, Any]) -> dict[str, list[Branch]]:
     """The types of every field of a record, in their order. A logical type on another base than its own is none.
 
-    Raises Recursive; and KeyError, TypeError, ValueError or RecursionError for what is no schema.
+    Raises Recursive, Weightless; and KeyError, TypeError, ValueError or RecursionError for what is no schema.
     """
     if schema["type"] not in ("record", "error"):
         raise ValueError("the rows of a file are records")
     named = dict(_named(schema, "", ()))
+    _refuse_weightless(schema, named, "")
     space = _space_of(schema, "")
     fields = [(field["name"], list(_branches(field["type"], named, space))) for field in schema["fields"]]
     found = dict(fields)
@@ -123,6 +128,30 @@ def _named(kind: Any, space: str, around: tuple[str, ...]) -> Iterator[tuple[str
                 yield from _named(inner, space, around)
         for field in kind.get("fields", ()):
             yield from _named(field["type"], space, around)
+
+
+def _refuse_weightless(kind: Any, named: dict[str, Any], space: str) -> None:  # noqa: ANN401 - an Avro schema
+    if isinstance(kind, list):
+        for branch in kind:
+            _refuse_weightless(branch, named, space)
+    elif isinstance(kind, dict):
+        space = _space_of(kind, space) if _is_named(kind.get("type")) else space
+        if kind.get("type") == "array" and _is_weightless(kind["items"], named, space):
+            raise Weightless
+        for inner in (kind.get("type"), kind.get("items"), kind.get("values"), kind.get("fields")):
+            _refuse_weightless(inner, named, space)
+
+
+def _is_weightless(kind: Any, named: dict[str, Any], space: str) -> bool:  # noqa: ANN401 - an Avro schema
+    """Whether every value of a type is stored as no bytes at all."""
+    if isinstance(kind, str):
+        found = named.get(f"{space}.{kind}", named.get(kind))
+        return kind == "null" or (found is not None and _is_weightless(found, named, space))
+    if not isinstance(kind, dict):
+        return False  # the number of a branch of a union takes a byte
+    if kind["type"] in ("record", "error"):
+        return all(_is_weightless(field["type"], named, _space_of(kind, space)) for field in kind["fields"])
+    return kind.get("size") == 0 if kind["type"] == "fixed" else _is_weightless(kind["type"], named, space)
 
 
 def _is_named(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.identity import IF_GIVEN
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.amounts import as_numbers
-from private_topk.transforms.columnar import as_labels, make_block, type_name
+from private_topk.transforms.columnar import LONGEST_LABEL, as_labels, make_block, type_name
 from private_topk.transforms.refusal import Refusal, refused, verbatim
 
 __all__ = [
@@ -47,6 +47,8 @@ class Columns:
     `value` holds the amounts that are added up; None where users are counted. `group` holds the group that a row is of;
     None where there is one ranking for all.
     """
+
+    identity_tag: ClassVar[str] = "columns"
 
     user: str = "user"
     item: str = "item"
@@ -136,8 +138,14 @@ def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Arr
 
 
 def _labels(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
+    """Labels, null where they are unreadable, and where that is."""
     texts, bad = texts_of(values)
-    return as_labels(texts), bad
+    labels = as_labels(texts)
+    too_long = pc.greater(pc.binary_length(labels), LONGEST_LABEL)
+    if pc.any(too_long).as_py():
+        too_long = too_long.fill_null(False)
+        return pc.if_else(too_long, pa.scalar(None, labels.type), labels), [*bad, too_long]
+    return labels, bad
 
 
 def texts_of(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:

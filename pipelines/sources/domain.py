@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.files import FileInfo, match, match_any, open_content, why
+from private_topk.pipelines.files import match, match_any, open_content, why
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import FORMATS, reader_of
 from private_topk.transforms.domain import PublicDomain
@@ -19,19 +19,7 @@ from private_topk.transforms.domain_index import check_items, digest_of
 from private_topk.transforms.group_domain import DomainByGroup, Pairs
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = [
-    "DomainFile",
-    "PairsFile",
-    "about",
-    "columns_of",
-    "found_at",
-    "has_columns",
-    "items_in",
-    "lines_in",
-    "pieces_of",
-    "read_domain",
-    "read_domain_by_group",
-]
+__all__ = ["DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group"]
 
 
 _MAY_BE_SPACE = np.zeros(256, bool)  # by the first byte of a character
@@ -65,38 +53,21 @@ class PairsFile:
 
 
 def _columns_of(path: str, column: str, group_column: str | None = None) -> tuple[pa.Array, pa.Array]:
-    """The items, and their groups where these have a column."""
-    columns = columns_of(column, group_column)
-    found = [items_in(path, columns, *piece) for piece in pieces_of(path, columns)]
-    empty = pa.array([], pa.large_string())
-    items, groups = zip((empty, empty), *found, strict=True)
-    return pa.concat_arrays(items), pa.concat_arrays(groups)
+    """The items, and their groups where these have a column. Raises Refusal.
 
-
-def columns_of(column: str, group_column: str | None = None) -> Columns:
-    """Where the items of a table are. It is public, and whoever wrote it vouches for all of it: titles may hold line
-    ends.
+    The file is public, and whoever wrote it vouches for all of it: titles may hold line ends.
     """
-    return Columns(column, column, quoted_line_ends=True, group=group_column)
-
-
-def pieces_of(path: str, columns: Columns, size: int | None = None) -> list[tuple[int, int]]:
-    """What can be read of a table by itself, of about so many stored bytes; by default all of it. Raises Refusal."""
-    file = match(path)[0]
-    module = reader_of(path)
+    columns = Columns(column, column, quoted_line_ends=True, group=group_column)
+    file, module = match(path)[0], reader_of(path)
     module.check(file, columns)
-    return list(module.pieces(file, size or max(file.size, 1)))
-
-
-def items_in(path: str, columns: Columns, start: int, stop: int) -> tuple[pa.Array, pa.Array]:
-    """The items of a piece of a table, and their groups. Raises Refusal."""
     items, groups = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
-    for rows in reader_of(path).read(path, start, stop, columns):
-        found, unreadable = read_rows(rows, columns)
-        if unreadable is not None and pc.any(unreadable).as_py():
-            raise Refusal("domain", f"{verbatim(path)} has rows that cannot be read", "every one must hold an item")
-        items.append(found["item"])
-        groups.append(found.get("group", groups[0]))
+    for start, stop in module.pieces(file, max(file.size, 1)):
+        for rows in module.read(path, start, stop, columns):
+            found, unreadable = read_rows(rows, columns)
+            if unreadable is not None and pc.any(unreadable).as_py():
+                raise Refusal("domain", f"{verbatim(path)} has rows that cannot be read", "every one must hold an item")
+            items.append(found["item"])
+            groups.append(found.get("group", groups[0]))
     return pa.concat_arrays(items), pa.concat_arrays(groups)
 
 
@@ -107,20 +78,20 @@ def has_columns(path: str) -> bool:
 
 def read_domain(path: str, column: str) -> PublicDomain:
     """The public domain of a file. Raises Refusal, naming the file, unless it is a list of distinct items."""
-    source = DomainFile(found_at(path)[0].path, column)
-    with about(path):
+    source = DomainFile(_found_at(path), column)
+    with _about(path):
         labels = check_items(source())
     return PublicDomain(source, digest_of(labels), len(labels))
 
 
 def read_domain_by_group(path: str, column: str, group_column: str, groups: PublicDomain) -> DomainByGroup:
     """The lists of all groups in one file. Raises Refusal, naming the file, unless each has one of distinct items."""
-    with about(path):
-        return DomainByGroup.of_pairs(PairsFile(found_at(path)[0].path, column, group_column), groups)
+    with _about(path):
+        return DomainByGroup.of_pairs(PairsFile(_found_at(path), column, group_column), groups)
 
 
 @contextmanager
-def about(path: str) -> Iterator[None]:
+def _about(path: str) -> Iterator[None]:
     """Refusals inside name the file."""
     try:
         yield
@@ -131,7 +102,7 @@ def about(path: str) -> Iterator[None]:
         raise Refusal("domain", f"{verbatim(path)} {rule}", error.remedy) from None
 
 
-def found_at(path: str) -> list[FileInfo]:
+def _found_at(path: str) -> str:
     """The one file of a path. Raises Refusal."""
     remedy = "give a file with one public item per line"
     try:
@@ -142,30 +113,25 @@ def found_at(path: str) -> list[FileInfo]:
         raise Refusal("domain", f"{verbatim(path)} does not exist", remedy)
     if len(files) > 1:
         raise Refusal("domain", f"must be one file, got {len(files)} by {verbatim(path)}")
-    return files
+    return files[0].path
 
 
 def _lines(path: str) -> pa.Array:
-    with open_content(path) as source:
-        lines = lines_in(source.read(), first=True)
-    whole = np.flatnonzero(pc.is_valid(lines).to_numpy(zero_copy_only=False))
-    return lines[: int(whole[-1]) + 1 if len(whole) else 0]
-
-
-def lines_in(content: bytes, first: bool) -> pa.Array:
-    """The lines of a text, null where there is nothing but white space. Raises Refusal unless it is UTF-8.
-
-    Args:
-        first: it is the beginning of the file, where there may be a mark of its encoding.
+    """The lines of a file but for blank ones at its end, null where there is nothing but white space. Raises Refusal
+    unless it is UTF-8.
     """
+    with open_content(path) as source:
+        content = source.read()
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
         raise Refusal("domain", "is not UTF-8 text", "give one item per line, or a CSV, Parquet or "
                       "Avro file with its ending") from None  # fmt: skip
-    lines = _split(content.removeprefix(codecs.BOM_UTF8 if first else b"").replace(b"\r\n", b"\n").removesuffix(b"\n"))
+    lines = _split(content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n"))
     blank = _blank(lines)
-    return pc.if_else(pa.array(~blank), lines, None) if blank.any() else lines
+    whole = np.flatnonzero(~blank)
+    lines = pc.if_else(pa.array(~blank), lines, None) if blank.any() else lines
+    return lines[: int(whole[-1]) + 1 if len(whole) else 0]
 
 
 def _split(content: bytes) -> pa.Array:

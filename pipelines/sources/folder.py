@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -55,6 +55,8 @@ class Folder:
             found. "event": the rows' times close windows.
         poll: between two looks at the folder.
     """
+
+    identity_tag: ClassVar[str] = "folder"
 
     place: str
     columns: Columns = Columns(time="time")
@@ -271,7 +273,7 @@ def _is_complete(path: str) -> bool:
 
 
 def _digest(file: FileInfo) -> bytes:
-    path, state = hashlib.sha256(file.path.encode()), hashlib.sha256(b"%d %d" % (file.size, file.written))
+    path, state = hashlib.sha256(os.fsencode(file.path)), hashlib.sha256(b"%d %d" % (file.size, file.written))
     return path.digest()[:_NAME] + state.digest()[: _DIGEST - _NAME]
 
 

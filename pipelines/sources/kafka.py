@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
@@ -37,6 +38,8 @@ class Kafka:
         start: where a partition is entered: "earliest", or a time in ISO 8601, at the first message stamped since.
         readers: how many workers share the partitions.
     """
+
+    identity_tag: ClassVar[str] = "kafka"
 
     topic: KafkaTopic
     columns: Columns = Columns(time="time")

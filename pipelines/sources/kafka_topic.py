@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from private_topk.pipelines.identity import unasked
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -57,6 +57,8 @@ class KafkaTopic:
     Args:
         options: of librdkafka, such as security.protocol; they may hold a password, so they are not shown.
     """
+
+    identity_tag: ClassVar[str] = "kafka-topic"
 
     servers: str
     topic: str

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import fastavro
 import numpy as np
@@ -15,7 +15,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.sources.avro_rows import check_columns, rows_of, schema_for
-from private_topk.pipelines.sources.avro_schema import Recursive, branches_of
+from private_topk.pipelines.sources.avro_schema import Recursive, Weightless, branches_of
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.json_rows import decode
 from private_topk.pipelines.sources.left_out import LeftOut
@@ -29,6 +29,8 @@ _CONFLUENT = 5
 @dataclass(frozen=True)
 class JsonPayload:
     """One JSON object a message, in UTF-8."""
+
+    identity_tag: ClassVar[str] = "json-payload"
 
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
         """The rows of the messages, one each: what a line of a JSON lines file means."""
@@ -44,6 +46,8 @@ class AvroPayload:
     Args:
         schema: of every message, as JSON text.
     """
+
+    identity_tag: ClassVar[str] = "avro-payload"
 
     schema: str
 
@@ -81,6 +85,9 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
     except Recursive:
         raise Refusal("payload_schema", f"{verbatim(schema)} has records that may hold themselves, which is not safe "
                       "to read", "send the rows without them") from None  # fmt: skip
+    except Weightless:
+        raise Refusal("payload_schema", f"{verbatim(schema)} has an array of items that take no bytes, of which one "
+                      "message could hold a billion", "send the rows without it") from None  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SchemaParseException, UnknownType):
         raise Refusal("payload_schema", f"{verbatim(schema)} is not an Avro schema of a record") from None
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
@@ -37,6 +37,8 @@ class PubSub:
         place: pubsub://projects/P/subscriptions/S.
         since: the time of the launch. A subscription hands every message out once, so no other launch sees the same.
     """
+
+    identity_tag: ClassVar[str] = "pub-sub"
 
     place: str
     columns: Columns = Columns(time="time")

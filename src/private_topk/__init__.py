@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         Release,
         ReleaseKey,
         Risers,
-        SplitDomain,
         UnknownDomain,
     )
     from private_topk.transforms.mechanisms import (
@@ -83,7 +82,6 @@ __all__ = [
     "RestrictedNormal",
     "RestrictedPnf",
     "Risers",
-    "SplitDomain",
     "TopStable",
     "UnknownDomain",
     "WeightedGaussian",
@@ -95,7 +93,7 @@ __all__ = [
 
 _OF_TRANSFORMS = (
     "Amounts", "CountBudget", "Groups", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
-    "Risers", "SplitDomain", "UnknownDomain",
+    "Risers", "UnknownDomain",
 )  # fmt: skip
 
 

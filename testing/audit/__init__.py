@@ -12,8 +12,7 @@ from private_topk.testing.audit.bounds import Guesses, epsilon_of
 from private_topk.testing.audit.cases import Case, cases_of
 from private_topk.testing.audit.counting import wrong_counts
 from private_topk.testing.audit.events import Answer, Guess
-from private_topk.testing.audit.hat import OtherAnswer, answer_of
-from private_topk.testing.audit.sampler import Sampler
+from private_topk.testing.audit.sampler import Sampler, answer_of
 from private_topk.testing.audit.scenes import GROUPS, Row, Scene, Sheet, rows_of
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "Guess",
     "Guesses",
     "Met",
-    "OtherAnswer",
     "Row",
     "Sampler",
     "Scene",

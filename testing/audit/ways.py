@@ -13,7 +13,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from private_topk.testing.audit.scenes import GROUPS, USER, Row, Sheet, rows_of
-from private_topk.transforms import counts, cut, draw, sharding
+from private_topk.transforms import counts, cut, sharding
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import Domain, PublicDomain
@@ -23,6 +23,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
 from private_topk.transforms.parts import MANIFEST, Part, PlacedPart, with_manifest
+from private_topk.transforms.select import by_window
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows
@@ -158,7 +159,7 @@ def _totals(counting: Counting, blocks: Iterable[pa.RecordBatch], layout: Layout
     tables = [part.table for place, part in placed if place != MANIFEST]
     if layout.windows == 1:
         return [tables]
-    return [some for _, some in draw._by_window(tables, range(layout.windows))]
+    return [some for _, some in by_window(tables, range(layout.windows))]
 
 
 def _run(fn: beam.DoFn, block: pa.RecordBatch) -> Iterator[Any]:

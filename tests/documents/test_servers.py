@@ -16,6 +16,7 @@ from tests.documents.worlds import World, clone
 from tests.pipelines.streaming.replay import Topics, as_json
 from tests.pipelines.support import avro_schema, to_avro
 from tests.runners.cloud import Bucket, Cloud
+from tests.runners.servers import flink_job_server
 
 BUCKET = "my-project-private-topk"
 
@@ -40,7 +41,8 @@ def test_streaming(world: World, broker: Topics, prism_runner: str) -> None:
 def test_flink(world: World, flink_home: Path) -> None:
     clone(world.folder)
     hold(world, "docs/flink.md", [
-        Held("$ private-topk sample", after=ranked("ranking.avro", 10)),
+        Held("$ private-topk sample", after=ranked("ranking.avro", 10),
+             instead={"--runner flink": f"--runner flink --flink_job_server_jar {flink_job_server()}"}),
         Held("$ make flink-up", "not run", "test_up_and_down_leave_nothing_behind does, at a port of its own"),
         Held("$ kubectl create secret", after=kubernetes_files_are_there),
     ])  # fmt: skip

@@ -25,8 +25,7 @@ from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.unfinished import Unfinished
-from private_topk.runners import Launch, prepare
-from private_topk.runners.console import Line
+from private_topk.runners import Launch, Line, prepare
 from private_topk.transforms import Release
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.mechanisms import Joint

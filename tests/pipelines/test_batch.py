@@ -7,8 +7,6 @@ import gzip
 import itertools
 import json
 import random
-import subprocess
-import sys
 from collections import Counter
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -97,7 +95,6 @@ class TestOneDraw:
         "more",
         [
             ["--direct_runner_bundle_repeat=2"],
-            ["--direct_num_workers=2"],
             ["--shards=1"],
             ["--shards=2"],
             ["--runner=DirectRunner"],
@@ -314,25 +311,6 @@ def test_rows_left_out_are_counted_for_the_operator_exactly_only_if_asked(folder
     counters = {entry.key.metric.name: entry.committed for entry in shown["counters"]}
     left_out = {"operator_only_rows_left_out_null": 2, "operator_only_rows_left_out_not_in_domain": 1}
     assert counters == (left_out if exact else {}) and not shown["string_sets"]
-
-
-@pytest.mark.long
-def test_workers_in_processes_of_their_own(folder: Path) -> None:
-    """The job must pickle, and must find everything again on the other side."""
-    write(folder / "rows.avro", flat_rows())
-    first = published(folder, "rows.avro")
-    words = options(
-        input=folder / "rows.avro", domain=folder / "items.txt", mechanism="joint", k=10, epsilon=1,
-        output=folder / "other" / "ranking.avro", release_key="env:PRIVATE_TOPK_TEST_KEY", release_id="r 1",
-    )  # fmt: skip
-    module = [sys.executable, "-m", "private_topk", "run", "--quiet", *words]
-    more = ["--direct_num_workers=2", "--direct_running_mode=multi_processing", "--job_name=any-beam-option"]
-    done = subprocess.run([*module, *more], cwd=folder, capture_output=True, text=True, timeout=600)
-    assert (done.returncode, done.stdout) == (0, "")  # Beam's workers talk of their own end on stderr
-    assert (folder / "other" / "ranking.avro").read_bytes() == first[0]
-    assert (folder / "other" / "ranking.manifest.json").read_bytes() == first[1]
-    again = command(*(word.replace("r 1", "r 2") for word in module[3:]))
-    assert again.status == 2 and "exists and is kept" in again.err.splitlines()[-1]
 
 
 def test_avro_output_is_plain_avro(folder: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_python_that_is_too_new(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_programs_are_wanted_by_their_runners_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert {states()[name] for name in ("java", "mvn", "go", "docker")} == {"missing"}
+    assert {states()[name] for name in ("java", "go", "docker")} == {"missing"}
     assert [states(runner)[name] for runner, name in (("flink", "java"), ("flink", "go"), ("prism", "go"))] == [
         "wrong", "missing", "wrong"]  # fmt: skip
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines import forewarning
-from private_topk.pipelines.forewarning import forewarned, forewarnings
+from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.question import ask
 from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, SplitDomain
-from private_topk.transforms.group_domain import DomainByGroup
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import command, options, write
@@ -82,23 +78,6 @@ def test_questions_of_which_nothing_is_known() -> None:
     assert forewarned(amounts, earlier=["nowhere.avro"]) is None
     with pytest.raises(Refusal, match="like is of numbers of users"):
         forewarned(amounts, SHAPE)
-
-
-def test_a_large_list_names_the_way_to_split_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a list alone that every worker holds, and that could be split: no stream's, nor lists by group."""
-
-    def told(domain: Domain, bounded: bool = True, groups: list[str] | None = None) -> list[str]:
-        return list(forewarnings(ask(3, Joint(epsilon=1.0), domain, groups=groups), bounded=bounded))
-
-    few, many = (replace(PublicDomain.of(ITEMS), size=size) for size in (4_999_999, 10_000_000))
-    (found,) = told(many)
-    assert "all of its 10,000,000 items, some 620 MB. `--domain-split` (domain.split in a report" in found
-    assert told(few) == [] and told(many, bounded=False) == []
-    for domain in (replace(SplitDomain.of(ITEMS), size=10_000_000), RangeDomain(0, 10_000_000)):
-        assert told(domain) == []
-    monkeypatch.setattr(forewarning, "_LARGE", 4)
-    by_group = DomainByGroup.by_group({"fr": ["a", "b", "c"], "de": ["a", "b", "d"]})
-    assert told(by_group, groups=["fr", "de"]) == [] and len(told(PublicDomain.of("abcd"), groups=["fr", "de"])) == 1
 
 
 @pytest.mark.long

@@ -32,7 +32,9 @@ def test_a_word_that_beam_does_not_know() -> None:
     ("word", "said"),
     [
         ("--direct_num_workers=x", "Beam's options cannot be read: argument --direct_num_workers: invalid int value"),
-        ("--direct_num_workers=-3", "--direct_num_workers must be at least 1, or 0 for all cores, got -3"),
+        ("--direct_num_workers=-3", "--direct_num_workers must be 1 and --direct_running_mode in_memory"),
+        ("--direct_num_workers=2", "listen on every address of this machine"),
+        ("--direct_running_mode=multi_threading", "one fills the cores by itself, see --cores"),
         ("--direct_running_mode=x", "argument --direct_running_mode: invalid choice: 'x'"),
         ("--cores=0", "--cores must be at least 1, got 0"),
     ],
@@ -48,16 +50,12 @@ def test_the_direct_runner_fills_the_cores_that_it_may_use() -> None:
     may_use = len(os.sched_getaffinity(0))
     assert launch_of("direct", []).cores == may_use
     assert launch_of("direct", ["--cores=3"]).cores == launch_of("direct", ["--cores", "3"]).cores == 3
-    # Beam's own workers are side by side already.
-    assert launch_of("direct", ["--direct_num_workers=2"]).cores == 1
 
 
 @pytest.mark.parametrize(
     ("runner", "words", "told"),
     [
         ("direct", [], True),
-        ("direct", ["--direct_num_workers=2"], False),
-        ("direct", ["--direct_running_mode=multi_processing"], False),
         ("direct", ["--direct_runner_bundle_repeat=1"], False),
     ],
 )

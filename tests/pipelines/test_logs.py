@@ -16,7 +16,7 @@ import pytest
 from private_topk.pipelines import announce
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.logs import JsonLines, as_json, level
-from private_topk.runners.console import say
+from private_topk.runners import say
 from tests.pipelines.support import command, write
 
 

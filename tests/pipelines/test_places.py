@@ -41,7 +41,6 @@ def test_what_is_no_address(place: Any) -> None:  # noqa: ANN401
         ("kafka://h", True, {}, "input"),
         ("kafka://h:1/t", True, {"kafka_readers": 0}, "kafka_readers"),
         ("kafka://h:1/t", True, {"kafka_start": "soon"}, "kafka_start"),
-        ("kafka://h:1/t", True, {"kafka_reader": "beam", "clock": "event"}, "kafka_reader"),
         ("kafka://h:1/t", True, {"poll": timedelta(1)}, "poll"),
         ("pubsub://projects/p/subscriptions/s", True, {"clock": "event"}, "clock"),
         ("pubsub://projects/p/topics/t", True, {}, "input"),

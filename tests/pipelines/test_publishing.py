@@ -85,7 +85,7 @@ def test_a_ranking_in_another_format_does_not_take_the_manifest(
 
 
 def test_the_same_release_is_no_obstacle(tmp_path: Path) -> None:
-    path, key = tmp_path / "r.avro", ReleaseKey("file", b"a key of the tests, which is no secret")
+    path, key = tmp_path / "r.avro", ReleaseKey.held(b"a key of the tests, which is no secret")
     ranking, _ = pair("week")
     publish(str(path), ranking, b'{"report": "week", "key_id": "%s", "windows": []}' % key.key_id().encode(), False)
     assert obstacle(str(path), Release(key, "week")) is None

@@ -42,7 +42,6 @@ SAME = {
     "poll": "how often a folder is looked at; rows have arrived when their files were written",
     "kafka_readers": "how many share the partitions changes neither rows nor clock",
     "kafka_option": "how a broker is reached; its address is the topic's",
-    "expansion_service": "where Java runs",
     "ledger": "which ledger is asked is no question to it",
     "check": "no run at all",
     "like": "whether a warning is printed",
@@ -84,7 +83,6 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
         {"domain_group_column": "land"},
     ),
     "domain_range": (False, {**BASE, "domain": None, "domain_range": "0:9"}, {"domain_range": "0:10"}),
-    "domain_split": (False, BASE, {"domain_split": True}),
     "unknown_domain": (False, {**HIDDEN, "domain": "items.txt", "unknown_domain": None}, HIDDEN),
     "mechanism": (False, BASE, {"mechanism": "peeling"}),
     "k": (False, BASE, {"k": 3}),
@@ -114,7 +112,6 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "slack": (True, FOLDER, {"slack": "1h"}),
     "payload": (True, KAFKA, {"payload": "avro", "payload_schema": "a.avsc"}),
     "payload_schema": (True, {**KAFKA, "payload": "avro", "payload_schema": "a.avsc"}, {"payload_schema": "b.avsc"}),
-    "kafka_reader": (True, KAFKA, {"kafka_reader": "beam"}),
     "kafka_start": (True, KAFKA, {"kafka_start": "latest"}),
 }
 """Arguments that change the request: of `stream` or of `run`, a command line, and what is changed in it."""
@@ -169,7 +166,6 @@ def test_an_argument_that_changes_rows_or_draw_changes_the_request(folder: Path,
         (False, BASE, {"output": "other/", "output_format": "csv", "overwrite": True, "runner": "flink", "shards": 2}),
         (True, FOLDER, {"output": "./out/", "overwrite": True, "poll": "3s", "shards": 64}),
         (True, KAFKA, {"kafka_readers": 2, "kafka_option": "client.id=x"}),
-        (True, {**KAFKA, "kafka_reader": "beam"}, {"expansion_service": "localhost:1"}),
     ],
 )
 def test_an_argument_that_changes_neither_leaves_the_request_as_it_is(

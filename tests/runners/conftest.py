@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from benchmarks.servers.prism import build
 from private_topk.pipelines.sample import write_sample
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.runners import prism
 from tests.pipelines.support import command, settled
-from tests.runners.servers import missing
+from tests.runners.servers import flink_job_server, missing
 
 
 class Published(NamedTuple):
@@ -45,6 +46,7 @@ class Report:
         self._runs = 0
 
     def arguments(self, *extra: str) -> list[str]:
+        on_flink = "flink" in extra and not {"--job_endpoint", "--flink_job_server_jar"} & set(extra)
         return settled([
             "run", "--quiet", "--overwrite",
             "--input", f"{self.folder}/plays.avro",
@@ -52,7 +54,7 @@ class Report:
             "--mechanism", "joint", "--k", "5", "--epsilon", "0.05",
             "--window", "7d", "--from", "2026-01-05", "--to", "2026-02-09",
             "--release-key", f"file:{self.folder}/key", "--release-id", "runners",
-            *extra,
+            *extra, *(["--flink_job_server_jar", flink_job_server()] if on_flink else []),
         ])  # fmt: skip
 
     def attempt(self, *extra: str, timeout: float = 150, environment: dict[str, str] | None = None) -> Failed:
@@ -94,7 +96,7 @@ def direct(report: Report) -> Published:
 def prism_binary() -> Path:
     if not prism.built_binary().exists() and shutil.which("go") is None:
         missing("Prism is built with Go's client: install Go")
-    return prism.build()
+    return build()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from private_topk.runners.cache import cache_folder, made_once
+from benchmarks.servers.parts import cache_folder, made_once
 from tests.runners.servers import free_port, missing, serving
 
 __all__ = ["serving_pubsub"]

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.runners.network import reachable, taken
+from benchmarks.servers import flink
+from benchmarks.servers.flink import taken
+from private_topk.runners.portable import reachable
 
 MODULES = {
     "job service": "apache_beam.runners.portability.local_job_service_main",
@@ -82,6 +84,15 @@ def module_serving(name: str, folder: Path, environment: dict[str, str] | None =
     command = [sys.executable, "-m", MODULES[name], "--port", str(port)]
     with serving(command, f"localhost:{port}", folder / f"{name}.log", environment) as address:
         yield address
+
+
+def flink_job_server() -> str:
+    """The path of Beam's job server for Flink."""
+    try:
+        return str(flink.job_server())
+    except ValueError as error:
+        missing(str(error))
+        raise
 
 
 def missing(reason: str) -> None:

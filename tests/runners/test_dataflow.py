@@ -115,7 +115,7 @@ def test_grouping_keys_are_encoded_alike_everywhere(submitted: Submitted) -> Non
 def test_every_window_fires_once(submitted: Submitted) -> None:
     parts = submitted.pipeline.components
     ours = [found for found in submitted.transforms(GROUP_BY_KEY) if found.unique_name.startswith(("Rank/", "Write/"))]
-    assert len(ours) == 6  # users' pairs, items' counts, the window, names twice, what is written
+    assert len(ours) == 4  # users' pairs, items' counts, the window, what is written
     for grouping in ours:
         (given,) = grouping.inputs.values()
         windowing = parts.windowing_strategies[parts.pcollections[given].windowing_strategy_id]

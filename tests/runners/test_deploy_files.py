@@ -23,7 +23,7 @@ from tests.documents.worlds import small_plays
 from tests.pipelines.support import command
 
 ROOT = Path(__file__).resolve().parents[2]
-INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "WORKDIR", "ENV", "ENTRYPOINT"}
+INSTRUCTIONS = {"FROM", "ADD", "ARG", "COPY", "RUN", "WORKDIR", "ENV", "ENTRYPOINT"}
 
 
 def test_the_templates_parameters_are_the_arguments() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -11,23 +10,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
-from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.utils import thread_pool_executor
 
-from private_topk.runners import flink_runner, flink_watch
-from private_topk.runners.flink_cluster import Cluster
-from private_topk.runners.flink_jar import FLINK_VERSION, job_server
-from private_topk.runners.flink_rest import Rest
-from private_topk.runners.network import reachable
-from private_topk.runners.worker_pool import ThreadWorkers, Workers, serve
-from tests.pipelines.support import command
+from benchmarks.servers.flink import Cluster
+from private_topk.runners.flink import JobManager
+from private_topk.runners.portable import ThreadWorkers, reachable, serve
+from private_topk.runners.worker_pool import Workers
 from tests.runners.conftest import Published, Report, published
 from tests.runners.servers import free_port, module_serving, running
 
@@ -50,7 +44,8 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
         "--environment_type=EXTERNAL",
         f"--environment_config={cluster.address}",
     ]
-    launch = prepare("FlinkRunner", [*on_it, f"--flink_job_server_jar={tmp_path}/some.jar"])
+    on_it.append(f"--flink_job_server_jar={tmp_path}/some.jar")
+    launch = prepare("FlinkRunner", on_it)
     flink = launch.options.view_as(FlinkRunnerOptions)
     assert (flink.flink_version, flink.parallelism) == ("1.19", 4)
     assert flink.flink_master == f"http://{cluster.address}"
@@ -60,13 +55,14 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
     assert launch.options.view_as(JobServerOptions).job_server_jvm_properties[0] == "-XX:TieredStopAtLevel=1"
     assert launch.runner.job_options["finish_bundle_before_checkpointing"] is True
     assert launch.runner.job_options["execution_mode_for_batch"] == "BATCH_FORCED"
+    assert launch.holding_tasks == 4 and prepare("flink", [*on_it, "--streaming"]).holding_tasks == 0
     settings = Path(launch.runner.job_options["flink_conf_dir"], "config.yaml").read_text()
     assert 'rest.retry.max-attempts: "200"' in settings and "exponential-delay" in settings
 
 
 def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> None:
     port = free_port(neighbours=2)
-    command = [sys.executable, "-m", "private_topk.runners.flink_cluster"]
+    command = [sys.executable, "-m", "benchmarks.servers.flink"]
     place = ["--folder", str(tmp_path), "--port", str(port), "--task-managers", "1"]
     try:
         said = subprocess.run([*command, "up", *place], capture_output=True, text=True, timeout=400)
@@ -84,7 +80,7 @@ def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> N
 
 def test_an_up_that_was_killed_is_brought_down(flink_home: Path, tmp_path: Path) -> None:
     port, state = free_port(neighbours=2), tmp_path / "processes.json"
-    command = [sys.executable, "-m", "private_topk.runners.flink_cluster"]
+    command = [sys.executable, "-m", "benchmarks.servers.flink"]
     place = ["--folder", str(tmp_path), "--port", str(port)]
     with running([*command, "up", *place], tmp_path / "log") as process:
         _await(lambda: state.exists() and "job-manager" in json.loads(state.read_text()), 400)
@@ -112,11 +108,6 @@ def test_the_mini_cluster_counts_users_in_the_same_windows(report: Report, flink
     assert report.publish("flink", *bound, timeout=300) == report.publish("direct", *bound)
 
 
-def test_the_cluster_joins_a_split_list(report: Report, workers: list[str]) -> None:
-    split = "--domain-split"
-    assert report.publish("flink", split, *workers, timeout=300) == report.publish("direct", split)
-
-
 @pytest.mark.parametrize("here", [False, True], ids=["workers in a pool", "workers in the command's process"])
 def test_the_cluster_publishes_the_same(here: bool, report: Report, direct: Published, workers: list[str]) -> None:
     """On all slots of both task managers."""
@@ -135,108 +126,7 @@ def test_job_after_job_brings_no_classes(
     assert len(counts[0]) == 2 and all(counts[1][each] - counts[0][each] < 1_000 for each in counts[0]), counts
 
 
-def test_a_cluster_that_has_the_job_server_is_not_sent_it(
-    report: Report, direct: Published, cluster: Cluster, workers: list[str], tmp_path: Path
-) -> None:
-    """One that the cluster does not name is sent: all of its 157 MB come with the job."""
-    another = tmp_path / "another.jar"
-    another.symlink_to(job_server(FLINK_VERSION).jar)
-    for words, sent in (([], False), (["--flink_job_server_jar", str(another)], True)):
-        with _largest_file(cluster.folder / "blobs") as largest:
-            assert report.publish("flink", *workers, *words, timeout=300) == direct
-        assert (max(largest) > 100e6) == sent, max(largest)
-
-
-@contextmanager
-def _largest_file(folder: Path) -> Iterator[list[int]]:
-    """The sizes of the largest file in a folder, looked at meanwhile."""
-    sizes, done = [0], threading.Event()
-
-    def look() -> None:
-        while not done.wait(0.05):
-            for path in folder.rglob("*"):
-                with suppress(OSError):
-                    sizes[0] = max(sizes[0], path.stat().st_size)
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield sizes
-    finally:
-        done.set()
-        thread.join()
-
-
-def test_a_bundle_may_put_out_more_than_the_heap_of_a_task_manager(cluster: Cluster, workers: list[str]) -> None:
-    """800 MB, on task managers with 380 MiB of heap: what comes goes on at once."""
-    import apache_beam as beam
-
-    from private_topk.runners import prepare
-
-    launch = prepare("flink", [*workers, "--parallelism=2"])
-    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
-    sizes = (
-        pipeline
-        | beam.Create(range(4))
-        | beam.Reshuffle()
-        | beam.FlatMap(lambda number: ((number * 25 + part, bytes(8 << 20)) for part in range(25)))
-        | beam.GroupByKey()
-        | beam.MapTuple(lambda _, values: sum(map(len, values)))
-        | beam.CombineGlobally(sum)
-    )
-    assert_that(sizes, equal_to([100 << 23]))
-    pipeline.run().wait_until_finish()
-    assert len(cluster.rest.get("taskmanagers")["taskmanagers"]) == 2
-
-
-def test_workers_killed_while_they_are_sent_rows_are_not_waited_for(
-    cluster: Cluster, workers: list[str], tmp_path: Path
-) -> None:
-    """Workers that take a second for each 4 MB, which the runner therefore waits to send; the next ones are quick."""
-    import apache_beam as beam
-
-    from private_topk.runners import prepare
-
-    began, killed = tmp_path / "began", tmp_path / "killed"
-
-    def slow(pair: tuple[int, list[bytes]]) -> int:
-        began.touch()
-        time.sleep(0 if killed.exists() else 1)
-        return sum(map(len, pair[1]))
-
-    launch = prepare("flink", [*workers, "--parallelism=1"])
-    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
-    sizes = (
-        pipeline
-        | beam.Create(range(60))
-        | beam.Map(lambda number: (number, bytes(4 << 20)))
-        | beam.GroupByKey()
-        | beam.Map(slow)
-        | beam.CombineGlobally(sum)
-    )
-    assert_that(sizes, equal_to([60 << 22]))
-    result = pipeline.run()
-    _await(began.exists)
-    time.sleep(2)
-    killed.touch()
-    found = [pid for server in _children(cluster.processes["worker-pool"].pid) for pid in _children(server)]
-    for pid in found:
-        os.kill(pid, signal.SIGKILL)
-    at = time.monotonic()
-    result.wait_until_finish()
-    assert found and time.monotonic() - at < 60
-
-
-def _children(parent: int) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append(int(path.parent.name))
-    return found
-
-
-def _classes_loaded(rest: Rest) -> dict[str, float]:
+def _classes_loaded(rest: JobManager) -> dict[str, float]:
     """By task manager: a metric that each notes every ten seconds, and that is collected when somebody asks for it."""
     time.sleep(12)
     name = "Status.JVM.ClassLoader.ClassesLoaded"
@@ -258,7 +148,7 @@ def test_a_task_manager_killed_in_the_middle_changes_nothing(
     output = f"{report.folder}/after-kill.avro"
     extra = ["--runner", "flink", "--output", output, *workers]
     command = [sys.executable, "-m", "private_topk", *report.arguments(*extra)]
-    rest = Rest(cluster.address)
+    rest = JobManager(cluster.address)
     log = tmp_path / "log"
     with running(command, log) as job:
         _until_it_runs(job, rest, log)
@@ -276,7 +166,7 @@ def test_a_cluster_without_slots_is_said_within_a_minute(
     """The last task manager is lost with the job: it waits, and says for what."""
     extra = ["--runner", "flink", "--output", f"{tmp_path}/never.avro", *workers]
     command = [sys.executable, "-m", "private_topk", *report.arguments(*extra)]
-    rest = Rest(cluster.address)
+    rest = JobManager(cluster.address)
     log = tmp_path / "log"
     with running(command, log) as job:
         _until_it_runs(job, rest, log)
@@ -288,29 +178,6 @@ def test_a_cluster_without_slots_is_said_within_a_minute(
         for number in (1, 2):
             cluster.start_task_manager(number)
         assert job.wait(400) == 0, log.read_text()
-
-
-def test_a_batch_that_stands_still_is_handed_over_again(
-    report: Report, direct: Published, cluster: Cluster, workers: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its first looks are told that it does, with all slots taken. What a real standstill looks like:
-    test_flink_standstill.py.
-    """
-    looks, end = iter([True, True]), flink_watch.Watch._end_what_stands_still
-    still = {"running": 4, "scheduled": 4}
-    monkeypatch.setattr(flink_watch.Watch, "_end_what_stands_still", lambda self, job, _: end(self, job, still))
-    monkeypatch.setattr(flink_watch, "stands_still", lambda *_: next(looks, False))
-    monkeypatch.setattr(flink_runner, "Watch", partial(flink_watch.Watch, patience=0))
-    before = {job["jid"] for job in cluster.rest.jobs()}
-    output, said = f"{report.folder}/handed-over-again.avro", io.StringIO()
-    words = report.arguments("--runner", "flink", "--output", output, *workers, "--parallelism", "8")
-    monkeypatch.setattr(sys, "__stderr__", said)
-    assert command(*words).status == 0, said.getvalue()
-    assert said.getvalue().count("stands still") == 1 and published(output, "flink") == direct
-    jobs = [job for job in cluster.rest.jobs() if job["jid"] not in before]
-    assert sorted(job["state"] for job in jobs) == ["CANCELED", "FINISHED"]
-    total = {job["state"]: job["tasks"]["total"] for job in jobs}
-    assert total["FINISHED"] < total["CANCELED"]
 
 
 @contextmanager
@@ -396,7 +263,7 @@ def _control(port: int = 0) -> Iterator[_Control]:
     server.stop(None)
 
 
-def _until_it_runs(job: subprocess.Popen, rest: Rest, log: Path) -> None:
+def _until_it_runs(job: subprocess.Popen, rest: JobManager, log: Path) -> None:
     """Wait for the first task of a job that was just handed over; none of an earlier one is left."""
     _await(lambda: job.poll() is not None or any(each["tasks"]["running"] for each in rest.jobs()), 300)
     assert job.poll() is None, log.read_text()

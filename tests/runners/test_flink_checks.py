@@ -13,12 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from apache_beam.options.pipeline_options import PortableOptions
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
 
-from private_topk.runners import flink_jar, prepare
-from private_topk.runners.cache import cache_folder, made_once
-from private_topk.runners.flink_options import take_options
-from tests.runners.servers import free_port, missing
+from benchmarks.servers.parts import made_once
+from private_topk.pipelines.sample import write_sample
+from private_topk.runners import prepare
+from private_topk.runners.flink import parse_options
+from tests.pipelines.support import command
+from tests.runners.servers import flink_job_server, free_port, missing
 
 Refusal = Callable[..., str]
 
@@ -47,48 +49,43 @@ def test_java_must_be_there_and_young_enough(refusal_of: Refusal, programs: Call
     assert f"{other} is Java 10" in refusal_of("flink", f"--job_server_java_launcher={other}")
 
 
-def test_a_job_server_is_given_or_cached_or_fetched_or_packaged(
+def test_a_job_server_is_given_or_downloaded_once(
     refusal_of: Refusal, programs: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
     programs("java", "echo 'openjdk version \"17.0.15\"' >&2")
-    assert "Maven, which fetches it, is not installed" in refusal_of("flink")
     assert "/no/such.jar does not exist" in refusal_of("flink", "--flink_job_server_jar=/no/such.jar")
-    programs("mvn", "echo '[ERROR] there is nothing'; exit 1")
-    assert "parts to package one of are known for Flink 1.19 only" in refusal_of("flink", "--flink_version=1.20")
-    assert "Beam 2.62.0 for Flink 1.19: there is nothing" in refusal_of("flink")
-    jars = cache_folder() / "jars"
-    assert not [path for path in jars.iterdir() if path.suffix != ".lock"]  # what failed leaves nothing behind
+    nowhere = f"http://127.0.0.1:{free_port()}/job-server.jar"
+    place = f"--jar_cache_dir={tmp_path}/jars"
+    said = refusal_of("flink", f"--flink_job_server_jar={nowhere}", place)
+    assert f"{nowhere} cannot be downloaded from here" in said and "give --flink_job_server_jar PATH" in said
+    (tmp_path / "jars" / "job-server.jar").touch()  # what Beam would have kept
+    launch = prepare("flink", [f"--flink_job_server_jar={nowhere}", place])
+    assert launch.options.view_as(FlinkRunnerOptions).flink_job_server_jar == f"{tmp_path}/jars/job-server.jar"
 
-    # A repository that holds the parts only.
-    programs(
-        "mvn",
-        f"""
-        echo "$@" >> {tmp_path}/calls
-        for word in "$@"; do case $word in -Dmade.in=*) : > "${{word#*=}}/job-server.jar"; exit 0;; esac; done
-        exit 1""",
-    )
-    for _ in range(2):
-        found = flink_jar.job_server("1.19")
-        assert (found.beam, found.flink, Path(found.jar).parent) == ("2.62.0", "1.19", jars)
-    calls = (tmp_path / "calls").read_text().splitlines()
-    assert len(calls) == 2  # the second time it is in the cache
-    assert "-Dartifact=org.apache.beam:beam-runners-flink-1.19-job-server:" in calls[0] and "pom.xml" in calls[1]
 
-    # A repository that holds a released one, which is preferred.
-    Path(found.jar).unlink()
-    programs(
-        "mvn",
-        """for word in "$@"; do case $word in
-        -DoutputDirectory=*) folder="${word#*=}";; -Dartifact=*) name="${word#*:}";; esac; done
-        : > "$folder/${name%:*}-${name##*:}.jar" """,
-    )
-    released = flink_jar.job_server("1.19")
-    assert released.beam == flink_jar.beam_version and f"job-server-{released.beam}-mended-" in released.jar
+def test_an_input_that_tasks_cannot_hold_is_refused_before_the_start(
+    programs: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    """By the size of its files, which says nothing of single rows; here they are of zeros that take no space."""
+    programs("java", "echo 'openjdk version \"17.0.15\"' >&2")
+    jar = tmp_path / "some.jar"
+    jar.touch()
+    write_sample(str(tmp_path))
+    with open(tmp_path / "plays.csv", "w") as rows:
+        rows.write("user,item\nu1,Track 1\n")
+        rows.truncate(9 << 30)
+    words = ["run", "--input", f"{tmp_path}/plays.csv", "--domain", f"{tmp_path}/catalogue.txt", "--mechanism", "joint",
+             "--k", "5", "--epsilon", "1", "--output", f"{tmp_path}/out.csv", "--check", "--runner", "flink",
+             "--flink_job_server_jar", str(jar)]  # fmt: skip
+    done = command(*words, "--parallelism", "4")
+    assert done.status == 2 and "has 2.4 GB, and flink is given 4 tasks" in done.err and "--parallelism 9" in done.err
+    assert command(*words, "--parallelism", "9").status == 0
+    assert not (tmp_path / "out.csv").exists()
 
 
 _RACE = """
 import os, pathlib, signal, sys, time
-from private_topk.runners.cache import made_once
+from benchmarks.servers.parts import made_once
 
 def make(folder):
     with open(sys.argv[2], "a") as calls:
@@ -119,7 +116,7 @@ def test_two_processes_and_a_killed_one_make_a_part_once_and_whole(tmp_path: Pat
 def test_a_cluster_says_what_it_lacks(tmp_path: Path) -> None:
     """Before anything is fetched or started."""
     place = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(tmp_path)}
-    command = [sys.executable, "-m", "private_topk.runners.flink_cluster", "up", "--folder", str(tmp_path / "flink")]
+    command = [sys.executable, "-m", "benchmarks.servers.flink", "up", "--folder", str(tmp_path / "flink")]
     done = subprocess.run(
         [*command, "--port", str(free_port(neighbours=2))], env=place, capture_output=True, text=True, timeout=120
     )
@@ -129,7 +126,7 @@ def test_a_cluster_says_what_it_lacks(tmp_path: Path) -> None:
 
 def test_a_cluster_needs_three_ports(tmp_path: Path) -> None:
     """Any of them may be taken, by a connection with nobody who listens as well; nothing is started then."""
-    command = [sys.executable, "-m", "private_topk.runners.flink_cluster", "up", "--folder", str(tmp_path / "flink")]
+    command = [sys.executable, "-m", "benchmarks.servers.flink", "up", "--folder", str(tmp_path / "flink")]
     for number, listens in ((0, True), (1, False), (2, True)):
         port = free_port(neighbours=2)
         with socket.socket() as there:
@@ -161,13 +158,13 @@ def test_a_cluster_must_answer(refusal_of: Refusal) -> None:
 def test_options_have_types() -> None:
     known = {"idle_ms": 2, "fast": 1, "place": 0, "many": 4, "share": 3, "finish_bundle_before_checkpointing": 1}
     words = ["--idle_ms=5", "--fast", "--place", "x", "--many=a", "--many=b", "--share=0.5"]
-    assert take_options(words, known) == {"idle_ms": 5, "fast": True, "place": "x", "many": ["a", "b"], "share": 0.5}
-    assert take_options(["--fast=false"], known) == {"fast": False} and take_options([], known) == {}
+    assert parse_options(words, known) == {"idle_ms": 5, "fast": True, "place": "x", "many": ["a", "b"], "share": 0.5}
+    assert parse_options(["--fast=false"], known) == {"fast": False} and parse_options([], known) == {}
     for word, message in (("--idle_ms=x", "invalid int"), ("--fast=maybe", "must be true or false, got maybe"),
                           ("--idle=5", "--idle is no argument"), ("stray", "stray is no argument"),
                           ("--finish_bundle_before_checkpointing=false", "must stay true")):  # fmt: skip
         with pytest.raises(ValueError, match=message):
-            take_options([word], known)
+            parse_options([word], known)
 
 
 _ASK = """
@@ -183,11 +180,12 @@ except ValueError as error:
 
 @pytest.mark.server
 def test_the_job_server_says_what_it_can_be_told() -> None:
-    if shutil.which("java") is None or shutil.which("mvn") is None:
-        missing("Flink needs Java 11 or later and Maven: install them")
+    if shutil.which("java") is None:
+        missing("Flink needs Java 11 or later: install it")
+    jar = flink_job_server()
 
     def asked(*words: str) -> str:
-        command = [sys.executable, "-c", _ASK, *words]
+        command = [sys.executable, "-c", _ASK, "--flink_job_server_jar", jar, *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=400).stdout
 
     words = ["--shutdown_sources_after_idle_ms=7", "--object_reuse", "--checkpointing_interval", "99"]

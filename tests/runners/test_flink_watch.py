@@ -14,16 +14,15 @@ from typing import Any
 
 import pytest
 
-from private_topk.runners import flink_watch
-from private_topk.runners.flink_rest import Rest
-from private_topk.runners.flink_watch import Watch
+from private_topk.runners import flink
+from private_topk.runners.flink import JobManager, Watch
 
 END = 9_223_372_036_854_775_807
 VERTICES = [{"id": "s", "name": "Source: Impulse", "parallelism": 1}, {"id": "a", "name": "Rank", "parallelism": 2},
             {"id": "b", "name": "Write", "parallelism": 1}]  # fmt: skip
 
 
-class JobManager:
+class StubJobManager:
     """One job of three tasks, whose clocks are set by a test. It stops when it is told to."""
 
     def __init__(self) -> None:
@@ -33,10 +32,7 @@ class JobManager:
         self.forgets, self.stops, self.lost = False, True, False
         self.tasks: dict[str, int] | None = None
         self.failures: list[str] = []
-        self.restarts = 0
         self.place = "file:///checkpoints"
-        self.plan: dict[str, Any] = {}
-        self.others: list[str] = []
 
     def answer(self, path: str) -> Any:  # noqa: ANN401 - JSON
         tasks = {"running": self.running, "total": 3, "initializing": 0, "deploying": 0, "canceling": 0,
@@ -44,10 +40,8 @@ class JobManager:
         job = {"jid": "j", "name": "job", "state": self.state, "tasks": self.tasks or tasks}
         return {
             "overview": {"flink-version": "1.19.3", "slots-available": self.free, "slots-total": 4, "taskmanagers": 2},
-            "jobs/overview": {"jobs": [*([] if self.lost else [job]),
-                                       *({"jid": "o", "name": "o", "state": its} for its in self.others)]},
-            "jobs/j": self.plan or {"vertices": VERTICES},
-            "jobs/j/metrics": [{"id": "numRestarts", "value": str(self.restarts)}],
+            "jobs/overview": {"jobs": [] if self.lost else [job]},
+            "jobs/j": {"vertices": VERTICES},
             "jobs/j/vertices/b/watermarks": [{"id": "0", "value": str(self.last)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
             "jobs/j/exceptions": {"exceptionHistory": {"entries": [
@@ -66,18 +60,15 @@ class JobManager:
 
 
 @pytest.fixture
-def manager() -> JobManager:
-    return JobManager()
+def manager() -> StubJobManager:
+    return StubJobManager()
 
 
 @pytest.fixture
-def address(manager: JobManager) -> Iterator[str]:
+def address(manager: StubJobManager) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # noqa: N802 - the name that is called
             self.send(manager.answer(self.path.strip("/").partition("?")[0]))
-
-        def do_PATCH(self) -> None:  # noqa: N802
-            self.send(manager.order(self.path.strip("/"), {}))
 
         def do_POST(self) -> None:  # noqa: N802
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -113,11 +104,11 @@ def watch(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[s
         event = threading.Event()
         if answered:
             event.set()
-        watching = Watch(Rest(address), "job", streaming, event, said.append, patience, looks=1)
+        watching = Watch(JobManager(address), "job", streaming, event, said.append, patience)
         if looks:
             for _ in range(looks):
-                job = Rest(address).jobs()[0]
-                watching._look("j", job["state"], job["tasks"])
+                job = JobManager(address).jobs()[0]
+                watching.look("j", job["state"], job["tasks"])
         else:
             happens, number = {**(before or {}), until: event.set} if until else before or {}, count(1)
 
@@ -125,7 +116,7 @@ def watch(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[s
                 happens.get(next(number), bool)()
                 time.sleep(0.01)
 
-            monkeypatch.setattr(flink_watch, "time", SimpleNamespace(sleep=wait, monotonic=time.monotonic))
+            monkeypatch.setattr(flink, "time", SimpleNamespace(sleep=wait, monotonic=time.monotonic))
             watching.start()
             watching.join(30)
             assert not watching.is_alive()
@@ -138,19 +129,19 @@ STOPPED = [("jobs/j/stop", {"drain": False, "targetDirectory": "file:///checkpoi
            ("savepoint-disposal", {"savepoint-path": "file:///last"})]  # fmt: skip
 
 
-def test_a_job_is_over_when_every_clock_is_at_the_end_of_time(manager: JobManager, watch: Callable) -> None:
+def test_a_job_is_over_when_every_clock_is_at_the_end_of_time(manager: StubJobManager, watch: Callable) -> None:
     manager.clocks = [END, END]
     assert watch(answered=False) == [] and manager.orders == STOPPED
 
 
 def test_a_job_is_over_when_all_is_published_though_its_clocks_stand_still(
-    manager: JobManager, watch: Callable
+    manager: StubJobManager, watch: Callable
 ) -> None:
     """As they do where a task manager was lost that was just being asked for its metrics."""
     assert watch(answered=True) == [] and manager.orders == STOPPED
 
 
-def test_no_job_is_stopped_before(manager: JobManager, watch: Callable) -> None:
+def test_no_job_is_stopped_before(manager: StubJobManager, watch: Callable) -> None:
     for clocks in ([END, 1_768_251_600_000], [END], [0, 0]):
         manager.clocks = clocks  # one behind; one unknown
         watch(answered=False, looks=2)
@@ -165,88 +156,59 @@ def test_no_job_is_stopped_before(manager: JobManager, watch: Callable) -> None:
     assert manager.orders == []
 
 
-def test_where_a_job_cannot_be_ended_it_is_said_once(manager: JobManager, watch: Callable) -> None:
+def test_where_a_job_cannot_be_ended_it_is_said_once(manager: StubJobManager, watch: Callable) -> None:
     manager.place = ""
     assert ["state.savepoints.dir" in line for line in watch(answered=True, looks=3)] == [True]
 
 
-def test_restarts_and_missing_slots_are_said(manager: JobManager, watch: Callable) -> None:
+def test_restarts_and_missing_slots_are_said(manager: StubJobManager, watch: Callable) -> None:
     manager.failures = ["RemoteTransportException", "Earlier"]
-    assert watch(answered=False, looks=2) == ["Flink: the job restarted, 2 in all (RemoteTransportException)"]
-    manager.failures, manager.restarts = [], 1
-    assert watch(answered=False, looks=2) == [
-        "Flink: the job restarted, 1 in all (no failure is told: its slots may have changed)"
-    ]
-    manager.restarts = 0
-    manager.failures, manager.running, manager.state = [], 0, "CREATED"
-    manager.others = ["FINISHED"]
-    assert watch(answered=False, looks=3, patience=0) == [], "its own slots, while it waits to be restarted"
-    manager.others = ["RUNNING"]
+    restarted = "Flink: the job restarted, {} in all ({})"
+    assert watch(answered=False, looks=6) == [restarted.format(1, "Earlier"),
+                                              restarted.format(2, "RemoteTransportException")]  # fmt: skip
+    manager.failures, manager.running, manager.state = [], 0, "RESTARTING"
+    assert watch(answered=False, looks=3, patience=0) == [], "it keeps its slots while it waits to be restarted"
+    manager.state = "CREATED"
+    assert watch(answered=False, looks=3) == [], "for less than twenty seconds"
     said = watch(answered=False, looks=3, patience=0)
-    assert len(said) == 1 and "waits for slots: all 4 of the 2 task managers are taken" in said[0]
-    manager.others, manager.plan = [], {"vertices": [{**VERTICES[1], "parallelism": 5}]}
-    said = watch(answered=False, looks=3, patience=0)
-    assert len(said) == 1 and said[0].endswith("give --parallelism 4"), "it has work for five"
-    manager.plan = {}
+    assert len(said) == 1 and "waits for slots: 0 of 4 are free, of 2 task managers" in said[0]
     manager.free = 1
     assert watch(answered=False, looks=3, patience=0) == []
     manager.scheduled = 3
     said = watch(answered=False, looks=3, patience=0)
-    assert len(said) == 1 and "only 1 of the 4 of 2 task managers are free" in said[0] and "--parallelism 1" in said[0]
+    assert len(said) == 1 and "1 of 4 are free" in said[0] and "smaller --parallelism" in said[0]
 
 
-def test_a_batch_that_stands_still_is_ended_once_and_a_stream_is_not(manager: JobManager, watch: Callable) -> None:
-    manager.running, manager.scheduled = 2, 1
-    assert watch(answered=False, looks=3, streaming=False, patience=0) == []  # it waits for a slot, as any batch may
-    manager.plan = {
-        "vertices": [{"id": "a", "tasks": {"SCHEDULED": 1}}, {"id": "b", "tasks": {"RUNNING": 2}}],
-        "plan": {"nodes": [{"id": "b", "inputs": [{"id": "a", "exchange": "blocking", "ship_strategy": "Hash"}]}]},
-    }
-    assert watch(answered=False, looks=3, streaming=False) == []  # for less than twenty seconds
-    manager.free = 1
-    assert watch(answered=False, looks=3, streaming=False, patience=0) == []
-    manager.free = 0
-    assert watch(answered=False, looks=3, streaming=True, patience=0) == [] and manager.orders == []
-    said = watch(answered=False, looks=5, streaming=False, patience=0)
-    assert len(said) == 1 and "stands still" in said[0] and "--parallelism 2" in said[0]
-    assert manager.orders == [("jobs/j?mode=cancel", {})]
-
-
-def test_the_cause_is_said_however_many_failures_there_were(manager: JobManager, watch: Callable, address: str) -> None:
-    """Flink remembers the last sixteen."""
+def test_the_cause_is_said_however_many_failures_there_were(manager: StubJobManager, address: str) -> None:
+    """Flink remembers the last sixteen; of a job that has failed for good there is no restart to tell."""
     said: list[str] = []
-    watching = Watch(Rest(address), "job", True, threading.Event(), said.append, looks=1)
+    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
+    tasks = JobManager(address).jobs()[0]["tasks"]
     for number in range(1, 20):
-        manager.failures, manager.restarts = [f"Failure{number}", *manager.failures], number
-        watching._look("j", "RUNNING", Rest(address).jobs()[0]["tasks"])
-    assert said == [f"Flink: the job restarted, {number} in all (Failure{number})" for number in range(1, 20)]
-
-
-def test_failures_are_asked_for_now_and_then_and_at_the_end(manager: JobManager, address: str) -> None:
-    """For an answer the job manager writes down all of the job."""
-    said: list[str] = []
-    watching = Watch(Rest(address), "job", False, threading.Event(), said.append)
-    tasks, heard = Rest(address).jobs()[0]["tasks"], []
-    for number in range(1, 10):
-        watching._look("j", "FINISHED" if number == 9 else "RUNNING", tasks)
-        heard.append(len(said))
         manager.failures = [f"Failure{number}", *manager.failures]
-    assert heard == [0, 0, 0, 0, 0, 1, 1, 1, 2]
+        for _ in range(5):
+            watching.look("j", "RUNNING", tasks)
+    assert said == [f"Flink: the job restarted, {number} in all (Failure{number})" for number in range(1, 20)]
+    manager.failures = ["Last", *manager.failures]
+    watching.look("j", "FAILED", tasks)
+    assert len(said) == 19
 
 
-def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: JobManager, watch: Callable) -> None:
+def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: StubJobManager, watch: Callable) -> None:
     manager.forgets, manager.stops = True, False
     watch(answered=True, looks=15)
-    assert [path for path, _ in manager.orders] == ["jobs/j/stop"] * 2
+    assert [path for path, _ in manager.orders] == ["jobs/j/stop"], "for a moment anybody may not answer"
+    watch(answered=True, looks=15, patience=0)
+    assert {path for path, _ in manager.orders} == {"jobs/j/stop"} and len(manager.orders) > 2
 
 
-def test_a_job_that_is_not_known_any_more_is_told(manager: JobManager, watch: Callable) -> None:
+def test_a_job_that_is_not_known_any_more_is_told(manager: StubJobManager, watch: Callable) -> None:
     happens = {2: lambda: setattr(manager, "lost", True), 5: lambda: setattr(manager, "lost", False)}
     said = watch(answered=False, patience=0, before=happens, until=7)
     assert len(said) == 1 and "does not know the job any more" in said[0]
 
 
-def test_an_answer_that_makes_no_sense_does_not_end_the_watch(manager: JobManager, watch: Callable) -> None:
+def test_an_answer_that_makes_no_sense_does_not_end_the_watch(manager: StubJobManager, watch: Callable) -> None:
     manager.tasks = {"odd": 1}
     said = watch(answered=True, before={4: lambda: setattr(manager, "tasks", None)})
     assert said == ["Flink: the job manager said what is not understood (KeyError)"] and manager.orders == STOPPED
@@ -264,4 +226,4 @@ def test_a_job_manager_that_is_lost_in_the_middle_of_an_answer_gives_none() -> N
                 connection.close()
 
             threading.Thread(target=answer, daemon=True).start()
-            assert Rest(f"127.0.0.1:{server.getsockname()[1]}").overview() == {}
+            assert JobManager(f"127.0.0.1:{server.getsockname()[1]}").overview() == {}

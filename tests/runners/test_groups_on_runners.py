@@ -35,10 +35,8 @@ def of_direct(report: Report, grouped: list[str]) -> Published:
 
 
 @pytest.mark.long
-def test_direct_workers_and_repeated_bundles(report: Report, grouped: list[str], of_direct: Published) -> None:
+def test_repeated_bundles(report: Report, grouped: list[str], of_direct: Published) -> None:
     assert len(of_direct.items()) == 5 * 5 * len(COUNTRIES), "of five weeks"
-    more = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
-    assert report.publish("direct", *grouped, *more) == of_direct
     assert report.publish("direct", *grouped, "--direct_runner_bundle_repeat=1", "--shards", "2") == of_direct
 
 

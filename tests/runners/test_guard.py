@@ -23,7 +23,7 @@ from tests.runners.servers import missing
 from tests.transforms.test_guard import PICKS, Sabotage, sabotage
 
 LOST = "private-topk: failed: counts were lost or doubled on the way to the final stage ("
-NO_MANIFEST = f"{LOST}of 16 senders of counts 15 were heard"
+NO_MANIFEST = f"{LOST}of 16 user shards 15 were heard"
 NO_ROWS = f"{LOST}the rows that readers sent are not those that user shards received)"
 NO_STATEMENT = f"{LOST}of 1 readers "
 

@@ -17,9 +17,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.transforms.environments import PythonLoopbackEnvironment
 
 from private_topk.runners import prepare, prism
-from private_topk.runners.flink_runner import FlinkJobRunner
-from private_topk.runners.loopback import LoopbackRunner
-from private_topk.runners.worker_pool import ThreadWorkers, serve
+from private_topk.runners.flink import FlinkJobRunner
+from private_topk.runners.portable import LoopbackRunner, ThreadWorkers, serve
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import free_port, module_serving
 
@@ -37,11 +36,6 @@ def test_the_noise_matters_here(report: Report, direct: Published) -> None:
     assert other.manifest["key_id"] == direct.manifest["key_id"]
     assert other.items() != direct.items()
     assert report.publish("direct").items() == direct.items()
-
-
-@pytest.mark.long
-def test_direct_workers_in_threads_publish_the_same(report: Report, direct: Published) -> None:
-    assert report.publish("direct", "--direct_num_workers=2") == direct
 
 
 def test_bundles_that_are_repeated_publish_the_same(report: Report, direct: Published) -> None:
@@ -114,12 +108,6 @@ def test_flinks_client_hands_over_the_same_job(report: Report, direct: Published
 
 def test_prism_publishes_the_same(report: Report, direct: Published, prism_binary: Path) -> None:
     assert report.publish("prism", "--prism_location", str(prism_binary)) == direct
-
-
-def test_prism_joins_a_split_list(report: Report, direct: Published, prism_binary: Path) -> None:
-    here = report.publish("direct", "--domain-split")
-    assert report.publish("prism", "--prism_location", str(prism_binary), "--domain-split") == here
-    assert here.ranking == direct.ranking and here.manifest != direct.manifest
 
 
 BOUNDED = ("--privacy-unit", "user", "--max-windows-per-user", "2")

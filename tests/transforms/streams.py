@@ -24,7 +24,7 @@ UTC = timezone.utc
 START = datetime(2026, 3, 28, 23, tzinfo=UTC)  # midnight in Berlin; the clock changes that night
 HOUR = timedelta(hours=1)
 DOMAIN = [f"item {n}" for n in range(12)]
-RELEASE = Release(ReleaseKey("fresh", b"a key of the tests, no secret"), "streaming")
+RELEASE = Release(ReleaseKey.held(b"a key of the tests, no secret"), "streaming")
 
 CUTS = {
     "whole": (None, 72),

@@ -67,7 +67,7 @@ HOSTILE = [
     None,
 ]
 Domain = UnknownDomain | list[str]
-KEY = ReleaseKey("fresh", b"0123456789abcdef")
+KEY = ReleaseKey.held(b"0123456789abcdef")
 DOMAINS = {"public": PublicDomain.of(ITEMS), "unknown": UnknownDomain()}
 SIXTY = Amounts.of(60)
 
@@ -298,7 +298,7 @@ def ranked(
     rows: list[Any], period: Period | None, mechanism: Mechanism, domain: Domain, shards: int = 4
 ) -> list[list[Any]]:
     """Every window's items and noisy sums, as PrivateTopK gives them."""
-    release = Release(ReleaseKey("fresh", b"a key of enough bytes"), "amounts")
+    release = Release(ReleaseKey.held(b"a key of enough bytes"), "amounts")
     rank = PrivateTopK(
         3,
         mechanism,
@@ -323,7 +323,7 @@ def ranked(
 def test_a_pipeline_ranks_by_the_sums(period: Period | None) -> None:
     """At an epsilon without noise to speak of, against dictionaries, window by window; in any order of the rows."""
     rows = plays()
-    release = Release(ReleaseKey("fresh", b"a key of enough bytes"), "sharp")
+    release = Release(ReleaseKey.held(b"a key of enough bytes"), "sharp")
     rank = PrivateTopK(
         3, Laplace(1e6), ITEMS, publish_counts=CountBudget(1e6), release=release, period=period, amounts=SIXTY
     )

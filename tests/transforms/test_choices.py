@@ -22,7 +22,7 @@ from private_topk.transforms.user_shard import UserShard
 ITEMS, GROUPS, DAYS = ["a", "b", "c"], ["north", "south", "west"], 3
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 PERIOD = Period(START, START + timedelta(days=DAYS), timedelta(days=1))
-KEY = ReleaseKey("fresh", b"the key of the choices, no secret")
+KEY = ReleaseKey.held(b"the key of the choices, no secret")
 USERS = 13_500
 CELLS = DAYS * len(GROUPS) * len(ITEMS)
 

@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
     def counting(self) -> Counting:
         domain = UnknownDomain() if self.unknown else PublicDomain.of(ITEMS)
-        key = ReleaseKey("fresh", b"the key of the dictionaries")
+        key = ReleaseKey.held(b"the key of the dictionaries")
         groups = None if self.groups_per_user is None else Groups.of(GROUPS, self.groups_per_user)
         return Counting(domain, self.limit, key, None, amounts=Amounts.of(CAP) if self.amounts else None, groups=groups)
 

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pickle
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms import domain, domain_index
-from private_topk.transforms.domain import PublicDomain, RangeDomain, SplitDomain, UnknownDomain
+from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.domain_index import DomainIndex
 
 
@@ -120,64 +119,3 @@ class TestRangeDomain:
             RangeDomain(start, stop)
         with pytest.raises(ValueError, match="two integers of at most 18 digits"):
             RangeDomain(0, True)
-
-
-class TestSplitDomain:
-    LABELS = ["", "a", "é", "日本", "a\0", "x" * 3000, "b", "5"]
-
-    @pytest.mark.parametrize("block", [1, 3, 8, 100])
-    def test_is_the_list_in_blocks(self, block: int) -> None:
-        whole, split = PublicDomain.of(self.LABELS), SplitDomain.of(self.LABELS, block)
-        assert (split.digest, split.size, split.describe()) == (whole.digest, whole.size, whole.describe())
-        codes = np.array([7, 0, 3, 3, 5])
-        assert split.labels(codes).equals(whole.labels(codes)) and len(split.labels(codes[:0])) == 0
-        assert split == pickle.loads(pickle.dumps(split)) == SplitDomain.of(self.LABELS, 2) != whole
-
-    def test_blocks_may_be_empty(self) -> None:
-        blocks = [["b"], [], ["a", "c"], []]
-        split = SplitDomain.of_blocks(_Blocks(tuple(map(tuple, blocks))), 4)
-        assert split.digest == PublicDomain.of(["b", "a", "c"]).digest and split.edges == (0, 1, 1, 3, 3)
-        assert split.labels(np.arange(3)).to_pylist() == ["b", "a", "c"]
-
-    @pytest.mark.parametrize(
-        ("blocks", "rule"),
-        [
-            ((), "must hold at least one item, got an empty list"),
-            (((), ()), "must hold at least one item, got an empty list"),
-            ((("a", None),), "must not hold empty items, got 1: remove them"),
-            ((("a", "b"), ("c", "a"), ("a", "b")), "must hold every item once, got 2 repeated, such as 'a'"),
-            (((1.5,),), "must hold strings or integers: users and items must be strings or integers, got double"),
-        ],
-    )
-    def test_what_is_no_list_is_refused(self, blocks: tuple, rule: str) -> None:
-        with pytest.raises(ValueError, match=f"^domain {rule}$"):
-            SplitDomain.of_blocks(_Blocks(blocks), len(blocks))
-
-    def test_items_that_share_a_hash_are_no_repetition(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whoever writes the list knows the key of its hash, and can make items share one."""
-        monkeypatch.setattr(domain_index, "hash_labels", lambda labels, key: np.zeros(len(labels), np.uint64))
-        assert SplitDomain.of(self.LABELS, 3).size == 8
-        with pytest.raises(ValueError, match="must hold every item once, got 1 repeated, such as 'é'"):
-            SplitDomain.of_blocks(_Blocks((("é", "b"), ("é",))), 2)
-
-    def test_chunks_are_whole_blocks_of_many_items_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(domain, "_CHUNK", 3)
-        sizes = (1, 1, 1, 0, 5, 2, 1, 1, 0)
-        numbers = iter(range(100))
-        blocks = tuple(tuple(str(next(numbers)) for _ in range(size)) for size in sizes)
-        chunks = SplitDomain.of_blocks(_Blocks(blocks), len(blocks)).chunks
-        assert chunks == [range(3), range(3, 5), range(5, 7), range(7, 9)]
-        assert SplitDomain.of(["a"]).chunks == [range(1)]
-
-    def test_how_many_residues(self) -> None:
-        """Parts of 2**18 items, but for short lists and for very long ones."""
-        sizes = {1: 16, 4 << 20: 16, 10_000_000: 38, 100_000_000: 381, 1 << 30: 1024}
-        assert all(replace(SplitDomain.of(["a"]), size=size).residues == parts for size, parts in sizes.items())
-
-
-@dataclass(frozen=True)
-class _Blocks:
-    blocks: tuple[tuple[object, ...], ...]
-
-    def __call__(self, number: int) -> pa.Array:
-        return pa.array(self.blocks[number])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -11,18 +10,16 @@ import pyarrow as pa
 import pytest
 
 from private_topk.transforms import CountBudget, Groups, PrivateTopK, PublicDomain, Release, ReleaseKey
-from private_topk.transforms import layout as layout_module
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.group_domain import DomainByGroup, groups_for
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Canonical, Laplace, LimitDomain
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.tallies import find_items, tabulate, tallies
+from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.top_k import make_selection
 from tests.transforms.pipelines import outcome
 
-RELEASE = Release(ReleaseKey("fresh", b"a key of enough bytes"), "lists")
+RELEASE = Release(ReleaseKey.held(b"a key of enough bytes"), "lists")
 
 
 def some_lists(seed: int) -> dict[str, list[str]]:
@@ -43,46 +40,25 @@ def test_items_of_other_groups_are_none() -> None:
         known = {item: code for item, code in zip(items.to_pylist(), codes.tolist(), strict=True) if code >= 0}
         assert set(known) == set(lists[name])
         assert domain.labels(np.array(list(known.values()))).to_pylist() == list(known)
-        assert domain.listed(number, range(40)).tolist() == sorted(known.values())
+        assert domain.listed(number).tolist() == sorted(known.values())
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_rank_names_the_item_that_the_groups_own_list_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All ranks of all windows over item shards of four codes each, held to each group's vector of counts by itself."""
-    for name in ("ITEM_SHARD_BITS", "_MOST_BITS"):
-        monkeypatch.setattr(layout_module, name, 2)
+def test_every_rank_names_the_item_that_the_groups_own_list_gives(seed: int) -> None:
+    """All ranks of all groups, held to each group's vector of counts by itself; nobody is in the last."""
     domain = DomainByGroup.by_group(some_lists(seed))
-    layout = Layout(domain.size, 8, False, 4, domain)
-    assert layout.item_shards == 10
-    rng, counts = np.random.default_rng(seed), np.zeros((8, 40), np.int64)
-    for window in range(7):  # nobody is in the last
-        held = rng.choice(listed := domain.listed(window % 4, range(40)), min(len(listed), 8), replace=False)
-        counts[window, held] = rng.integers(1, 4, len(held))
-    totals = {}
-    for shard in range(layout.item_shards):
-        codes = layout.codes(shard)
-        window, item = np.nonzero(counts[:, codes.start : codes.stop])
-        item += codes.start
-        totals[shard] = make_table(window=window.astype(np.uint32), item=item, count=counts[window, item])
-    tables = [(shard, tabulate(table)) for shard, table in totals.items() if len(table)]
-    for window, tally in enumerate(tallies(tables, layout, range(8))):
-        listed = domain.listed(window % 4, range(40))
-        named = Named.of(counts[window][listed])
-        assert tally.histogram().items == len(listed)
+    selection = make_selection(1, Laplace(1.0), domain, groups=Groups(domain.groups))
+    rng = np.random.default_rng(seed)
+    for group in range(4):
+        counts, listed = np.zeros(40, np.int64), domain.listed(group)
+        held = np.sort(rng.choice(listed, min(len(listed), 8) if group < 3 else 0, replace=False))
+        counts[held] = rng.integers(1, 4, len(held))
+        table = make_table(item=held.astype(np.uint32), count=counts[held])
+        found, named = WindowCounts.of(selection, [table], group), Named.of(counts[listed])
+        assert found.histogram.values.tolist() == named.histogram.values.tolist()
+        assert found.histogram.items == len(listed)
         ranks = np.arange(len(listed))
-        values, shards, numbers = tally.where(ranks)
-        assert values.tolist() == named.histogram.picks(ranks).values.tolist()
-        found = layout.nth_codes(np.full(len(ranks), window), shards, numbers)  # where nobody holds anything
-        for shard in np.flatnonzero(tally.seen).tolist():
-            some = shards == shard
-            table = next(t for s, t in tables if s == shard)
-            digests = table.filter(pa.compute.equal(table["window"], window))["digest"][0].as_py()
-            asked = make_table(window=np.full(some.sum(), window), value=values[some], number=numbers[some],
-                               digest=pa.array([digests] * int(some.sum()), pa.binary()))  # fmt: skip
-            codes = find_items(totals[shard], asked, partial(layout.listed, item_shard=shard))
-            assert codes is not None
-            found[some] = codes
-        assert found.tolist() == listed[named.items(ranks)].tolist()
+        assert found.items(ranks).tolist() == listed[named.items(ranks)].tolist()
 
 
 def ranked(rows: list[tuple[str, str, str]], **changes: Any) -> dict[str, tuple[tuple[str, ...], Any]]:  # noqa: ANN401
@@ -156,6 +132,6 @@ def test_lists_may_be_loaded_where_they_are_needed_and_are_checked_there() -> No
     domain = DomainByGroup.by_group({"fr": ["a", "b"], "de": ["b"]})
     again, groups = groups_for(domain, Groups.of(["de", "fr"]), 1)
     assert isinstance(again, DomainByGroup) and groups is not None and again.groups == groups.labels
-    assert again.listed(0, range(2)).tolist() == [1] and domain.listed(1, range(2)).tolist() == [1]
+    assert again.listed(0).tolist() == [1] and domain.listed(1).tolist() == [1]
     selection = make_selection(1, LimitDomain(1.0, 1e-6), {"fr": ["a"]})
     assert selection.groups is not None and selection.groups.size == 1

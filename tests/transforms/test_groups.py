@@ -50,7 +50,7 @@ from tests.transforms.mechanisms import test_joint
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south", "west", "nowhere"]
-KEY = ReleaseKey("fresh", b"0123456789abcdef")
+KEY = ReleaseKey.held(b"0123456789abcdef")
 DOMAINS = {"public": PublicDomain.of(ITEMS), "unknown": UnknownDomain()}
 Rows = list[tuple[str, str, str]]
 Counts = dict[tuple[str, str], int]
@@ -191,7 +191,7 @@ def plays() -> list[Played]:
 def ranked(rows: list[Played], period: Period | None, shards: int = 4, unknown: bool = False) -> list[list[Any]]:
     """Every window's and group's items with sharp counts."""
     mechanism = RestrictedLaplace(1e5, 1e-3, 3) if unknown else Laplace(1e6)
-    release = Release(ReleaseKey("fresh", b"a key of enough bytes"), "groups")
+    release = Release(ReleaseKey.held(b"a key of enough bytes"), "groups")
     rank = PrivateTopK(3, mechanism, UnknownDomain() if unknown else ITEMS, publish_counts=CountBudget(1e6),
                        release=release, period=period, groups=NAMES, shards=shards)  # fmt: skip
     begin = WEEK.start.timestamp()
@@ -338,7 +338,7 @@ def test_no_two_headings_share_a_label() -> None:
 
 def test_the_seed_knows_the_group() -> None:
     """Two groups of equal counts meet other noise; rankings without groups keep their seed."""
-    release = Release(ReleaseKey("fresh", b"a key of enough bytes"), "seeds")
+    release = Release(ReleaseKey.held(b"a key of enough bytes"), "seeds")
     rows = [(f"u{n}", f"i{n % 40}", "north" if n < 400 else "south") for n in range(800)]
     rank = PrivateTopK(40, Joint(0.01), [f"i{n}" for n in range(40)], groups=["north", "south"], release=release)
     found = outcome(lambda p: p | beam.Create(rows) | rank | beam.Map(lambda r: list(r.items)))

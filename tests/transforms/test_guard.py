@@ -9,25 +9,21 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows
 
-from private_topk.transforms import PrivateTopK, naming, top_k
+from private_topk.transforms import PrivateTopK, top_k
+from private_topk.transforms import counts as counts_module
 from private_topk.transforms import parts as parts_module
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.counts import AddUp, add_up
-from private_topk.transforms.guard import LostPartError, check_named, check_whole
+from private_topk.transforms.guard import LostPartError, check_whole
 from private_topk.transforms.heartbeats import AnswerForEmpty, WakeShards
 from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
-from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.naming import _NameDoFn
-from private_topk.transforms.parts import MANIFEST, OUTLINE, Part, PartCoder, PlacedPart, with_manifest
-from private_topk.transforms.tallies import tabulate
-from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.parts import MANIFEST, Part, PartCoder, PlacedPart, in_pieces, with_manifest
 from tests.quick import in_check
 from tests.transforms.streams import (
     DOMAIN,
@@ -76,11 +72,11 @@ class TestEveryWayToLoseAPart:
         table = make_table(item=np.arange(5), count=np.ones(5, np.int64))
         sent = [*with_manifest(0, [(0, table)]), *with_manifest(1, []), *with_manifest(2, [(0, table)])]
         slices = [part for part in sent if part[0] == 0]
-        assert [len(part.table) for _, part in slices] == [2, 2, 1, 2, 2, 1] and passes(sent) and passes(gathered(sent))
+        assert [len(part.table) for _, part in slices] == [2, 2, 1, 2, 2, 1] and passes(gathered(sent))
         rest = [part for part in sent if part[0] != 0]
         for times in itertools.product((0, 1, 2), repeat=6):
             came = [part for part, often in zip(slices, times, strict=True) for _ in range(often)]
-            assert passes([*came, *rest]) == (set(times) == {1})
+            assert passes(gathered([*came, *rest])) == (set(times) == {1})
 
     def test_after_adding_up(self) -> None:
         totals = gathered([part for shard in SENT for part in handed_on(shard)])
@@ -108,7 +104,7 @@ def passes(parts: list[PlacedPart], shards: int = 3) -> bool:
 
 
 def test_the_message_says_what_and_what_to_do_and_survives_a_worker() -> None:
-    what = "of 3 senders of counts 0 were heard, 0 times in all"
+    what = "of 3 user shards 0 were heard, 0 times in all"
     sentence = f"{what}.*nothing is published for their window. Run it again"
     with pytest.raises(LostPartError, match=sentence) as caught:
         check_whole([], 3)
@@ -117,53 +113,37 @@ def test_the_message_says_what_and_what_to_do_and_survives_a_worker() -> None:
 
 def test_parts_travel_as_they_are() -> None:
     coder = PartCoder()
-    for _, part in handed_on(0):
+    for part in (*(part for _, part in handed_on(0)), handed_on(0)[0][1]._replace(piece=3, pieces=70_000)):
         other = coder.decode(coder.encode(part))
-        assert other.sources.tolist() == part.sources.tolist() and other.table.equals(part.table)
+        assert other.sources.tolist() == part.sources.tolist() and other[1:] == part[1:]
     assert beam.coders.registry.get_coder(PlacedPart).is_deterministic() is False
 
 
-OUTLINED = Part(np.array([3, 4, 5]), make_table(  # of window 5 nothing was published
-    window=[3, 3, 4], position=[0, 1, 0], code=pa.array([None, 7, None], pa.int64()),
-    item=pa.array([None, "g", None]), noisy=[0, 0, 0]))  # fmt: skip
-NAMES = [
-    make_table(window=[3], position=[0], code=[5], item=["e"]),
-    make_table(window=[4], position=[0], code=[1], item=["a"]),
-]
+class TestTotalsThatAreCut:
+    """Each piece of what was added up zero, one or two times: only with each of them once a ranking may come out."""
 
+    def test_every_way_to_lose_a_piece(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        table = make_table(item=np.arange(5), count=np.ones(5, np.int64))
+        sent = [part for shard in range(3) for part in with_manifest(shard, [(0, table)])]
+        monkeypatch.setattr(parts_module, "_MOST_ROWS", 2)
+        pieces = [piece for total in gathered(sent) for piece in in_pieces(total)]
+        assert [len(part.table) for place, part in pieces if place == 0] == [2, 2, 1]
+        for times in itertools.product((0, 1, 2), repeat=len(pieces)):
+            came = [piece for piece, often in zip(pieces, times, strict=True) for _ in range(often)]
+            assert passes(came) == passes(came[::-1]) == (set(times) == {1})
 
-def test_every_way_to_lose_a_name_or_an_outline() -> None:
-    """Each of the parts zero, one or two times: only with each of them once a ranking may come out."""
-    for times in itertools.product((0, 1, 2), repeat=3):
-        outlines, *names = ([part] * often for part, often in zip((OUTLINED, *NAMES), times, strict=True))
-        try:
-            whole = check_named(outlines, [*names[0], *names[1]], range(3, 6))
-        except LostPartError:
-            assert set(times) != {1}
-        else:
-            assert set(times) == {1} and whole["item"].to_pylist() == ["e", "g", "a"]
-    for windows in (range(3, 7), range(2, 6), range(3, 5)):
-        with pytest.raises(LostPartError, match="not every window was drawn"):
-            check_named([OUTLINED], NAMES, windows)
-
-
-class TestCountsThatAreToBeNamed:
-    TOTALS = make_table(item=np.array([1, 3]), count=np.array([2, 1]))
-    ASKED = make_table(window=[0], position=[0], value=[2], number=[0],
-                       digest=pa.array([tabulate(TOTALS)["digest"][0].as_py()], pa.binary()))  # fmt: skip
-
-    def named(self, *tables: pa.RecordBatch) -> list[PlacedPart]:
-        selection = make_selection(1, Joint(epsilon=1.0), DOMAIN)
-        name = _NameDoFn(selection, Layout.of(selection.domain))
-        return list(name.process((0, [Part(np.empty(0, np.int64), table) for table in tables])))
-
-    def test_are_those_drawn_from_and_come_once(self) -> None:
-        assert len(self.named(self.TOTALS, self.ASKED)) == 1 and self.named(self.TOTALS) == []
-        for tables in ((self.ASKED,), (self.TOTALS, self.TOTALS, self.ASKED), (self.TOTALS, self.ASKED, self.ASKED)):
-            with pytest.raises(LostPartError, match="came more or less than once"):
-                self.named(*tables)
-        with pytest.raises(LostPartError, match="are not those that were drawn from"):
-            self.named(make_table(item=np.array([1, 3]), count=np.array([1, 2])), self.ASKED)
+    def test_pieces_are_small_and_all_of_it(self) -> None:
+        """A place with 200,000 totals hands on four elements, which are its table; one without any hands on one."""
+        rows = np.arange(200_000)
+        add = counts_module._AddUpDoFn(Layout(1 << 24), None, 0)
+        whole = Part(np.array([0, 1]), make_table(item=rows.astype(np.uint32), count=rows + 1))
+        pieces = [part for _, part in add.process((0, [whole]))]
+        assert [(part.piece, part.pieces, len(part.table)) for part in pieces] == [
+            *((n, 4, 1 << 16) for n in range(3)), (3, 4, 200_000 - 3 * (1 << 16))]  # fmt: skip
+        assert np.concatenate([part.table["item"].to_numpy() for part in pieces]).tolist() == rows.tolist()
+        assert [part.sources.tolist() for part in pieces] == [[0, 1], [], [], []]
+        (only,) = add.process((0, [Part(np.array([0]), whole.table.slice(0, 0))]))
+        assert (only[1].piece, only[1].pieces, len(only[1].table)) == (0, 1, 0)
 
 
 class Sabotage(beam.DoFn):
@@ -196,64 +176,6 @@ def any_manifest(element: PlacedPart) -> bool:
 
 def anything(element: PlacedPart) -> bool:
     return True
-
-
-def asked_for(element: PlacedPart) -> bool:
-    return element[0] >= 0 and "number" in element[1].table.schema.names
-
-
-def outlined(element: PlacedPart) -> bool:
-    return element[0] == OUTLINE
-
-
-class SabotagedDraw(naming._DrawDoFn):
-    """A runner that does what it should not to what the draw hands on."""
-
-    picks: Callable[[PlacedPart], bool] = staticmethod(anything)
-    does = "drops"
-
-    def process(
-        self,
-        element: Any,  # noqa: ANN401
-        window: Any = beam.DoFn.WindowParam,  # noqa: ANN401
-        pane: Any = beam.DoFn.PaneInfoParam,  # noqa: ANN401
-    ) -> Iterator[Any]:
-        for handed in super().process(element, window, pane):
-            if not self.picks(handed):
-                yield handed
-            elif self.does == "doubles":
-                yield from (handed, handed)
-
-
-class SabotagedNames(naming._NameDoFn):
-    def process(self, element: Any) -> Iterator[Any]:  # noqa: ANN401
-        for handed in super().process(element):
-            if SabotagedDraw.does == "doubles":
-                yield from (handed, handed)
-
-
-LATE_PICKS = {"what is asked": asked_for, "outline": outlined, "everything": anything}
-
-
-@in_check("stream-*-drops", "files-*-doubles")
-@pytest.mark.parametrize("does", ["drops", "doubles"])
-@pytest.mark.parametrize("picked", [*LATE_PICKS, "names"])
-@pytest.mark.parametrize("road", ["stream", "files"])
-def test_no_ranking_comes_out_of_a_draw_whose_parts_are_lost(
-    picked: str, does: str, road: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SabotagedDraw, "does", does)
-    if picked == "names":
-        monkeypatch.setattr(naming, "_NameDoFn", SabotagedNames)
-    else:
-        monkeypatch.setattr(SabotagedDraw, "picks", staticmethod(LATE_PICKS[picked]))
-        monkeypatch.setattr(naming, "_DrawDoFn", SabotagedDraw)
-    with pytest.raises(Exception, match="counts were lost or doubled on the way to the final stage"):
-        if road == "files":
-            batch(ROWS, period_of("whole"))
-        else:
-            stream(events_of(ROWS, 72, 600), period_of("fixed"), "direct")
-    assert {r.window.label() for r in Collect.found["batch" if road == "files" else "stream"]} <= WITHOUT_ROWS
 
 
 PICKS = {"counts": first_counts, "manifest": manifest}
@@ -302,7 +224,7 @@ def test_losing_everything_of_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) 
     for hop in HOPS:
         with monkeypatch.context() as patch:
             sabotage(patch, hop, anything, "drops")
-            with pytest.raises(Exception, match="of 4 senders of counts 0 were heard"):
+            with pytest.raises(Exception, match="of 4 user shards 0 were heard"):
                 batch(ROWS, period_of("whole"))
             assert Collect.found["batch"] == []
 
@@ -322,7 +244,7 @@ def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: 
     run()
     assert len(Collect.found["undeclared"]) >= 2
     sabotage(monkeypatch, "before adding up", any_manifest, "drops")
-    with pytest.raises(Exception, match="of 4 senders of counts 3 were heard, 3 times in all"):
+    with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
         run()
     assert Collect.found["undeclared"] == []
 
@@ -338,7 +260,7 @@ def test_a_shard_that_does_not_answer_is_missed(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(top_k, "WakeShards", Asleep)
     monkeypatch.setattr(top_k, "AnswerForEmpty", Silent)
-    with pytest.raises(Exception, match="of 4 senders of counts 3 were heard, 3 times in all"):
+    with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
         batch([], period_of("whole"))
     assert Collect.found["batch"] == []
 
@@ -356,6 +278,6 @@ def test_nobody_answers_for_a_shard_whose_pairs_were_lost(monkeypatch: pytest.Mo
             return super().expand(kept)
 
     monkeypatch.setattr(top_k, "CountContributions", Lost)
-    with pytest.raises(Exception, match="of 4 senders of counts 3 were heard, 3 times in all"):
+    with pytest.raises(Exception, match="of 4 user shards 3 were heard, 3 times in all"):
         batch(ROWS, period_of("whole"))
     assert Collect.found["batch"] == []

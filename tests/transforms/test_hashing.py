@@ -127,9 +127,11 @@ def test_other_users_rows_change_nothing_that_is_kept_even_if_all_hashes_are_equ
 ) -> None:
     """The attack {A: 1000} to {B: 1001}: items with one hash, and one user's row that comes first."""
     monkeypatch.setattr(user_shard_module, "hash_labels", lambda labels, key: np.full(len(labels), 7, np.uint64))
-    counter = UserShard(Layout(0), ReleaseKey("fresh", KEY), limit)
-    many = make_table(user=np.repeat(np.arange(1000, dtype=np.uint64), 3), item=pa.array(["A", "B", "C"] * 1000))
-    mine = make_table(user=np.array([5000], np.uint64), item=pa.array(["B"]))
+    counter = UserShard(Layout(0), ReleaseKey.held(KEY), limit)
+    many = make_table(
+        user=np.repeat(np.arange(1000, dtype=np.uint64), 3), item=pa.array(["A", "B", "C"] * 1000, pa.large_string())
+    )
+    mine = make_table(user=np.array([5000], np.uint64), item=pa.array(["B"], pa.large_string()))
     counts = [
         {row["item"]: row["count"] for _, part in counter.counts(order) for row in part.to_pylist()}
         for order in ([many], [mine, many], [many, mine], [mine, counter.distinct([mine, many])])
@@ -144,11 +146,11 @@ def test_two_users_who_share_a_hash_are_two_steps_from_one(limit: int) -> None:
     """All sets of items of both: before and after, no more is kept than of one user: so it is as if one had left
     and another had come.
     """
-    counter = UserShard(Layout(0), ReleaseKey("fresh", KEY), limit)
+    counter = UserShard(Layout(0), ReleaseKey.held(KEY), limit)
     sets = [items for n in range(4) for items in itertools.combinations("ABC", n)]
 
     def kept(*items: str) -> set[str]:
-        pairs = make_table(user=np.full(len(items), 5, np.uint64), item=pa.array(items, pa.string()))
+        pairs = make_table(user=np.full(len(items), 5, np.uint64), item=pa.array(items, pa.large_string()))
         rows = [row for _, part in counter.counts([pairs]) for row in part.to_pylist()]
         assert all(row["count"] == 1 for row in rows)
         return {row["item"] for row in rows}

@@ -18,7 +18,7 @@ from private_topk.transforms.parts import MANIFEST, PlacedPart
 from private_topk.transforms.sharding import ShardedPairs
 from private_topk.transforms.user_shard import UserShard
 
-KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
+KEY = ReleaseKey.held(b"a key of the tests, no secret")
 ITEMS = [f"item {n}" for n in range(300)]
 DOMAINS = [PublicDomain.of(ITEMS), UnknownDomain()]
 
@@ -31,7 +31,10 @@ def streams(domain: PublicDomain | UnknownDomain, count: int, seed: int = 1) -> 
         items = np.minimum(state.geometric(0.05, 200), len(ITEMS)) - 1
         public = isinstance(domain, PublicDomain)
         found.append(
-            make_table(user=users, item=items.astype(np.uint16) if public else pa.array([ITEMS[i] for i in items]))
+            make_table(
+                user=users,
+                item=items.astype(np.uint16) if public else pa.array([ITEMS[i] for i in items], pa.large_string()),
+            )
         )
     return found
 

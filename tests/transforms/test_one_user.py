@@ -114,7 +114,7 @@ def of_sets(rows: list[tuple[str, str]], domain: str) -> dict[str, set[str]]:
 )
 def test_one_user_moves_counts_by_what_is_declared(others, mine, other, domain, limit, secret, way, again) -> None:  # noqa: ANN001
     """Added, removed or replaced: each count by at most 1, at most `limit` of them in each direction, and no other."""
-    key, (shards, blocks, early, draw) = ReleaseKey("fresh", secret), way
+    key, (shards, blocks, early, draw) = ReleaseKey.held(secret), way
 
     def counts(items: list[str], *how: object) -> dict[str, int]:
         rows = [*others, *((USER, item) for item in items)]
@@ -155,7 +155,7 @@ def test_one_user_moves_counts_by_what_is_declared(others, mine, other, domain, 
 )
 def test_one_user_moves_weights_by_no_more_than_their_norm(others, mine, domain, bound, secret, way, again) -> None:  # noqa: ANN001
     """All sums that move go up by one weight, that of the number of items kept; the sums are those of sets."""
-    key, (whole, limit) = ReleaseKey("fresh", secret), bound
+    key, (whole, limit) = ReleaseKey.held(secret), bound
     weighting = Weighting(whole, limit, 0)
     rows = [*((USER, item) for item in mine), *others]
     absent = counted(others, domain, limit, key, *way, weighting)

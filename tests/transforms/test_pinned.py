@@ -45,16 +45,16 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 PINNED = {
-    "one window": "1 9e1361718b51b790",
-    "whole": "1 235fcdbe745cf2b0",
-    "fixed": "11 e348515280fe1317",
-    "day": "3 4153828e374e3614",
-    "sliding": "16 8be04cb145fae414",
-    "counts": "11 a3cc42e6f9c94507",
-    "unknown": "11 7928f2f7ed4d6688",
-    "unknown, bounded": "16 6981d9f18a583c9f",
+    "one window": "1 0daeb7d71b4672f2",
+    "whole": "1 4c51fc54b57c329c",
+    "fixed": "11 171f529f25da50fa",
+    "day": "3 8ef13923ef073aed",
+    "sliding": "16 96b359878285d218",
+    "counts": "11 b61b0f4127b4105a",
+    "unknown": "11 a1b5c66d3d837a7e",
+    "unknown, bounded": "16 a902780f3fbeff3a",
     "weights": "1 ba0bb8b98b68b158",
-    "weights, sliding": "16 40908851dce4eee3",
+    "weights, sliding": "16 b8b2500162b44897",
 }
 
 

@@ -34,7 +34,6 @@ from private_topk.transforms import (
     ReleaseKey,
     Risers,
     sharding,
-    tallies,
 )
 from private_topk.transforms import counts as counting
 from private_topk.transforms.columnar import make_block, make_table
@@ -44,13 +43,15 @@ from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, LimitDomain, Mechanism, TopStable
 from private_topk.transforms.parts import Part
+from private_topk.transforms.select import WindowCounts
+from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
 from tests.quick import examples, in_check
 from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
-KEY = ReleaseKey("fresh", b"0123456789abcdef")
+KEY = ReleaseKey.held(b"0123456789abcdef")
 DOMAIN = PublicDomain.of(ITEMS)
 DAY, START = 86_400, datetime(1970, 1, 2, tzinfo=timezone.utc)
 DAYS = Period(START, START + timedelta(days=3), timedelta(days=1))
@@ -240,24 +241,16 @@ def test_an_item_that_nobody_holds_stands_between() -> None:
 
 @examples(60)
 @given(scores=st.lists(st.integers(-5, 5), min_size=6, max_size=6))
-def test_scores_below_0_are_tabulated_and_named(scores: list[int]) -> None:
+def test_scores_below_0_are_ranked_and_named(scores: list[int]) -> None:
     """Every rank is named by the item that holds it, those without a count among them; the histogram starts at 0."""
-    layout = Layout(6)
     items, counts = np.flatnonzero(scores), np.array([score for score in scores if score], np.int64)
     totals = make_table(item=items.astype(np.uint32), count=counts)
-    [tally] = tallies.tallies([(0, tallies.tabulate(totals))] if len(items) else [], layout, range(1))
-    histogram = tally.histogram()
-    assert histogram.smallest == min(0, 0) if min(scores) < 0 else histogram.smallest == min(scores)
-    values, shards, numbers = tally.where(np.arange(6))
-    assert values.tolist() == sorted(scores, reverse=True) and not shards.any()
-    asked = make_table(window=np.zeros(6, np.int64), value=values, number=numbers,
-                       digest=pa.array([tally_digest(totals)] * 6, pa.binary()))  # fmt: skip
-    named = tallies.find_items(totals, asked, lambda _: layout.codes(0))
-    assert named is not None and [scores[item] for item in named] == values.tolist() and len(set(named.tolist())) == 6
-
-
-def tally_digest(totals: pa.RecordBatch) -> bytes:
-    return tallies._digest(tallies._hashed(totals), slice(None))
+    found = WindowCounts.of(make_selection(1, Joint(1.0), RangeDomain(0, 6)), [totals])
+    histogram = found.histogram
+    assert histogram.smallest == max(min(scores), 0) and histogram.items == 6
+    assert (histogram.counts() + min(*scores, 0)).tolist() == sorted(scores, reverse=True)
+    named = found.items(np.arange(6)).tolist()
+    assert named == sorted(range(6), key=lambda item: (-scores[item], item))
 
 
 def test_a_rise_of_none_is_no_count_however_many_cells_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

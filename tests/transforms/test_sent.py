@@ -37,7 +37,7 @@ from private_topk.transforms.windows import Period, microseconds
 from private_topk.transforms.windows.stretches import Stretches
 from tests.transforms.streams import CUTS, DOMAIN, START, period_of
 
-KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
+KEY = ReleaseKey.held(b"a key of the tests, no secret")
 WHOLE = 1 << 63
 
 

@@ -19,7 +19,7 @@ from private_topk.transforms.layout import Layout
 from private_topk.transforms.sent import add_shares, share_in, stated, statement_in
 from private_topk.transforms.sharding import STATEMENTS, ShardByUser, ShardedPairs, _ShardDoFn
 
-KEY = ReleaseKey("fresh", b"a key of the tests, no secret")
+KEY = ReleaseKey.held(b"a key of the tests, no secret")
 KNOWN = PublicDomain.of([f"item {n}" for n in range(50)])
 SHARDS, BLOCKS, ROWS = 4, 9, 1_000
 

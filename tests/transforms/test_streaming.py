@@ -14,6 +14,7 @@ from apache_beam.testing import test_stream
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
+from benchmarks.servers.prism import build
 from private_topk.runners import prism
 from private_topk.transforms import PrivateTopK
 from private_topk.transforms.mechanisms import Joint
@@ -43,7 +44,7 @@ def runner(request: pytest.FixtureRequest) -> str:
     if request.param == "prism" and not prism.built_binary().exists() and shutil.which("go") is None:
         missing("Prism is built with Go's client: install Go")
     if request.param == "prism":
-        prism.build()
+        build()
     return request.param
 
 

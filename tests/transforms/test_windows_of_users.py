@@ -47,7 +47,7 @@ from tests.quick import examples
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
-KEY = ReleaseKey("fresh", b"0123456789abcdef")
+KEY = ReleaseKey.held(b"0123456789abcdef")
 DOMAINS = {"public": PublicDomain.of(ITEMS), "unknown": UnknownDomain()}
 DAY, START = 86_400, datetime(1970, 1, 1, tzinfo=timezone.utc)
 DAYS = Period(START, START + timedelta(days=5), timedelta(days=1))

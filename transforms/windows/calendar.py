@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
 from itertools import count, groupby
+from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -36,6 +37,8 @@ class Steps:
         days, months: one of them is above 0. With months the day of the month must be one that each of them has.
         zone: the clock's.
     """
+
+    identity_tag: ClassVar[str] = "steps"
 
     first: datetime
     zone: ZoneInfo
@@ -63,6 +66,8 @@ class CalendarWindows(Cut):
     Args:
         zone: a name of the IANA time zone database, such as Europe/Berlin.
     """
+
+    identity_tag: ClassVar[str] = "calendar-windows"
 
     unit: str
     zone: str = "UTC"

@@ -9,7 +9,7 @@ import abc
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -81,6 +81,8 @@ class Cut(abc.ABC):
 class Whole(Cut):
     """The whole period is one window."""
 
+    identity_tag: ClassVar[str] = "whole"
+
     def check(self, start: datetime, end: datetime) -> None:
         """Any period is one window."""
 
@@ -95,6 +97,8 @@ class Whole(Cut):
 @dataclass(frozen=True)
 class TwoWindows(Cut):
     """Two windows, of which the second starts at a moment."""
+
+    identity_tag: ClassVar[str] = "two-windows"
 
     second: datetime
 
@@ -113,6 +117,8 @@ class TwoWindows(Cut):
 @dataclass(frozen=True)
 class FixedWindows(Cut):
     """Windows of one length from the start on; the last one ends with the period."""
+
+    identity_tag: ClassVar[str] = "fixed-windows"
 
     length: timedelta
 
@@ -143,6 +149,8 @@ class SlidingWindows(Cut):
 
     A row belongs to up to ceil(size / every) of them.
     """
+
+    identity_tag: ClassVar[str] = "sliding-windows"
 
     size: timedelta
     every: timedelta

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -39,6 +39,8 @@ class Period:
             order. It moves the time of publication only: labels and rankings are the same.
         zone: in which people are told of its times, such as Europe/Berlin.
     """
+
+    identity_tag: ClassVar[str] = "period"
 
     start: datetime
     end: datetime

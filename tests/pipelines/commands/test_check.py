@@ -6,7 +6,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.look import Look, look_at
@@ -14,7 +13,7 @@ from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources import Columns
-from private_topk.transforms.domain import RangeDomain, SplitDomain
+from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
@@ -130,16 +129,14 @@ class TestTheOperatorsLook:
             (lambda item: f"{item.upper()}\t", "but for spaces and capital letters"),
         ],
     )
-    @pytest.mark.parametrize("split", [(), ("--domain-split",)])
-    def test_items_in_another_spelling(self, folder: Path, change: Any, said: str, split: tuple[str, ...]) -> None:  # noqa: ANN401
+    def test_items_in_another_spelling(self, folder: Path, change: Any, said: str) -> None:  # noqa: ANN401
         write(folder / "rows.parquet", rows_of(item=change))
-        told = checked("--show-left-out", *split).err
+        told = checked("--show-left-out").err
         assert said in told, told
 
-    @pytest.mark.parametrize("split", [(), ("--domain-split",)])
-    def test_items_that_are_others_altogether(self, folder: Path, split: tuple[str, ...]) -> None:
+    def test_items_that_are_others_altogether(self, folder: Path) -> None:
         write(folder / "rows.parquet", rows_of(item=lambda item: f"{SECRET} {item}"))
-        told = checked("--show-left-out", *split).err
+        told = checked("--show-left-out").err
         assert "not in the domain: 100 or more, all" in told and "compare the spelling" not in told
         assert "no row is left: the ranking would be pure noise" in told and SECRET not in told
 
@@ -170,35 +167,6 @@ class TestTheOperatorsLook:
         assert "not in domain 3, null 3" in command(*words).err
         told = command(*words, "--check", "--overwrite").err
         assert "null: 3" in told and "not in the domain: 3" in told
-
-    @pytest.mark.parametrize("tried", [1, 60, 1 << 14])
-    def test_of_a_split_list_some_items_stand_for_all(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, tried: int
-    ) -> None:
-        """However many are tried on it: all rows are counted, and a spelling that all of them have is told of all."""
-        monkeypatch.setattr("private_topk.pipelines.look._TRIED", tried)
-        listed = [f"item {number}" for number in range(500)]
-        rows = [f"u{n},{listed[n % 500].upper() if n % 3 else listed[n % 500]}" for n in range(6000)]
-        write(folder / "numbers.csv", "\n".join(["user,item", *rows]))
-        question = ask(1, Joint(1.0), SplitDomain.of(listed, block=64))
-        look = look_at(Report(question, source_of("numbers.csv", Columns()), sink_of("x.csv")))
-        assert (look.total, look.lost["not in the domain"]) == (6000, 4000)
-        assert look.spellings == {"spaces around them": 0, "capital letters": 4000, "spaces and capital letters": 4000}
-
-    def test_a_split_list_is_not_held(self, folder: Path) -> None:
-        """While it is read nothing of it adds up but eight bytes an item, which Arrow does not know of."""
-        held = []
-
-        def load(number: int) -> pa.Array:
-            held.append(pa.total_allocated_bytes())
-            return pa.array([f"{number} {'long ' * 20}{place}" for place in range(4000)], pa.large_string())
-
-        domain = SplitDomain.of_blocks(load, 40)
-        held.clear()
-        write(folder / "numbers.csv", "user,item\na,5\n")
-        look = look_at(Report(ask(1, Joint(1.0), domain), source_of("numbers.csv", Columns()), sink_of("x.csv")))
-        first = held[:40]
-        assert len(first) == 40 and max(first) - first[0] < 4 * load(0).nbytes and look.lost["not in the domain"] == 1
 
     def test_streams_and_ranges(self, folder: Path) -> None:
         question = ask(1, Joint(1.0), RangeDomain(0, 10), period=Period.of("2026-01-05", "2026-01-19"))

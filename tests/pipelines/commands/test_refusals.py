@@ -91,7 +91,7 @@ def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: 
         (["--release-id=weekly"], "--release-id needs --release-key"),
         (["--mechanism=jiont"], "did you mean joint?"),
         (["--runner=flnk"], "did you mean flink?"),
-        (["--direct_num_workers=-3"], "--direct_num_workers must be at least 1"),
+        (["--direct_num_workers=-3"], "--direct_num_workers must be 1"),
         (
             ["--input=kafka://h:1/t"],
             "--input kafka://h:1/t is a stream, which does not end by itself: `private-topk stream`",

@@ -24,8 +24,8 @@ from private_topk.transforms.windows import Period
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
-RELEASE = Release(ReleaseKey("file", b"a key of the tests, which is no secret"), "of the contract")
-OTHER = Release(ReleaseKey("file", b"a key of the tests, which is no secret"), "another")
+RELEASE = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "of the contract")
+OTHER = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "another")
 RANKINGS = [Ranking(PERIOD.window(0), ("tea", "cake"), 2, "sequence"), Ranking(PERIOD.window(1), (), 2, "sequence")]
 FACTS = describe_release(Selection(Joint(epsilon=1.0), 2, PublicDomain.of(["tea", "cake"])), RELEASE, "direct")
 

@@ -22,7 +22,7 @@ from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 
-KEY = ReleaseKey("file", b"a key of the tests, which is no secret")
+KEY = ReleaseKey.held(b"a key of the tests, which is no secret")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
 ROWS = [{"user": f"u{n}", "item": f"i{n % 7}", "time": (START + timedelta(hours=n % 48)).isoformat()}
@@ -81,7 +81,7 @@ class SourceContract:
         name = source.identity(KEY, PERIOD)
         assert len(name) == 64 and int(name, 16) >= 0
         assert source.identity(KEY, PERIOD) == name == pickle.loads(pickle.dumps(source)).identity(KEY, PERIOD)
-        assert source.identity(ReleaseKey("file", b"another key, which is no secret"), PERIOD) != name
+        assert source.identity(ReleaseKey.held(b"another key, which is no secret"), PERIOD) != name
         others = self.changes()
         names = [name]
         for field in fields(source):  # type: ignore[arg-type]

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from private_topk.pipelines.sources import Columns, parquet
-from private_topk.pipelines.sources.columns import block_of
+from private_topk.pipelines.sources.columns import texts_of
 from private_topk.pipelines.sources.parquet_facts import check_pages, groups_of
 from private_topk.pipelines.sources.thrift import Broken, Short, decode
+from private_topk.transforms.columnar import as_labels
 from private_topk.transforms.refusal import Refusal
 from tests.pipelines.sources import parquet_maker as make
 from tests.pipelines.sources.parquet_maker import I32, I64, Chunk, Page, file_of, nulls, packed, plain
@@ -149,8 +150,8 @@ def test_texts_in_every_encoding(tmp_path: Path, encoding: str) -> None:
 def test_long_labels_are_read_a_few_at_a_time(tmp_path: Path, options: dict) -> None:
     """Half of the rows have a label of a megabyte, which takes next to nothing in the file."""
     path = write(tmp_path / "rows.parquet", by_arrow(["short"] * 180 + ["x" * (1 << 20)] * 180, **options))
-    sizes = [(len(block), block.nbytes) for part in parquet.read(str(path), 0, 1, Columns())
-             for block in [block_of(part, Columns())[0]]]  # fmt: skip
+    parts = list(parquet.read(str(path), 0, 1, Columns()))
+    sizes = [(len(part.columns["user"]), as_labels(texts_of(part.columns["user"])[0]).nbytes) for part in parts]
     assert sum(rows for rows, _ in sizes) == 360 and max(size for _, size in sizes) < 150 << 20
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.runners import prism
-from private_topk.runners.kafka_broker import Broker
+from benchmarks.servers.kafka import Broker
+from benchmarks.servers.prism import build
 from tests.pipelines.streaming.replay import Commits, Topics
 from tests.pipelines.support import SHARED
 from tests.runners.servers import free_port, missing
@@ -42,7 +42,7 @@ def commits(tmp_path_factory: pytest.TempPathFactory) -> Commits:
 @pytest.fixture(scope="session")
 def prism_runner() -> str:
     try:
-        prism.build()
+        build()
     except OSError:
         missing("Prism is built with Go's client: install Go")
     return "prism"

@@ -16,7 +16,6 @@ from confluent_kafka import TopicPartition
 from private_topk.pipelines.sinks.messages import ToKafka
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka import Kafka
-from private_topk.pipelines.sources.kafka_java import KafkaByBeam
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.runners import Launch
@@ -64,27 +63,6 @@ class TestKafka(SourceContract):
         secret = replace(source, topic=replace(source.topic, options=(("sasl.password", "hunter2"),)))
         assert "hunter2" not in repr(secret) and "hunter2" not in secret.place
         assert secret.identity(KEY, PERIOD) == source.identity(KEY, PERIOD)
-
-
-class TestKafkaByBeam(SourceContract):
-    reads = False
-
-    @pytest.fixture
-    def source(self, broker: Topics) -> KafkaByBeam:
-        self.broker, self.name = broker, f"by-beam-{time.time_ns()}"
-        broker.create(self.name, PARTITIONS, **{"message.timestamp.type": "LogAppendTime"})
-        return KafkaByBeam(KafkaTopic(broker.address, self.name), COLUMNS)
-
-    @pytest.fixture
-    def missing(self, broker: Topics) -> KafkaByBeam:
-        return KafkaByBeam(KafkaTopic("127.0.0.1:1", "nowhere"), COLUMNS)
-
-    def changes(self) -> dict[str, Any]:
-        return {"topic": KafkaTopic(self.broker.address, "another"), "columns": Columns("item", "user", "time"),
-                "payload": SCHEMA, "start": "2026-01-01"}  # fmt: skip
-
-    def state(self) -> object:
-        return state_of(self.broker, self.name)
 
 
 class TestToKafka(SinkContract):

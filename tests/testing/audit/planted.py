@@ -10,7 +10,6 @@ mechanisms, which is the least: what is found here is found there.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ import numpy as np
 import pytest
 
 from private_topk.testing.audit import Case, Sampler, audit_case, cases_of, dependence, wrong_counts
-from private_topk.transforms import cut, draw, selection, user_shard
+from private_topk.transforms import cut, select, selection, user_shard
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 
 __all__ = ["DEFECTS", "Defect", "finds"]
@@ -48,15 +47,7 @@ def counts_from_the_draw_of_the_selection(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_digest_without_labels(patch: pytest.MonkeyPatch) -> None:
-    class Blind:
-        """SHA-256 of what it was made with: what is added later it does not see."""
-
-        @staticmethod
-        def sha256(data: Any) -> Any:  # noqa: ANN401
-            whole = hashlib.sha256(data)
-            return type("Digest", (), {"update": lambda self, more: None, "digest": lambda self: whole.digest()})()
-
-    patch.setattr(draw, "hashlib", Blind)
+    patch.setattr(select, "digest_of", lambda labels: "")
 
 
 def a_seed_without_digest(patch: pytest.MonkeyPatch) -> None:

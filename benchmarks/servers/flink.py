@@ -1,9 +1,13 @@
 """A standalone Flink cluster on this machine, for trying and testing: one process per job manager and task manager.
 
-    python -m private_topk.runners.flink_cluster up [--task-managers 2]
-    python -m private_topk.runners.flink_cluster down
+    python -m benchmarks.servers.flink up [--task-managers 2]
+    python -m benchmarks.servers.flink down
+    python -m benchmarks.servers.flink job-server
 
-Everything listens on loopback. Processes are ended by the ids that `up` wrote down, never by name.
+Everything listens on loopback. Processes are ended by the ids that `up` wrote down, never by name. Flink comes from
+PyPI, the jars of `apache-flink-libraries` with the scripts of `apache-flink`. The job server is packaged with Maven
+from its parts as released: `flink_job_server.xml` names the newest pair of Beam and Flink of which every part was
+found where this was made. `job-server` prints its path.
 """
 
 from __future__ import annotations
@@ -11,24 +15,78 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from private_topk.runners.flink import HANDS_ON, RESTARTS
-from private_topk.runners.flink_distribution import distribution
-from private_topk.runners.flink_jar import FLINK_VERSION, HAS_JOB_SERVER, job_server
-from private_topk.runners.flink_rest import Rest
-from private_topk.runners.network import reachable, taken
+from benchmarks.servers.parts import cache_folder, made_once
+from private_topk.runners.flink import FLINK_VERSION, JVM_PROPERTIES, RESTARTS, JobManager
+from private_topk.runners.portable import reachable
 
-__all__ = ["Cluster", "down", "main", "up"]
+__all__ = ["Cluster", "distribution", "down", "job_server", "main", "taken", "up"]
 
 _PATIENCE = 180.0
+_FLINK_RELEASE = {"1.19": "1.19.3"}[FLINK_VERSION]
+_LIBRARIES = ["--no-binary", ":all:", f"apache-flink-libraries=={_FLINK_RELEASE}"]
+# Only the scripts are taken from the wheel, so any platform's will do.
+_SCRIPTS = ["--only-binary", ":all:", "--python-version", "311", "--platform", "manylinux2014_x86_64",
+            f"apache-flink=={_FLINK_RELEASE}"]  # fmt: skip
+_PROJECT = Path(__file__).with_name("flink_job_server.xml")
+
+
+def job_server() -> Path:
+    """Beam's job server for Flink, packaged with Maven unless it stands already. Raises ValueError if it cannot be."""
+    project = _PROJECT.read_text("utf-8")
+    beam, flink = (re.findall(f"<{name}.version>(.+)</", project)[0] for name in ("beam", "flink"))
+    return made_once(cache_folder() / "jars" / f"beam-runners-flink-{flink}-job-server-{beam}.jar", _package)
+
+
+def _package(folder: Path) -> Path:
+    if shutil.which("mvn") is None:
+        raise ValueError("Maven, which packages the job server, is not here: install Maven")
+    print("packaging Beam's job server for Flink from its parts (160 MB, once)", file=sys.stderr)
+    command = ["mvn", "--quiet", "--batch-mode", "package", f"--file={_PROJECT}", f"-Dmade.in={folder}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    jar = folder / "job-server.jar"
+    if done.returncode or not jar.exists():
+        raise ValueError(f"Maven could not package the job server: {(done.stdout + done.stderr)[-500:]}")
+    return jar
+
+
+def distribution() -> Path:
+    """The folder of Flink, fetched with pip (some 230 MB) unless it stands. Raises ValueError if pip cannot get it."""
+    return made_once(cache_folder() / f"flink-{_FLINK_RELEASE}", _assemble)
+
+
+def _assemble(folder: Path) -> Path:
+    print(f"fetching Flink {_FLINK_RELEASE} (230 MB, once)", file=sys.stderr)
+    for wanted in (_LIBRARIES, _SCRIPTS):
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *wanted]
+        if subprocess.run(command).returncode:
+            raise ValueError(f"pip could not fetch {wanted[-1]}: see its message above")
+    home = folder / "home"
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+        archive.extractall(folder, filter="data")
+    shutil.move(next(folder.glob("apache[-_]flink[-_]libraries-*/deps")), home)  # spelled as the release likes it
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        for name in wheel.namelist():
+            room, _, file = name.removeprefix("pyflink/").partition("/")
+            if name.startswith("pyflink/") and room in ("bin", "conf") and file and "/" not in file:
+                (home / room).mkdir(exist_ok=True)
+                (home / room / file).write_bytes(wheel.read(name))
+    for script in (home / "bin").glob("*.sh"):
+        script.chmod(0o755)
+    return home
 
 
 class Cluster:
@@ -49,8 +107,8 @@ class Cluster:
         self,
         folder: Path,
         port: int = 8081,
-        slots: int = 2,
-        task_memory: str = "1536m",
+        slots: int = 1,
+        task_memory: str = "4g",
         high_availability: bool = False,
         state: Path | None = None,
         settings: Mapping[str, object] = MappingProxyType({}),
@@ -58,12 +116,11 @@ class Cluster:
         self.folder, self.port, self._state = folder.resolve(), port, state
         self.processes: dict[str, subprocess.Popen] = {}
         self.worker_pool = ""
-        self.rest = Rest(f"localhost:{port}")
-        self._job_server = job_server(FLINK_VERSION).jar
+        self.rest = JobManager(f"localhost:{port}")
+        self.job_server = str(job_server())
         self._home = distribution()
         self._zookeeper = port + 3 if high_availability else None
-        self._settings = {**_settings(self.folder, port, slots, task_memory, self._zookeeper),
-                          HAS_JOB_SERVER: Path(self._job_server).name, **settings}  # fmt: skip
+        self._settings = {**_settings(self.folder, port, slots, task_memory, self._zookeeper), **settings}
 
     @property
     def address(self) -> str:
@@ -102,6 +159,12 @@ class Cluster:
         self._await(lambda: reachable(self.worker_pool))
         return self.worker_pool
 
+    def words(self, job_server: str = "") -> list[str]:
+        """The words that send a job to this cluster and its worker pool, by a job server that is up if one is named."""
+        by = ["--job_endpoint", job_server] if job_server else ["--flink_job_server_jar", self.job_server]
+        return ["--flink_master", self.address, "--environment_type", "EXTERNAL",
+                "--environment_config", self.worker_pool, *by]  # fmt: skip
+
     def overview(self) -> dict[str, Any]:
         """What the job manager says of task managers, slots and jobs; nothing while it is not up."""
         return self.rest.overview()
@@ -136,8 +199,8 @@ class Cluster:
             self.processes[name].wait(_PATIENCE)
         self.folder.mkdir(parents=True, exist_ok=True)
         # Flink's name for whatever comes behind its own in the class path.
-        behind = {"HADOOP_CLASSPATH": self._job_server}
-        java = {"JVM_ARGS": " ".join([*HANDS_ON, os.environ.get("JVM_ARGS", "")]).strip()}
+        behind = {"HADOOP_CLASSPATH": self.job_server}
+        java = {"JVM_ARGS": " ".join([*JVM_PROPERTIES, os.environ.get("JVM_ARGS", "")]).strip()}
         places = {"FLINK_LOG_DIR": str(self.folder), "FLINK_PID_DIR": str(self.folder), **behind, **java}
         with open(self.folder / f"{name}.out", "wb") as output:
             self.processes[name] = subprocess.Popen(
@@ -164,6 +227,20 @@ class Cluster:
         return f"{written.read_text('utf-8', 'replace').strip()[-500:]}\nsee {written}"
 
 
+def taken(ports: Iterable[int]) -> list[int]:
+    """Those ports of this machine's loopback at which nobody could listen now.
+
+    A port may be taken with nobody listening: connections are given ports too, on Linux from 32768 on.
+    """
+    found = []
+    for port in ports:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            found.append(port)
+    return found
+
+
 def _refuse_taken(ports: Sequence[int]) -> None:
     if found := taken(ports):
         raise RuntimeError(f"port {found[0]} is taken, and {', '.join(map(str, ports))} are needed: give another port")
@@ -179,8 +256,8 @@ def _settings(folder: Path, port: int, slots: int, task_memory: str, zookeeper: 
         "jobmanager.rpc.port": port + 1,
         "taskmanager.numberOfTaskSlots": slots,
         "taskmanager.memory.process.size": task_memory,
-        # What is on its way to and from Python is outside the heap, some elements of each slot at a time.
-        "taskmanager.memory.task.off-heap.size": "256m",
+        # What is on its way to and from Python is outside the heap, up to a hundred messages of each slot at a time.
+        "taskmanager.memory.task.off-heap.size": "1g" if task_memory == "4g" else "256m",
         "taskmanager.memory.managed.fraction": 0.2,
         "execution.checkpointing.interval": "10s",
         "state.checkpoints.dir": f"{folder.as_uri()}/checkpoints",
@@ -222,13 +299,13 @@ def up(folder: Path, port: int, task_managers: int) -> None:
         sys.exit(str(error))
     try:
         cluster.start(task_managers)
-        pool = cluster.start_worker_pool(port + 2)
+        cluster.start_worker_pool(port + 2)
     except RuntimeError as error:
         cluster.stop()
         state.unlink(missing_ok=True)
         sys.exit(str(error))
-    use = f"--flink_master {cluster.address} --environment_type EXTERNAL --environment_config {pool}"
-    print(f"Flink is up, logs in {folder}. Run on it with\n  private-topk run ... --runner flink {use}")
+    print(f"Flink is up, logs in {folder}. Run on it with\n  private-topk run ... --runner flink "
+          + " ".join(cluster.words()))  # fmt: skip
 
 
 def down(folder: Path) -> None:
@@ -254,14 +331,17 @@ def _started(pid: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m private_topk.runners.flink_cluster", description=__doc__)
-    parser.add_argument("action", choices=("up", "down"))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.servers.flink", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("action", choices=("up", "down", "job-server"))
     parser.add_argument("--folder", type=Path, default=Path("out/flink"))
     parser.add_argument("--port", type=int, default=8081)
     parser.add_argument("--task-managers", type=int, default=2)
     arguments = parser.parse_args(argv)
     if arguments.action == "up":
         up(arguments.folder, arguments.port, arguments.task_managers)
+    elif arguments.action == "job-server":
+        print(job_server())
     else:
         down(arguments.folder)
 

@@ -1,4 +1,4 @@
-"""Fetched and built parts of other projects: job servers, Flink, Kafka, Prism. Each is made once and then kept."""
+"""Fetched and built parts of other projects: a job server, Flink, Kafka, Prism. Each is made once and then kept."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A Kafka broker on this machine, for trying and testing: one process in KRaft mode, listening on loopback only.
 
-    python -m private_topk.runners.kafka_broker --folder out/kafka --port 9092
+    python -m benchmarks.servers.kafka --folder out/kafka --port 9092
 
 The jars come from Maven's repository (some 60 MB, once) and need Java 17. Ends with SIGTERM or SIGINT.
 """
@@ -18,9 +18,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from private_topk.runners.cache import cache_folder, made_once
-from private_topk.runners.console import say
-from private_topk.runners.network import reachable
+from benchmarks.servers.parts import cache_folder, made_once
+from private_topk.runners import say
+from private_topk.runners.portable import reachable
 
 __all__ = ["VERSION", "Broker", "jars", "main"]
 
@@ -122,7 +122,7 @@ def _fetch(folder: Path) -> Path:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m private_topk.runners.kafka_broker", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.servers.kafka", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("out/kafka"))
     parser.add_argument("--port", type=int, default=9092)
     arguments = parser.parse_args(argv)

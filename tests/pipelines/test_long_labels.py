@@ -1,0 +1,193 @@
+"""What one user's row can do to a job: nothing, however long it is. It is left out, and the others are published."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import fastavro
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from private_topk.pipelines.rank import rank
+from private_topk.pipelines.sources import Columns
+from private_topk.pipelines.sources.columns import block_of
+from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload, make_payload
+from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.blocks import MakeBlocks
+from private_topk.transforms.domain import PublicDomain, SplitDomain, UnknownDomain
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.mechanisms import Joint, make_mechanism
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.top_k import PrivateTopK
+from tests.pipelines.support import avro_schema, command, options
+
+LONGEST = 4096
+LONG, TOO_LONG = "é" * (LONGEST // 2), "é" * (LONGEST // 2) + "x"
+ROWS = [{"user": f"u{n}", "item": item} for n in range(40) for item in ("tea", LONG)]
+BAD = [{"user": TOO_LONG, "item": "tea"}, *({"user": f"u{n}", "item": f"{n}{TOO_LONG}"} for n in range(40))]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    if path.suffix == ".csv":
+        path.write_text("user,item\n" + "".join(f"{row['user']},{row['item']}\n" for row in rows))
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        with path.open("wb") as sink:
+            fastavro.writer(sink, avro_schema(user="string", item="string"), rows)
+
+
+def ranked(folder: Path, name: str) -> list[str]:
+    words = options(input=folder / name, mechanism="limit-domain", k=3, epsilon=50, delta=1e-3,
+                    max_items_per_user=3, output=folder / "out.jsonl")  # fmt: skip
+    done = command("run", "--unknown-domain", "--overwrite", "--show-left-out", "--exact-counters", *words)
+    assert done.status == 0, done.err
+    assert f"unreadable {len(BAD)}\n" in done.err
+    return [json.loads(line)["item"] for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.avro", "rows.parquet"])
+def test_a_label_that_is_too_long_is_left_out_of_every_format(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, [*ROWS, *BAD])
+    assert sorted(ranked(tmp_path, name)) == ["tea", LONG]
+
+
+def test_a_label_that_is_too_long_is_left_out_of_frames() -> None:
+    mechanism = make_mechanism("limit-domain", epsilon=50, delta=1e-3, max_items_per_user=3)
+    found = rank(
+        pd.DataFrame([*ROWS, *BAD]), k=3, mechanism=mechanism, domain=UnknownDomain(), user="user", item="item"
+    )
+    assert sorted(found.items) == ["tea", LONG]
+
+
+def test_a_label_that_is_too_long_is_left_out_of_messages() -> None:
+    schema = avro_schema(user="string", item="string")
+    columns = Columns()
+    for payload, messages in (
+        (JsonPayload(), [json.dumps(row).encode() for row in (*ROWS[:2], *BAD[:2])]),
+        (AvroPayload(json.dumps({**schema})), [_record(schema, row) for row in (*ROWS[:2], *BAD[:2])]),
+    ):
+        block, missing = block_of(payload.rows(messages, columns), columns)
+        assert block["item"].to_pylist() == ["tea", LONG] and missing == {"unreadable": 2}
+
+
+def _record(schema: dict[str, Any], row: dict[str, Any]) -> bytes:
+    import io
+
+    sink = io.BytesIO()
+    fastavro.schemaless_writer(sink, schema, row)
+    return sink.getvalue()
+
+
+def test_elements_that_are_too_long_are_left_out_and_many_long_ones_make_more_blocks() -> None:
+    """Of a bundle of 30,000 long labels, 120 MB, no block holds all."""
+    pairs = [("u", TOO_LONG), (TOO_LONG, "tea"), ("u", 10**20_000), (10**4095, "tea"), ("u", -(10**4095))]
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        sizes = pipeline | beam.Create(pairs) | MakeBlocks() | beam.Map(lambda block: block["user"].to_pylist())
+        assert_that(sizes, equal_to([["1" + "0" * 4095]]))
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        many = (
+            pipeline | beam.Create([0]) | beam.FlatMap(lambda _: ((n, "x" * 4090 + f"{n:05}") for n in range(30_000)))
+        )
+        blocks = many | MakeBlocks() | beam.Map(lambda block: (len(block), block.nbytes))
+        assert_that(blocks, _small)
+
+
+def _small(found: list[tuple[int, int]]) -> None:
+    assert sum(rows for rows, _ in found) == 30_000 and all(size <= 17 << 20 for _, size in found)
+
+
+def test_amounts_of_an_element_that_are_no_numbers() -> None:
+    rows = [("u", "tea", Decimal("sNaN")), ("u", "tea", 10**400), *((f"u{n}", "tea", 1) for n in range(50))]
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        ranking = pipeline | beam.Create(rows) | PrivateTopK(1, Joint(20.0), ["tea", "cake"], amounts=Amounts(5))
+        assert_that(ranking | beam.Map(lambda it: list(it.items)), equal_to([["tea"]]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PublicDomain.of(["a", TOO_LONG]),
+        lambda: SplitDomain.of(["a", TOO_LONG]),
+        lambda: Groups.of(["a", TOO_LONG]),
+        lambda: PrivateTopK(1, Joint(1.0), {"a": ["x"], "b": ["x", TOO_LONG]}),
+    ],
+)
+def test_lists_of_longer_labels_are_refused(make: Any) -> None:  # noqa: ANN401
+    with pytest.raises(Refusal, match="of at most 4,096 bytes of UTF-8, got one of 4,097"):
+        make()
+    assert PublicDomain.of(["a", LONG]).size == 2
+
+
+WEIGHTLESS = [
+    "null",
+    {"type": "record", "name": "nothing", "fields": []},
+    {"type": "record", "name": "nothing", "fields": [{"name": "more", "type": "null"}]},
+    {"type": "fixed", "name": "nothing", "size": 0},
+]
+
+
+@pytest.mark.parametrize("items", WEIGHTLESS)
+@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: ["null", it], lambda it: {"type": "map", "values": it}])
+def test_an_array_of_a_billion_nothings_costs_no_time(tmp_path: Path, items: Any, wrap: Any) -> None:  # noqa: ANN401
+    """Each takes no byte, and would take Python a while: 50 s and 8 GB for a row of 20 bytes."""
+    schema = avro_schema(user="string", item="string", more=wrap({"type": "array", "items": items}))
+    with (tmp_path / "rows.avro").open("wb") as sink:
+        fastavro.writer(sink, schema, [])
+    (tmp_path / "schema.avsc").write_text(json.dumps(schema))
+    done = command("run", *options(input=tmp_path / "rows.avro", domain=tmp_path / "none.txt", mechanism="joint", k=1,
+                                   epsilon=1, output=tmp_path / "out.csv"))  # fmt: skip
+    assert done.status == 2
+    with pytest.raises(Refusal, match="array of items that take no bytes, of which one message could hold a billion"):
+        make_payload("avro", str(tmp_path / "schema.avsc"), Columns())
+    (tmp_path / "none.txt").write_text("tea\n")
+    done = command("run", *options(input=tmp_path / "rows.avro", domain=tmp_path / "none.txt", mechanism="joint", k=1,
+                                   epsilon=1, output=tmp_path / "out.csv"))  # fmt: skip
+    assert done.status == 2 and "an array of items that take no bytes" in done.err
+
+
+LARGE = """
+import apache_beam as beam
+from private_topk import PrivateTopK
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.mechanisms import make_mechanism
+
+rows = lambda _: (("u", "x" * 4000 + f"{n:07}") for n in range(600_000))
+with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    pairs = pipeline | beam.Create([0]) | beam.FlatMap(rows)
+    most = make_mechanism("limit-domain", epsilon=1, delta=1e-6, max_items_per_user=3)
+    _ = pairs | PrivateTopK(1, most, UnknownDomain())
+"""
+
+
+@pytest.mark.long
+def test_one_user_of_two_gigabytes_of_labels_ends_no_job() -> None:
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_file_whose_name_is_no_utf_8(tmp_path: Path, watched: bool) -> None:
+    name = os.path.join(os.fsencode(tmp_path), b"rows-\xff.jsonl")
+    with open(name, "w") as sink:
+        sink.writelines(json.dumps({"user": f"u{n}", "item": "tea", "time": 1_767_600_000}) + "\n" for n in range(99))
+    (tmp_path / "items.txt").write_text("tea\ncake\n")
+    words = options(input=tmp_path / "rows-*.jsonl", domain=tmp_path / "items.txt", mechanism="joint", k=1, epsilon=20)
+    if watched:
+        words += ["--from", "2026-01-05", "--to", "2026-01-06", "--window", "1d", "--clock", "log", "--poll", "1s"]
+        done = command("stream", *words, "--output", str(tmp_path / "out"), "--output-format", "csv")
+    else:
+        done = command("run", *words, "--output", str(tmp_path / "out.csv"))
+    assert done.status == 0, done.err

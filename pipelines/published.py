@@ -10,11 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.budget.ledger import Receipt
 from private_topk.pipelines.files import exists, open_file, refuse_special
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.publishing import manifest_path, refuse_changed
@@ -25,6 +24,9 @@ from private_topk.runners import Launch
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.refusal import Refusal, refused, verbatim
 from private_topk.transforms.windows import Period
+
+if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
+    from private_topk.budget.ledger import Receipt
 
 __all__ = [
     "ExistingOutput",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -189,15 +191,13 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
         if not is_gzip(path):
             yield stored
             return
-        from private_topk.pipelines.gunzip import BROKEN, Gunzip
-
         try:
             if not stored.read(1):  # to Python no bytes are a stream of nothing; to gzip they are one that is cut short
                 raise EOFError
             stored.seek(0)
-            with Gunzip(fileobj=stored) as content:
+            with gzip.GzipFile(fileobj=stored) as content:
                 yield cast(IO[bytes], content)
-        except BROKEN:
+        except (EOFError, zlib.error, gzip.BadGzipFile):
             raise refused(f"{path} is not a whole gzip file: write or copy it again") from None
 
 

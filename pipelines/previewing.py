@@ -150,7 +150,8 @@ def _public_counts(asked: Asked, path: str, said: bool, field: str = "counts") -
 def _refuse_known(asked: Asked, path: str) -> None:
     """Raise Refusal where the file was the input of a release that is charged to the ledger, under the same key."""
     from private_topk.budget.ledger import Ledger
-    from private_topk.pipelines.sources import Columns, Files
+    from private_topk.pipelines.sources.columns import Columns
+    from private_topk.pipelines.sources.files import Files
 
     if "release_key" not in asked:
         raise Refusal("ledger", "needs {release_key}: the ledger knows its inputs under the key of their releases only",

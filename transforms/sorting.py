@@ -20,12 +20,11 @@ def sorted_words(words: Keys) -> Keys:
     """64-bit words, increasing; not to be written to. Cost: 10 to 16 ns a word, on every processor.
 
     By polars, on this thread and without Python's lock: numpy's own sort takes four times that where a processor has
-    AVX-512 and its compressed stores are slow, as on AMD Zen 4. A few
-    words are not worth its call.
+    AVX-512 and its compressed stores are slow, as on AMD Zen 4. A few are not worth a call of polars.
     """
     if len(words) < _FEW:
         return np.sort(words)
-    import polars as pl  # loads as long as the rest of this package
+    import polars as pl
 
     return pl.Series(words).sort(multithreaded=False).to_numpy()
 

@@ -20,7 +20,6 @@ from private_topk.pipelines.sources.avro_blocks import Block, Header, long_of
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
 from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type, of_plain_types
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
-from private_topk.pipelines.sources.panics import unprinted
 from private_topk.transforms.refusal import Refusal, refused
 
 if TYPE_CHECKING:
@@ -102,11 +101,11 @@ class BlockDecoder:
 
     def _at_once(self, blocks: Sequence[Block]) -> list[Rows] | None:
         rows, size = (sum(each) for each in zip(*((block.rows, len(block.packed)) for block in blocks), strict=True))
-        import polars as pl  # loads as long as the rest of this package
+        import polars as pl
 
         assert self._plain is not None
         try:
-            with _ALONE if size > 2 * _BYTES else nullcontext(), unprinted():
+            with _ALONE if size > 2 * _BYTES else nullcontext():
                 frame = pl.read_avro(io.BytesIO(_file(self._plain_start, blocks, self._header.sync)))
             # Polars takes no more than a block has, but may leave some of it. All of it is used up where the rows take
             # as many bytes as the blocks have.

@@ -25,7 +25,8 @@ from private_topk.pipelines.commands.run import parser
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run as run_report
 from private_topk.pipelines.sinks.formats import format_of
-from private_topk.pipelines.sources import Columns, ReadBlocks, cut_into_pieces
+from private_topk.pipelines.sources import Columns, cut_into_pieces
+from private_topk.pipelines.sources.files import ReadBlocks
 from private_topk.runners import prepare
 from private_topk.transforms import Period, PublicDomain, ReleaseKey
 from private_topk.transforms.cut import CutIntoWindows

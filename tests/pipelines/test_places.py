@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from private_topk.pipelines.places import sink_of, source_of
-from private_topk.pipelines.sources import Columns, Files
+from private_topk.pipelines.sources import Columns
+from private_topk.pipelines.sources.files import Files
 from private_topk.transforms.refusal import Refusal
 
 TIMED = Columns(time="time")

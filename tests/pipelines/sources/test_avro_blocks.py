@@ -103,7 +103,6 @@ def texts(*rows: tuple[str, str]) -> bytes:
 @pytest.fixture(params=[0, 1], ids=["polars", "fastavro"])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator:
     """Writes a file of blocks, each a row count, its rows, and what stands behind them."""
-    pl.DataFrame()  # where polars is loaded, it decodes what it can, however little that is
     schema, end = SCHEMAS[request.param]
 
     def write_blocks(*blocks: tuple[int, list[tuple[str, str]], bytes]) -> Path:

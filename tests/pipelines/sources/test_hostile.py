@@ -1,4 +1,4 @@
-"""Files made to hurt: each ends in one sentence, in a process that may have little memory and prints nothing else."""
+"""Files made to hurt: each ends in rows or one sentence, in a process that may have little memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.sources.test_avro_types import container, number
-from tests.pipelines.support import to_avro, write
+from tests.pipelines.support import read, to_avro, write
 
 LIMIT = 2 << 30
 """Bytes of memory that the process may map beyond what it has mapped when the libraries are loaded."""
@@ -47,10 +47,10 @@ NULLABLE = {
 
 
 def outcomes(*paths: Path) -> list[str]:
-    """What reading each file ends in, all in one process."""
+    """What reading each file ends in, all in one process. Polars may print where it gave up."""
     done = subprocess.run([sys.executable, "-c", READER, str(LIMIT), *map(str, paths)], capture_output=True, text=True,
                           cwd=Path(__file__).parents[3], timeout=600)  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr[-2000:]
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
     found = done.stdout.splitlines()
     assert len(found) == len(paths)
     return found
@@ -111,7 +111,6 @@ def test_hostile_blocks(tmp_path: Path) -> None:
         (container(TEXTS, [(2**62, b"")]), many),
         (container(TEXTS, [(-5, b"\0\0")]), cut),
         (container(TEXTS, [(1, packed)] * 8, "deflate"), "8 rows"),
-        # Polars panics here, and prints where.
         (container(TEXTS, [(2, b"\x02a\x02b" + b"\xfe\xff\xff\x0fa\x02b")]), damaged),
         (to_avro([{"user": f"u{n}", "item": "i"} for n in range(200_000)], codec="deflate"), "200000 rows"),
     ]
@@ -121,13 +120,12 @@ def test_hostile_blocks(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_zipped_bombs(tmp_path: Path) -> None:
-    """More than a gigabyte of zeros behind a good start: one row too long, a block too large, no Parquet at all."""
+    """More than a gigabyte of zeros behind a good start: one row too long, a block too large."""
     starts = {
         "csv": (b"user,item\na,b\n", "1 rows"),
         "jsonl": (b'{"user":"a","item":"b"}\n', "1 rows"),
         "avro": (container(TEXTS, [(1, b"\x02a\x02b")]) + number(1) + number(1 << 40),
                  " has a block of more than 256 MiB, or is damaged: write smaller blocks, or copy it again"),
-        "parquet": (b"PAR1", " unzips to more than 1024 MiB: unzip it, Parquet compresses its own pages"),
     }  # fmt: skip
     paths = []
     for ending, (start, _) in starts.items():
@@ -139,20 +137,21 @@ def test_zipped_bombs(tmp_path: Path) -> None:
 
 
 def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:
-    """One user with a label of a megabyte in 100,000 rows: 100 GB, were they decoded at once."""
-    label = "x" * (1 << 20)
-    users = pa.DictionaryArray.from_arrays(pa.array([0] * 3000 + [1], pa.int32()), pa.array([label, "b"]))
+    """One user with a label of a megabyte in thousands of rows, which takes a megabyte in an honest writer's file."""
+    label, rows = "x" * (1 << 20), 3000
     sink = io.BytesIO()
-    pq.write_table(pa.table({"user": users, "item": ["i"] * 3001}), sink, dictionary_pagesize_limit=8 << 20)
+    table = pa.table({"user": [*(f"u{n}" for n in range(rows)), "b"], "item": pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows + [1], pa.int32()), pa.array([label, "i"]))})  # fmt: skip
+    pq.write_table(table, sink, dictionary_pagesize_limit=8 << 20)
     path = write(tmp_path / "rows.parquet", sink.getvalue())
     from private_topk.pipelines.sources import Columns, parquet
-    from private_topk.pipelines.sources.columns import block_of, texts_of
-    from private_topk.transforms.columnar import as_labels
 
-    parts = list(parquet.read(str(path), 0, 1, Columns()))
-    sizes = [(len(part.columns["user"]), as_labels(texts_of(part.columns["user"])[0]).nbytes) for part in parts]
-    assert sum(len(block_of(part, Columns())[0]) for part in parts) == 1, "longer than a label may be"
-    assert sum(rows for rows, _ in sizes) == 3001 and max(size for _, size in sizes) < 80 << 20
+    parts = [part.columns for part in parquet.read(str(path), 0, 1, Columns())]
+    users = [user.decode() for part in parts for user in part["user"].cast(pa.large_binary()).to_pylist()]
+    assert users == table["user"].to_pylist()
+    lengths = [[len(item.as_py()) for item in part["item"]] for part in parts]
+    assert sum(lengths, []) == [len(label)] * rows + [1] and max(map(sum, lengths)) < 80 << 20
+    assert read(path) == ([("b", "i")], rows)
 
 
 @pytest.mark.long

@@ -4,12 +4,9 @@ import gzip
 import json
 from pathlib import Path
 
-import polars as pl
-import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.sources import Columns
-from private_topk.pipelines.sources.json_rows import decode
 from tests.pipelines.support import read, reasons, write
 from tests.quick import in_check
 
@@ -100,20 +97,42 @@ def test_a_row_that_cannot_be_read_is_left_out_by_itself_wherever_it_stands(tmp_
         assert reasons(path) == {"unreadable": 1}
 
 
-def test_no_text_that_is_too_deep_comes_to_polars(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version 2.0 runs out of stack then, which ends the process: a row of one user would end every run."""
-    whole, seen = pl.read_ndjson, []
-    monkeypatch.setattr(pl, "read_ndjson", lambda text, **its: seen.append(text) or whole(text, **its))
-    opened = [b'{"user": 1, "item": 2, "z": ' + bracket * depth for bracket in (b"[", b'{"a":') for depth in (99, 100)]
-    closed = [b'{"user": 1, "item": 2, "z": ' + b"[" * depth + b"]" * depth + b"}" for depth in (99, 100, 10**5)]
-    texts = [b"", *opened, b"", *closed, b"[" * 10**5, GOOD.encode(), b""]
-    lines = [b"{\n", *(text + b"\n" for text in texts[:-1]), texts[-1]]
-    found = decode(pa.array(lines, pa.large_binary()).slice(1), Columns())
-    assert max(text.count(b"[") + text.count(b"{") for text in b"".join(seen).split(b"\n")) <= 200
-    places = {texts.index(closed[0]): ("1", "2"), texts.index(GOOD.encode()): ("5", "a")}
-    kept = [places.get(place, (None, None)) for place in range(len(texts))]
-    assert list(zip(*(found.columns[name].to_pylist() for name in ("user", "item")), strict=True)) == kept
-    assert found.unreadable.to_pylist() == [place not in places for place in range(len(texts))]
+def test_how_deep_an_object_may_be_does_not_hang_on_a_parser(tmp_path: Path) -> None:
+    start = '{"user": "u", "item": "i", "z": '
+    deep = [start + "[" * depth + "]" * depth + "}" for depth in (99, 100, 500, 10**5)]
+    wide = start + "[" + "[]," * 500 + "0]}"
+    opened = [start + bracket * depth for bracket in ("[", '{"a":') for depth in (99, 100, 10**5)]
+    path = write(tmp_path / "rows.jsonl", "\n".join([*opened, *deep, wide, GOOD]))
+    assert read(path) == ([("u", "i"), ("u", "i"), ("5", "a")], len(opened) + 3)
+    assert reasons(path) == {"unreadable": len(opened) + 3}
+
+
+@pytest.mark.parametrize("name", ["user", "größe", "имя", "a/b", 'a"b', "a\\b", "\t", "c0", "\u2028"])
+def test_columns_of_any_name_however_a_writer_spells_it(tmp_path: Path, name: str) -> None:
+    """A key twice is found in any spelling; in an inner object it is another's."""
+    spelt = "".join(f"\\u{ord(letter):04x}" for letter in name)
+    keys = [json.dumps(name), json.dumps(name, ensure_ascii=False), f'"{spelt}"']
+    keys.append(json.dumps(name).replace("/", "\\/"))
+    lines = [f'{{{key}: {n}, "item": "i"}}' for n, key in enumerate(keys)]
+    doubled = [f'{{{one}: 1, "item": "i", {other}: 2}}' for one in keys for other in keys]
+    inner = f'{{{keys[0]}: 9, "item": "i", "z": {{{keys[0]}: 2}}}}'
+    path = write(tmp_path / "rows.jsonl", "\n".join([*lines, *doubled, inner]))
+    rows = [*((f"{n}", "i") for n in range(len(keys))), ("9", "i")]
+    assert read(path, Columns(user=name)) == (rows, len(doubled))
+
+
+def test_what_other_keys_hold_does_not_matter(tmp_path: Path) -> None:
+    """Parsers stumble over these, or would read them as something else."""
+    others = ['"\\ud800"', "1e400", "9" * 5000, '{"a": 1, "a": 2}', '[{"user": 1}, {"item": [2]}]', '"\\u0000"', "-0"]
+    lines = [f'{{"z": {other}, "user": "u", "item": {n}}}' for n, other in enumerate(others)]
+    assert read(write(tmp_path / "rows.jsonl", "\n".join(lines))) == ([("u", f"{n}") for n in range(len(others))], 0)
+
+
+def test_numbers_of_any_length_are_labels_digit_by_digit_as_far_as_labels_go(tmp_path: Path) -> None:
+    numbers = ["18446744073709551616", "-9223372036854775809", "9" * 4096, "-0", "0", "9" * 5000]
+    lines = [f'{{"user": {number}, "item": "i"}}' for number in numbers]
+    path = write(tmp_path / "rows.jsonl", "\n".join(lines))
+    assert read(path) == ([(number if number != "-0" else "0", "i") for number in numbers[:-1]], 1)
 
 
 def test_a_victim_between_two_lines_of_one_user_is_read(tmp_path: Path) -> None:

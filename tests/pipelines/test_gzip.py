@@ -1,4 +1,4 @@
-"""Streams of gzip, whole and hurt: ISA-L takes what Python takes, to the same bytes, and refuses the rest."""
+"""Streams of gzip, whole and hurt: what is read of one is all of it, or it is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines import gunzip
 from private_topk.pipelines.files import open_content
 from private_topk.transforms.refusal import Refusal
 
@@ -42,28 +41,21 @@ def read(step: int) -> bytes | None:
 
 
 @pytest.mark.parametrize("hurt", HURTS)
-def test_both_readers_take_the_same_streams(hurt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_is_read_whole_or_refused(hurt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     draw = random.Random(hurt)
-    for number in range(200):
+    for number in range(100):
         size = draw.choice((0, 1, 50, 70_000))
         whole = draw.randbytes(size) + b"abc,def\n" * size
         stream = HURTS[hurt](gzip.compress(whole, draw.choice((0, 1, 6, 9))), draw)
         Path("rows.csv.gz").write_bytes(stream)
-        step = draw.choice((100, 65_536, 1 << 22))
-        found = read(step)
-        with monkeypatch.context() as context:
-            context.setattr(gunzip, "Gunzip", gzip.GzipFile)
-            assert read(step) == found, number
+        found = read(draw.choice((100, 65_536, 1 << 22)))
         if hurt in ("two streams", "zeros behind", "zeros between"):
-            assert found is not None and found.startswith(whole)
-        elif hurt in ("cut short", "half of another behind"):
-            assert found is None
-
-
-def test_the_quicker_reader_is_in_use_where_it_is_installed() -> None:
-    igzip = pytest.importorskip("isal.igzip")
-    assert gunzip.Gunzip is igzip.IGzipFile
+            assert found is not None and found.startswith(whole), number
+        elif hurt in ("a bit", "some bytes"):
+            assert found in (None, whole), number
+        else:
+            assert found is None, number
 
 
 def test_no_bytes_are_no_stream_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ LINKED = ("examples", "deploy", "benchmarks", "runners")
 """Folders with files that pages link to: a reader can load them."""
 
 SHAPE = "--zipf 1 --items 5000 --users 2000 --items-per-user 10"
-ASKED = "--k 10 --epsilon 0.1,0.3,1,3 --delta 1e-6"
+ASKED = "--k 10 --epsilon 1 --delta 1e-6"
 RIVALS = {"public": ("pnf-peeling",), "unknown": ("restricted-gumbel",)}
 """What each mechanism is drawn beside."""
 
@@ -129,8 +129,8 @@ def mechanism_page(folder: Path, name: str, kind: type[Mechanism], draws: int) -
         f"**Source**: {about.source}.",
         "\n".join(["| parameter | |\n|---|---|", *rows]),
         f"## What it finds\n\n```console\n$ private-topk {shown}\n```",
-        f"![Recall and error of {name} against epsilon]({name}.svg)",
-        "Recall of the top 10, and the error, against epsilon, for counts that fall as Zipf's law says. "
+        f"![Ranks and error of {name}]({name}.svg)",
+        "How often each of the top 10 is found, and the error, at epsilon 1, for counts that fall as Zipf's law says. "
         "[Which mechanism](../docs/choosing.md) explains the numbers; for your own counts the order may differ.",
         f"`{kind.__module__}.{kind.__name__}` is its class: [the reference](../api/mechanisms.md).",
     ]

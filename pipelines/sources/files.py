@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
@@ -53,6 +54,8 @@ class Files:
     Args:
         place: a path or a glob.
     """
+
+    identity_tag: ClassVar[str] = "files"
 
     place: str
     columns: Columns = Columns()

@@ -282,4 +282,4 @@ def test_amounts_are_named_in_ledgers_only_where_they_are() -> None:
     from private_topk.pipelines.identity import identity_of
 
     assert "value" not in identity_of(Columns()) and identity_of(COLUMNS)["value"] == "n"
-    assert identity_of(Amounts.of(60)) == {"kind": "Amounts", "max_value": "60", "value_resolution": "1"}
+    assert identity_of(Amounts.of(60)) == {"kind": "amounts", "max_value": "60", "value_resolution": "1"}

@@ -75,8 +75,8 @@ def test_rows_are_what_the_standard_library_reads_at_every_place_of_a_mark(tmp_p
 
 @pytest.mark.parametrize("start", range(4 * MIB - 4, 4 * MIB + 5))
 def test_a_mark_at_a_cut_of_a_file_with_quoted_line_ends(tmp_path: Path, start: int) -> None:
-    filler = "u," + "x" * (start - len("user,item\n") - len("u,\n"))
-    path = write(tmp_path / "rows.csv", f"user,item\n{filler}\n{MARK}a,b\n{MARK}c,d\n")
+    filler = "u,i," + "x" * (start - len("user,item,more\n") - len("u,i,\n"))
+    path = write(tmp_path / "rows.csv", f"user,item,more\n{filler}\n{MARK}a,b,\n{MARK}c,d,\n")
     assert read(path, Columns(quoted_line_ends=True)).rows[1:] == [(MARK + "a", "b"), (MARK + "c", "d")]
     assert read(path).rows[1:] == [(MARK + "a", "b"), (MARK + "c", "d")]
 

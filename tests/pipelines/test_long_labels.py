@@ -24,7 +24,7 @@ from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload, make_payload
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.blocks import MakeBlocks
-from private_topk.transforms.domain import PublicDomain, SplitDomain, UnknownDomain
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Joint, make_mechanism
 from private_topk.transforms.refusal import Refusal
@@ -120,7 +120,6 @@ def test_amounts_of_an_element_that_are_no_numbers() -> None:
     "make",
     [
         lambda: PublicDomain.of(["a", TOO_LONG]),
-        lambda: SplitDomain.of(["a", TOO_LONG]),
         lambda: Groups.of(["a", TOO_LONG]),
         lambda: PrivateTopK(1, Joint(1.0), {"a": ["x"], "b": ["x", TOO_LONG]}),
     ],

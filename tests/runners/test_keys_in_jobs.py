@@ -19,7 +19,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-from private_topk.transforms.domain import RangeDomain, SplitDomain, UnknownDomain
+from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint, make_mechanism
 from private_topk.transforms.refusal import Refusal
@@ -111,7 +111,6 @@ def test_the_job_of_a_report_holds_no_key(
     [
         (["a", "b"], {}),
         (RangeDomain(0, 9), {"groups": ["x", "y"], "publish_counts": 1.0}),
-        (SplitDomain.of(["a", "b", "c"]), {}),
         (UnknownDomain(), {}),
     ],
 )

@@ -1,26 +1,34 @@
-"""Follows a stream while it runs: says of each window when it is published, and when the next one closes.
+"""What is said while a run goes on: how far it has read, and of a stream each window that is published.
 
-Which windows there are and when they close is declared, hence public, and so is that each is published. Nothing else is
-said: no count, no item.
+Which windows there are and when they close is declared, hence public, and so is that each is published. Of the input
+its share of bytes is told. Nothing else is said: no count, no item.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TextIO
 from zoneinfo import ZoneInfo
 
-from private_topk.pipelines.notes import NOTES
+from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.logs import JsonLines
+from private_topk.pipelines.published import existing_outputs
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.standing import standing_at
 from private_topk.runners import Launch, Line
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.refusal import printable
 from private_topk.transforms.windows import Period, from_microseconds
 
-__all__ = ["Announcer", "followed"]
+__all__ = ["Announcer", "followed", "progress"]
+
+_PATIENCE = 2.0
+"""Seconds before how far a run has come is shown."""
+_EVERY = 10.0
+"""Seconds between two lines where each is kept."""
 
 _LAST_LOOKS = 10.0
 """In seconds: how long a job that has ended is given until what it published can be read back."""
@@ -121,17 +129,17 @@ class _WholeWindows:
 def _own_windows(report: Report) -> set[str]:
     """The windows that this very release has published before, as files: whoever writes them again keeps them."""
     period, release = report.question.period, report.question.release
-    standing = None if period is None or release.key.in_memory else standing_at(report.sink, period)
-    if period is None or standing is None:
+    existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
+    if period is None or existing is None:
         return set()
-    parts = len(standing) // len(period)
-    own = [its is not None and its.release == release.id and its.windows > 0 for its in standing]
+    parts = len(existing) // len(period)
+    own = [its is not None and its.release == release.id and its.windows > 0 for its in existing]
     return {window.label() for number, window in enumerate(period.windows())
             if all(own[number * parts : (number + 1) * parts])}  # fmt: skip
 
 
 @contextmanager
-def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
+def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> Iterator[None]:
     """Look at the place of the rankings while a stream runs, and let the runner know when every window is there.
 
     Every second, every ten where the place is not on this machine. Places that cannot be read back are followed by
@@ -141,8 +149,9 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
         say: takes one line; None says nothing.
 
     Raises:
-        LostPartError: the job has ended well, and a window is not seen in a place that is no files. (Files are looked
-            at in `outcome`.) Where nobody can read the place and no worker here notes anything, nothing is known.
+        LostPartError: the job has ended well, and a window is not seen in a place that is no files. (At
+            files `check_all_is_out` looks.) Where nobody can read the place and no worker here notes anything, nothing
+            is known.
     """
     period, sink = report.question.period, report.sink
     if period is None or report.source.bounded or launch.deferred:
@@ -150,9 +159,8 @@ def followed(report: Report, launch: Launch, say: Say | None) -> Iterator[None]:
         return
     following = sink.following(period, report.question.release)
     groups = report.question.selection.groups
-    seen = _WholeWindows(following or NOTES.taken, 1 if groups is None else groups.size)
+    seen = _WholeWindows(following or live.newly_published, 1 if groups is None else groups.size)
     announcer = Announcer(period, sink.place, getattr(report.source, "clock", "log") != "event", say or _silent)
-    NOTES.taken()
     launch.answered.clear()  # a launch may be used again
     announcer.start_after(seen(), _own_windows(report))
     announcer.say_what_is_next()
@@ -200,3 +208,43 @@ def _look_on(look: Callable[[], None], announcer: Announcer) -> None:
 
 def _silent(line: str) -> None:
     pass
+
+
+@contextmanager
+def progress(live: LiveRun) -> Iterator[None]:
+    """Show how much of the input is read on the terminal, from the third second on, or as JSON every ten. Elsewhere
+    nothing.
+    """
+    terminal = sys.stderr
+    as_lines = isinstance(terminal, JsonLines)
+    if not (as_lines or terminal.isatty()):
+        yield
+        return
+    done = threading.Event()
+    ticker = threading.Thread(target=_tell if as_lines else _draw, args=(live, done, terminal), daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        ticker.join()
+
+
+def _draw(live: LiveRun, done: threading.Event, terminal: TextIO) -> None:
+    if done.wait(_PATIENCE):
+        return
+    while not done.wait(0.2):
+        stage, share = _stage(live)
+        bar = "#" * round(30 * share)
+        print(f"\r{stage:<22}[{bar:<30}] {share:4.0%}", end="", file=terminal, flush=True)
+    print("\r" + " " * 62 + "\r", end="", file=terminal, flush=True)
+
+
+def _tell(live: LiveRun, done: threading.Event, stream: TextIO) -> None:
+    while not done.wait(_EVERY):
+        stage, share = _stage(live)
+        print(f"{stage}: {share:.0%}", file=stream)
+
+
+def _stage(live: LiveRun) -> tuple[str, float]:
+    return ("reading" if live.share_read < 0.999 else "counting and ranking"), live.share_read

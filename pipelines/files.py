@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
+import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from private_topk.pipelines.waiting import answer_of
-from private_topk.transforms.refusal import Refusal, refused, verbatim
+from private_topk.pipelines.logs import level
+from private_topk.transforms.refusal import Refusal, printable, refused, verbatim
 
 __all__ = [
+    "PATIENCE",
     "FileInfo",
     "as_it_is",
     "as_path",
@@ -30,6 +33,9 @@ __all__ = [
     "refuse_special",
     "why",
 ]
+
+PATIENCE = 5.0
+"""Seconds without an answer, of a store or of another process, before a word is said."""
 
 
 class FileInfo(NamedTuple):
@@ -201,14 +207,14 @@ def exists(path: str) -> bool:
         return os.path.lexists(path)
     from apache_beam.io.filesystems import FileSystems
 
-    with answer_of(path):
+    with _answer_of(path):
         return bool(FileSystems.exists(path))
 
 
 def _listed(pattern: str) -> list[Any]:
     from apache_beam.io.filesystems import FileSystems
 
-    with answer_of(pattern):
+    with _answer_of(pattern):
         return FileSystems.match([pattern])[0].metadata_list
 
 
@@ -216,5 +222,25 @@ def _opened(path: str) -> IO[bytes]:
     from apache_beam.io.filesystem import CompressionTypes
     from apache_beam.io.filesystems import FileSystems
 
-    with answer_of(path):
+    with _answer_of(path):
         return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+@contextmanager
+def _answer_of(path: str) -> Iterator[None]:
+    """Say on stderr that a store does not answer, while what is inside goes on: its client tries again for minutes."""
+    teller = threading.Timer(PATIENCE, _tell_of, [path])
+    teller.daemon = True
+    teller.start()
+    try:
+        yield
+    finally:
+        teller.cancel()
+
+
+def _tell_of(path: str) -> None:
+    scheme, _, rest = path.partition("://")
+    store = printable(f"{scheme}://{rest.partition('/')[0]}")  # no more of a name than the operator has typed
+    with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
+        print(f"{store} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
+              "the credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip

@@ -14,15 +14,14 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from private_topk.pipelines.files import exists, is_local, open_file, refuse_special
-from private_topk.pipelines.gate import GATE
-from private_topk.pipelines.waiting import PATIENCE
+from private_topk.pipelines.files import PATIENCE, exists, is_local, open_file, refuse_special
+from private_topk.pipelines.live import LiveRun
 from private_topk.runners import say
 from private_topk.transforms.keys import Release
 from private_topk.transforms.refusal import Refusal, printable, verbatim
@@ -45,7 +44,9 @@ def manifest_path(output: str) -> str:
     return output.rpartition(".")[0] + ".manifest.json"
 
 
-def publish(path: str, ranking: bytes, manifest: bytes, overwrite: bool, keep: bool = False) -> None:
+def publish(
+    path: str, ranking: bytes, manifest: bytes, overwrite: bool, keep: bool = False, live: LiveRun | None = None
+) -> None:
     """Put a ranking and its manifest in their places, under names of this call's own until both are whole.
 
     Repeating the call ends in the same files. What another run has published there is kept, unless it is `overwrite`n.
@@ -53,12 +54,13 @@ def publish(path: str, ranking: bytes, manifest: bytes, overwrite: bool, keep: b
     Args:
         keep: what the same release has published there stands, whatever it would be now. So it has to be of rows that
             may have become others since: of a stream, which would have a second answer for the charge of the first.
+        live: the run that publishes, where it is one of this process, which may have ended.
 
     Raises:
         Refusal: something else stands there.
         RuntimeError: the run has ended; or the place keeps no locks, and another run was writing as well.
     """
-    with GATE.passed(), _alone_with(path) as alone:
+    with nullcontext() if live is None else live.publishing(), _alone_with(path) as alone:
         if _stands(path, ranking, manifest, overwrite) or (keep and _is_out(path, manifest)):
             return
         found = _in_the_way(path, overwrite)

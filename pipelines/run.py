@@ -12,19 +12,23 @@ import apache_beam as beam
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.budget.charging import charge
-from private_topk.pipelines.announce import followed
-from private_topk.pipelines.errors import interruption_in, loss_in, refusal_in
-from private_topk.pipelines.gate import GATE
-from private_topk.pipelines.notes import NoteWindows
-from private_topk.pipelines.outcome import check_all_is_out, check_repeat, what_is_out, windows_before
-from private_topk.pipelines.progress import PROGRESS
+from private_topk.pipelines.announce import followed, progress
+from private_topk.pipelines.live import LiveRun, NoteWindows
+from private_topk.pipelines.published import (
+    check_all_is_out,
+    check_repeat,
+    interruption_in,
+    loss_in,
+    refusal_in,
+    what_is_out,
+    windows_before,
+)
 from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
-from private_topk.pipelines.signals import check_signals
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import about_the_output
-from private_topk.pipelines.unfinished import Interrupted, Unfinished
+from private_topk.pipelines.unfinished import Interrupted, Unfinished, check_signals
 from private_topk.runners import Launch
 from private_topk.transforms.admission import check_key
 from private_topk.transforms.counters import exact_counters, read_left_out
@@ -48,10 +52,11 @@ class Done:
         return read_left_out(self.job.metrics())
 
 
-def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
+def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun) -> None:
     """The whole pipeline of a report."""
     question = report.question
     reading = report.source.read(question.reads)
+    reading.live = live
     blocks = pipeline | "Read" >> reading
     if question.reads is not None:
         blocks = blocks | "Cut into windows" >> CutIntoWindows(question.reads)
@@ -64,9 +69,9 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
     facts["privacy"] = question.privacy.describe(facts["privacy"])
     if question.period is not None and question.period.zone != "UTC":
         facts["time_zone"] = question.period.zone
-    written = rankings | "Write" >> report.sink.write(facts, question.release)
+    written = rankings | "Write" >> report.sink.write(facts, question.release, live)
     if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
-        _ = written | "Note what is published" >> NoteWindows(question.period)
+        _ = written | "Note what is published" >> NoteWindows(question.period, live)
 
 
 def check(report: Report, launch: Launch) -> None:
@@ -109,10 +114,11 @@ def run(
     """
     check(report, launch)
     launch = launch.listening() if report.source.live else launch
+    live = LiveRun()
     with _pipeline_of(launch) as pipeline:
         with exact_counters(show_exact_counters):
-            _build(pipeline, report, launch)
-        return Done(report, _finished(pipeline, report, launch, again, say), launch.deferred)
+            _build(pipeline, report, launch, live)
+        return Done(report, _finished(pipeline, report, launch, live, again, say), launch.deferred)
 
 
 @contextmanager
@@ -125,9 +131,9 @@ def _pipeline_of(launch: Launch) -> Iterator[beam.Pipeline]:
         shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
 
 
-def _build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
+def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun) -> None:
     try:
-        build(pipeline, report, launch)
+        build(pipeline, report, launch, live)
     except Refusal:
         raise
     except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
@@ -135,19 +141,23 @@ def _build(pipeline: beam.Pipeline, report: Report, launch: Launch) -> None:
 
 
 def _finished(
-    pipeline: beam.Pipeline, report: Report, launch: Launch, again: str, say: Callable[[str], None] | None
+    pipeline: beam.Pipeline,
+    report: Report,
+    launch: Launch,
+    live: LiveRun,
+    again: str,
+    say: Callable[[str], None] | None,
 ) -> PipelineResult:
     """Charge for it and run it to its end."""
     job = None
     before = windows_before(report)
-    GATE.open()
     try:
         check_signals()  # a library that was being loaded may have lost one
         # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
         with (
             _charged(report, again),
-            PROGRESS.shown(),
-            followed(report, launch, say),
+            progress(live),
+            followed(report, launch, live, say),
             redirect_stderr(io.StringIO()),
         ):
             job = pipeline.run()
@@ -159,11 +169,13 @@ def _finished(
     except (Exception, KeyboardInterrupt) as error:
         stop = interruption_in(error)
         if stop is not None:
-            raise Interrupted(what_is_out(report, launch, job, again, before), stop) from None
+            raise Interrupted(what_is_out(report, launch, live, job, again, before), stop) from None
         found = refusal_in(error)
         if found is not None:
             raise found from None
-        raise Unfinished(what_is_out(report, launch, job, again, before)) from (loss_in(error) or error)
+        raise Unfinished(what_is_out(report, launch, live, job, again, before)) from (loss_in(error) or error)
+    finally:
+        live.close()
     return job
 
 

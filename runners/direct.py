@@ -15,13 +15,10 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult
-from apache_beam.runners.worker import statesampler
 
 from private_topk.runners import Launch, refuse_unknown
 
 __all__ = ["ListeningRunner", "prepare"]
-
-_SAMPLING = 10  # milliseconds
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
@@ -37,21 +34,10 @@ def prepare(arguments: Sequence[str]) -> Launch:
         raise ValueError("--direct_num_workers must be 1 and --direct_running_mode in_memory: Beam's other workers "
                          "listen on every address of this machine, where anybody may read the rows and send them code; "
                          "one fills the cores by itself, see --cores")  # fmt: skip
-    _sample_often()
     listener = ListeningRunner()
     return Launch("direct", FnApiRunner(), options, cores=cores or _cores_here(),
                   by_reference=not direct.direct_runner_bundle_repeat, listener=listener,
                   answered=listener.answered)  # fmt: skip
-
-
-def _sample_often() -> None:
-    """Let Beam look every ten milliseconds where its time goes, and not five times a second.
-
-    A bundle ends when the thread that looks has woken once more: one of a second took a tenth longer. It is a sleeping
-    thread of C: looking costs nothing that can be measured.
-    """
-    if statesampler.StateSampler.__init__.__defaults__ == (statesampler.DEFAULT_SAMPLING_PERIOD_MS,):
-        statesampler.StateSampler.__init__.__defaults__ = (_SAMPLING,)
 
 
 class ListeningRunner(BundleBasedDirectRunner):

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import add_exact_counters
-from private_topk.pipelines.commands.clients import is_local
-from private_topk.pipelines.commands.loading import load
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.commands.status import told
 from private_topk.pipelines.scheduled.periods import Periods, now
 from private_topk.pipelines.scheduled.schema import read_report
-from private_topk.pipelines.signals import heard
 from private_topk.pipelines.texts import moment
-from private_topk.pipelines.unfinished import Unfinished
+from private_topk.pipelines.unfinished import Unfinished, heard
 from private_topk.transforms.refusal import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
@@ -63,8 +60,6 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     file = read_report(arguments.file)
     periods = Periods(file, arguments.correction)
     numbers = _numbers(periods, arguments)
-    runner, words = periods.runner()
-    load(runner, is_local(periods.asked(0), words))
     from private_topk.pipelines.scheduled.publish import ScheduledReport
 
     report = ScheduledReport(file, arguments.correction)

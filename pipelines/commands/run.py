@@ -14,8 +14,6 @@ from private_topk.pipelines.commands.arguments import (
     add_question,
     add_running,
 )
-from private_topk.pipelines.commands.clients import is_local
-from private_topk.pipelines.commands.loading import load
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.texts import whole
 from private_topk.pipelines.unfinished import Unfinished
@@ -64,7 +62,6 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Publish, and show what was published."""
-    load(arguments.runner, is_local(vars(arguments), others))
     from private_topk.pipelines.commands.launching import publish
 
     done = publish(parser(), arguments, others)

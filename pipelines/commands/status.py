@@ -14,8 +14,7 @@ from typing import NoReturn
 
 from private_topk.pipelines.commands.parser import flag
 from private_topk.pipelines.logs import level
-from private_topk.pipelines.signals import Stopped, heard, unheed_signals
-from private_topk.pipelines.unfinished import Interrupted, Unfinished
+from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished, heard, unheed_signals
 from private_topk.transforms.refusal import Refusal, printable
 
 __all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "leave", "open_streams", "told"]

@@ -6,7 +6,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from private_topk.pipelines.commands.arguments import add_columns, add_config, add_looks, add_question, add_running
-from private_topk.pipelines.commands.loading import load
 from private_topk.pipelines.commands.parser import Group, Parser, add, add_json
 from private_topk.pipelines.texts import duration, name_and_value, one_of, whole
 from private_topk.transforms.refusal import printable
@@ -53,7 +52,6 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Run to the end of the horizon, and say so."""
-    load(arguments.runner)
     from private_topk.pipelines.commands.answering import print_json
     from private_topk.pipelines.commands.launching import publish
     from private_topk.pipelines.commands.show import show_left_out

@@ -13,11 +13,11 @@ from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.logs import level
+from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.question import amounts_of, counts_of
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, run
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods
-from private_topk.pipelines.standing import Standing, standing_at
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
@@ -113,14 +113,14 @@ class ScheduledReport(Periods):
         asked, name = self.asked(number), self.release_id(number)
         with self._pointing():
             self._check_known(asked)
-            standing = standing_at(sink_for(asked, watch=self.watches), period_of(asked))
-            if standing is None:
+            existing = existing_outputs(sink_for(asked, watch=self.watches), period_of(asked))
+            if existing is None:
                 return self._noted(asked, name)
-            self._check_own(filter(None, standing), number)
-            corrections = {place.release for place in standing if place is not None} - {self.release_id(number, None)}
+            self._check_own(filter(None, existing), number)
+            corrections = {place.release for place in existing if place is not None} - {self.release_id(number, None)}
             if self._correction is None and corrections:
                 name = min(corrections)
-            whole = all(place is not None and place.release == name and place.windows for place in standing)
+            whole = all(place is not None and place.release == name and place.windows for place in existing)
             if whole and self._noted(asked, name):
                 return True
             if name != self.release_id(number):
@@ -128,10 +128,10 @@ class ScheduledReport(Periods):
                               "publish that correction again, which costs nothing more")  # fmt: skip
             return False
 
-    def _check_own(self, standing: Iterable[Standing], number: int) -> None:
+    def _check_own(self, existing: Iterable[ExistingOutput], number: int) -> None:
         """Raise Refusal unless what stands at a period's place is its ranking, or a correction of it."""
         base = self.release_id(number, None)
-        for place in standing:
+        for place in existing:
             if place.release != base and not place.release.startswith(f"{base}{CORRECTION}"):
                 raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
                               f"{verbatim(self.release_id(number))}", "move it, or change {output}")  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.bigquery import client_of, load, table_of
-from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sinks.folder import by_window
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.rows import Shape, fields_of, ranking_rows
@@ -43,8 +44,8 @@ class ToBigQuery:
         if self.place in inputs:
             raise Refusal("output", f"{verbatim(self.place)} is read", "give another table")
 
-    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(facts))
+    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
+        return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(facts), live)
 
     def following(self, period: Period, release: Release) -> None:
         return None
@@ -62,9 +63,9 @@ class ToBigQuery:
 class _WriteBigQuery(beam.PTransform):
     """One load job for all windows of a bounded input, and one for each window of a stream."""
 
-    def __init__(self, table: str, release_id: str, shape: Shape) -> None:
+    def __init__(self, table: str, release_id: str, shape: Shape, live: LiveRun | None) -> None:
         super().__init__()
-        self._fn, self._grouped = _LoadDoFn(table, release_id, shape), shape.grouped
+        self._fn, self._grouped = _LoadDoFn(table, release_id, shape, live), shape.grouped
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         if rankings.is_bounded:
@@ -79,13 +80,13 @@ class _WriteBigQuery(beam.PTransform):
 
 
 class _LoadDoFn(beam.DoFn):
-    def __init__(self, table: str, release_id: str, shape: Shape) -> None:
-        self._table, self._release_id, self._shape = table, release_id, shape
+    def __init__(self, table: str, release_id: str, shape: Shape, live: LiveRun | None) -> None:
+        self._table, self._release_id, self._shape, self._live = table, release_id, shape, live
 
     def process(self, rankings: Iterable[Ranking]) -> Iterator[str]:
         found = list(rankings)
         rows = FORMATS[".avro"].encode(ranking_rows(found, self._release_id), self._shape)
-        with GATE.passed():
+        with nullcontext() if self._live is None else self._live.publishing():
             load(self._table, rows, table_schema(self._shape)["fields"])
         yield from dict.fromkeys(ranking.label() for ranking in found)
 

@@ -14,6 +14,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.apart import keep_apart
 from private_topk.pipelines.files import exists, is_local, open_file
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
@@ -55,8 +56,8 @@ class ToFile:
         else:
             exists(self.place)  # whether its store can be reached at all
 
-    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        return _WriteFile(self, facts, release.key)
+    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
+        return _WriteFile(self, facts, release.key, live)
 
     def files(self, period: Period | None) -> list[str] | None:
         return [self.place]
@@ -90,9 +91,9 @@ def check_writable(output: str) -> None:
 
 
 class _WriteFile(beam.PTransform):
-    def __init__(self, sink: ToFile, facts: dict[str, Any], key: ReleaseKey) -> None:
+    def __init__(self, sink: ToFile, facts: dict[str, Any], key: ReleaseKey, live: LiveRun | None) -> None:
         super().__init__()
-        self._fn = _PublishDoFn(sink, facts, key)
+        self._fn = _PublishDoFn(sink, facts, key, live)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return (
@@ -106,12 +107,12 @@ class _WriteFile(beam.PTransform):
 
 
 class _PublishDoFn(beam.DoFn):
-    def __init__(self, sink: ToFile, facts: dict[str, Any], key: ReleaseKey) -> None:
-        self._sink, self._facts, self._key = sink, facts, key
+    def __init__(self, sink: ToFile, facts: dict[str, Any], key: ReleaseKey, live: LiveRun | None) -> None:
+        self._sink, self._facts, self._key, self._live = sink, facts, key, live
 
     def process(self, element: tuple[int, Iterable[Ranking]]) -> Iterator[str]:
         rankings, path = list(element[1]), self._sink.place
         rows = format_of(path).encode(ranking_rows(rankings, self._facts["report"]), Shape.of(self._facts))
         facts = {**self._facts, "key_id": self._key.key_id()}
-        publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite)
+        publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite, live=self._live)
         yield path

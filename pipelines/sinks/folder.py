@@ -11,6 +11,7 @@ import apache_beam as beam
 
 from private_topk.pipelines.apart import keep_apart
 from private_topk.pipelines.files import is_local, match_any, names_in
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.file import check_writable
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
@@ -67,8 +68,8 @@ class ToFolder:
         if is_local(self.place):
             check_writable(f"{self.place.rstrip('/')}/any")
 
-    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
-        return _WriteWindows(self, facts, release.key)
+    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
+        return _WriteWindows(self, facts, release.key, live)
 
     def files(self, period: Period | None) -> list[str]:
         windows = period.windows() if period is not None else [WindowBounds()]
@@ -125,15 +126,15 @@ class ToFolder:
 
 
 class _WriteWindows(beam.PTransform):
-    def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey) -> None:
+    def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey, live: LiveRun | None) -> None:
         super().__init__()
-        self._sink, self._facts, self._key = sink, facts, key
+        self._sink, self._facts, self._key, self._live = sink, facts, key, live
         self._grouped = "groups" in facts and sink.partition is None
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         # Ranking, or all of a window  ->  path
         together = by_window(rankings) if self._grouped else rankings | "Each" >> beam.Map(lambda ranking: [ranking])
-        fn = _PublishWindowDoFn(self._sink, self._facts, self._key, keep=not rankings.is_bounded)
+        fn = _PublishWindowDoFn(self._sink, self._facts, self._key, not rankings.is_bounded, self._live)
         return together | "Publish each window" >> beam.ParDo(fn).with_output_types(str)
 
 
@@ -149,8 +150,10 @@ def by_window(rankings: beam.PCollection) -> beam.PCollection:
 
 
 class _PublishWindowDoFn(beam.DoFn):
-    def __init__(self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey, keep: bool) -> None:
-        self._sink, self._facts, self._key, self._keep = sink, facts, key, keep
+    def __init__(
+        self, sink: ToFolder, facts: dict[str, Any], key: ReleaseKey, keep: bool, live: LiveRun | None
+    ) -> None:
+        self._sink, self._facts, self._key, self._keep, self._live = sink, facts, key, keep, live
 
     def process(self, rankings: list[Ranking]) -> Iterator[str]:
         path, partition = self._sink.path(rankings[0].window, rankings[0].group), self._sink.partition
@@ -159,7 +162,8 @@ class _PublishWindowDoFn(beam.DoFn):
         if partition is not None:
             facts["partition"], shape = {partition.word: rankings[0].group}, shape._replace(grouped=False)
         rows = format_of(path).encode(ranking_rows(rankings, facts["report"], shape.grouped), shape)
-        publish(path, rows, encode_manifest(facts, rankings, path, rows), self._sink.overwrite, self._keep)
+        manifest = encode_manifest(facts, rankings, path, rows)
+        publish(path, rows, manifest, self._sink.overwrite, self._keep, self._live)
         yield path
 
 

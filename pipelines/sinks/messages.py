@@ -10,6 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
 from private_topk.transforms.keys import Release
@@ -62,7 +63,7 @@ class ToKafka:
         _keep_apart(self.place, inputs)
         self.topic.partitions("output")
 
-    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
+    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteKafka(self.topic, release.id)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
@@ -96,7 +97,7 @@ class ToPubSub:
         _keep_apart(self.place, inputs)
         check_google(self.place, "output")
 
-    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
+    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WritePubSub(resource(self.place, "topics", "output"), release.id)
 
     def following(self, period: Period, release: Release) -> None:

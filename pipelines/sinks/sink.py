@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import apache_beam as beam
 
 from private_topk.pipelines.files import why
+from private_topk.pipelines.live import LiveRun
 from private_topk.transforms.keys import Release
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.windows import Period
@@ -31,11 +32,12 @@ class Sink(Protocol):
             release: what this very release has left there, complete or not, is no obstacle: it is resumed.
         """
 
-    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
+    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         """Ranking to str: where, or under which name, each was written; its label, where there are no files.
 
         Args:
             facts: the manifest as known at the launch.
+            live: the run, which a sink asks before it publishes whether it has ended.
         """
 
     def files(self, period: Period | None) -> list[str] | None:

@@ -17,7 +17,7 @@ from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 
 from private_topk.pipelines.files import FileInfo, is_local, match, open_file
 from private_topk.pipelines.identity import identity_of, named
-from private_topk.pipelines.progress import PROGRESS
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.ahead import read_ahead
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.formats import (
@@ -121,6 +121,7 @@ class ReadBlocks(BlockReader):
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         pieces = bundle(self._pieces)
+        reading = _ReadDoFn(self._columns, sum(piece.stored for piece in self._pieces), self.live)
         return (
             pipeline
             | beam.Impulse()
@@ -130,13 +131,13 @@ class ReadBlocks(BlockReader):
             | "At the start" >> beam.WindowInto(GlobalWindows(), timestamp_combiner=_EARLIEST)
             | "Spread the pieces" >> beam.GroupByKey()
             # (bundle, [Piece])  ->  block of up to 100,000 rows
-            | "Read the pieces" >> beam.ParDo(_ReadDoFn(self._columns, sum(piece.stored for piece in self._pieces)))
+            | "Read the pieces" >> beam.ParDo(reading)
         )
 
 
 class _ReadDoFn(beam.DoFn):
-    def __init__(self, columns: Columns, stored: int) -> None:
-        self._columns, self._stored = columns, stored
+    def __init__(self, columns: Columns, stored: int, live: LiveRun | None) -> None:
+        self._columns, self._stored, self._live = columns, stored, live
         self._left_out = LeftOut()
 
     def process(self, bundled: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
@@ -144,7 +145,8 @@ class _ReadDoFn(beam.DoFn):
 
     def _counted(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         for block, missing, stored in read_ahead(read_pieces(sorted(pieces), self._columns)):
-            PROGRESS.add(stored / max(self._stored, 1))
+            if self._live is not None:
+                self._live.add_read(stored / max(self._stored, 1))
             self._left_out.add(missing)
             if block is not None:
                 yield block

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import apache_beam as beam
 
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
@@ -24,9 +25,11 @@ class BlockReader(beam.PTransform):
     Args:
         readers: the numbers of those that mark their blocks and state what they have sent of every window
             (transforms/sent.py), so that rows which are lost on their way are missed; None where nobody does.
+        live: the run, set by whoever builds it, for a source that tells how far it has read.
     """
 
     readers: Sequence[int] | None = None
+    live: LiveRun | None = None
 
 
 class Source(Protocol):

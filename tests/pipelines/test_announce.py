@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,7 +16,8 @@ import apache_beam as beam
 import pytest
 
 from private_topk.pipelines import announce
-from private_topk.pipelines.announce import Announcer, followed
+from private_topk.pipelines.announce import Announcer
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import run
@@ -23,7 +25,7 @@ from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.unfinished import Unfinished
-from private_topk.runners import Line, prepare
+from private_topk.runners import Launch, Line, prepare
 from private_topk.transforms import Release
 from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.mechanisms import Joint
@@ -189,6 +191,10 @@ def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
         pass
 
 
+def followed(report: Report, launch: Launch, say: announce.Say | None) -> AbstractContextManager[None]:
+    return announce.followed(report, launch, LiveRun(), say)
+
+
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(announce, "_LAST_LOOKS", 1.0)
@@ -204,7 +210,7 @@ class Nowhere:
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         pass
 
-    def write(self, facts: dict[str, Any], release: Release) -> beam.PTransform:
+    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         kept = beam.Filter(lambda label: label != self.lost)
         return beam.Map(lambda ranking: ranking.window.label()).with_output_types(str) | kept
 

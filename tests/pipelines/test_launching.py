@@ -6,8 +6,6 @@ import os
 import time
 
 import pytest
-from apache_beam.runners.worker.statesampler import StateSampler
-from apache_beam.utils.counters import CounterFactory
 
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.runners import UnknownArgument
@@ -52,12 +50,6 @@ def test_the_direct_runner_fills_the_cores_that_it_may_use() -> None:
     may_use = len(os.sched_getaffinity(0))
     assert launch_of("direct", []).cores == may_use
     assert launch_of("direct", ["--cores=3"]).cores == launch_of("direct", ["--cores", "3"]).cores == 3
-
-
-def test_no_bundle_waits_long_for_beam_s_sampler() -> None:
-    launch_of("direct", [])
-    launch_of("direct", [])
-    assert StateSampler("a bundle", CounterFactory()).sampling_period_ms == 10
 
 
 @pytest.mark.parametrize(

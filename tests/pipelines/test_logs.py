@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines import progress
+from private_topk.pipelines import announce
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.logs import JsonLines, as_json, level
 from private_topk.runners import say
 from tests.pipelines.support import command, write
@@ -102,11 +103,12 @@ def test_a_run_says_in_json_what_it_says_in_words(tmp_path: Path, monkeypatch: p
 
 
 def test_how_far_a_run_has_come_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_EVERY", 0.01)
+    monkeypatch.setattr(announce, "_EVERY", 0.01)
     sink = io.StringIO()
     monkeypatch.setattr(sys, "stderr", JsonLines(sink))
-    with progress.PROGRESS.shown():
-        progress.PROGRESS.add(0.25)
+    live = LiveRun()
+    with announce.progress(live):
+        live.add_read(0.25)
         waited = threading.Event()
         while not sink.getvalue():
             waited.wait(0.01)

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from private_topk.pipelines import progress
-from private_topk.pipelines.progress import PROGRESS
+from private_topk.pipelines import announce
+from private_topk.pipelines.live import LiveRun
 
 
 class Terminal(io.StringIO):
@@ -16,12 +16,13 @@ class Terminal(io.StringIO):
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience: float, shares: list[float]) -> str:
-    monkeypatch.setattr(progress, "_PATIENCE", patience)
+    monkeypatch.setattr(announce, "_PATIENCE", patience)
     monkeypatch.setattr(sys, "stderr", stream)
-    with PROGRESS.shown():
+    live = LiveRun()
+    with announce.progress(live):
         monkeypatch.setattr(sys, "stderr", io.StringIO())  # what Beam says goes elsewhere while it runs
         for number, share in enumerate(shares):
-            PROGRESS.add(share)
+            live.add_read(share)
             if patience == 0 and stream.isatty():
                 wait_for(f"{sum(shares[: number + 1]):4.0%}", stream)
         time.sleep(0.3 if patience else 0)

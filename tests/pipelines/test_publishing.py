@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines import publishing
-from private_topk.pipelines.gate import GATE
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.publishing import obstacle, publish
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.refusal import Refusal
@@ -99,13 +99,11 @@ def test_a_write_that_fails_leaves_neither_file(tmp_path: Path) -> None:
 
 
 def test_after_a_stop_nothing_more_is_published(tmp_path: Path) -> None:
-    GATE.close()
-    try:
-        with pytest.raises(RuntimeError, match="nothing more is published"):
-            publish(str(tmp_path / "r.avro"), *pair("new"), False)
-        assert not list(tmp_path.iterdir())
-    finally:
-        GATE.open()
+    run = LiveRun()
+    run.close()
+    with pytest.raises(RuntimeError, match="nothing more is published"):
+        publish(str(tmp_path / "r.avro"), *pair("new"), False, live=run)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_link_that_leads_nowhere_is_something(tmp_path: Path) -> None:
@@ -136,7 +134,7 @@ _KILLED = {
     "between the renames": "names, real = [], p._rename\n"
     "def die(*pair):\n    real(*pair); names.append(pair)\n    os.kill(os.getpid(), signal.SIGKILL)\np._rename = die",
     "before the ledger is told": "real = f.publish\n"
-    "def die(*pair):\n    real(*pair)\n    os.kill(os.getpid(), signal.SIGKILL)\nf.publish = die",
+    "def die(*pair, **more):\n    real(*pair, **more)\n    os.kill(os.getpid(), signal.SIGKILL)\nf.publish = die",
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -14,15 +13,14 @@ import pytest
 
 from private_topk.budget.ledger import Ledger
 from private_topk.pipelines.commands.status import guarded
-from private_topk.pipelines.gate import GATE
-from private_topk.pipelines.outcome import what_is_out
+from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.published import what_is_out
 from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.signals import Stopped
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
-from private_topk.pipelines.unfinished import Interrupted, Unfinished
+from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
 from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
@@ -100,7 +98,7 @@ _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.commands import main
 from private_topk.pipelines.commands.status import leave
-from private_topk.pipelines.signals import heed_signals
+from private_topk.pipelines.unfinished import heed_signals
 from private_topk.transforms import sharding
 
 def hit(self, block):
@@ -149,7 +147,7 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
     launch = prepare("direct", [])
 
     def told(of: Report = asked, before: int = 0) -> str:
-        return what_is_out(of, launch, None, "run it again", before)
+        return what_is_out(of, launch, LiveRun(), None, "run it again", before)
 
     out = folder / "out"
     names = [f"{window.label()}" for window in asked.question.period.windows()]
@@ -169,34 +167,6 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
     assert told(before=1).startswith(f"all is published in {out}, 1 of these windows as before this run.")
     assert told(before=2).startswith(f"all is published in {out}, as before this run.")
     assert "Its random key is gone" in told(report(folder, Release.fresh()))
-
-
-def test_nothing_is_published_after_what_is_published_was_told() -> None:
-    """A worker's thread goes on for a while: it waits at the gate, or was through it before the gate was closed."""
-    inside, leave, events = threading.Event(), threading.Event(), []
-
-    def publish() -> None:
-        with GATE.passed():
-            inside.set()
-            leave.wait(10)
-            events.append("published")
-
-    GATE.open()
-    worker = threading.Thread(target=publish)
-    worker.start()
-    assert inside.wait(10)
-    closing = threading.Thread(target=lambda: (GATE.close(), events.append("told")))
-    closing.start()
-    time.sleep(0.1)
-    assert events == []
-    leave.set()
-    worker.join(10)
-    closing.join(10)
-    assert events == ["published", "told"]
-    with pytest.raises(RuntimeError, match="nothing more is published"), GATE.passed():
-        events.append("too late")
-    assert len(events) == 2
-    GATE.open()
 
 
 @pytest.mark.parametrize(

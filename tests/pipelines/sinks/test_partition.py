@@ -15,12 +15,12 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+from private_topk.pipelines.published import existing_outputs, whole_windows
 from private_topk.pipelines.showing.reading import read_told
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.partition import Partition, escaped
-from private_topk.pipelines.standing import standing_at, whole_windows
 from private_topk.transforms import Groups, PublicDomain, Ranking
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.refusal import Refusal
@@ -91,7 +91,7 @@ def test_what_stands_is_resumed_by_its_release_and_kept_from_others(tmp_path: Pa
     seen = to.following(PERIOD, RELEASE)
     assert seen() == {}
     write(to, RANKINGS[:10])
-    standing = standing_at(to, PERIOD)
+    standing = existing_outputs(to, PERIOD)
     assert standing is not None and whole_windows(filter(None, standing)) == 1 and len(standing) == 18
     assert {label.partition("|")[0] for label in seen()} == {w.label() for w in PERIOD.windows()} and len(seen()) == 10
     assert all(time.time() - 60 < at < time.time() + 1 for at in seen().values())
@@ -100,7 +100,7 @@ def test_what_stands_is_resumed_by_its_release_and_kept_from_others(tmp_path: Pa
         to.check(PERIOD, [], OTHER)
     sink(tmp_path, overwrite=True).check(PERIOD, [], OTHER)
     write(to, RANKINGS)
-    assert whole_windows(filter(None, standing_at(to, PERIOD) or ())) == 2
+    assert whole_windows(filter(None, existing_outputs(to, PERIOD) or ())) == 2
     with pytest.raises(Refusal, match="would replace"):
         sink(tmp_path, overwrite=True).check(PERIOD, [to.files(PERIOD)[-1]], RELEASE)
     assert pickle.loads(pickle.dumps(to)) == to

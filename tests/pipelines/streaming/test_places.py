@@ -15,6 +15,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.stream import parser
+from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import build
 from private_topk.pipelines.sinks.bigquery import table_schema
@@ -68,7 +69,7 @@ def test_google_places_make_a_streaming_graph(
     options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
     launch = Launch("direct", BundleBasedDirectRunner(), options)
     pipeline = beam.Pipeline(runner=launch.runner, options=options)
-    build(pipeline, report_of(asked_of(arguments), watch=True), launch)
+    build(pipeline, report_of(asked_of(arguments), watch=True), launch, LiveRun())
     found: list[str] = []
 
     class Look(beam.pipeline.PipelineVisitor):

@@ -1,4 +1,4 @@
-"""What stands at the places of a report is told apart: nothing, half of a pair, a release, something else."""
+"""What stands at the places of a report is told apart, and so is what ends a run that a runner wraps."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.places import sink_of
+from private_topk.pipelines.published import ExistingOutput, existing_outputs, refusal_in
 from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.pipelines.standing import Standing, standing_at
 from private_topk.transforms.refusal import Refusal
 
 TWO = [{"start": "2026-01-05", "end": "2026-01-12"}, {"start": "2026-01-12", "end": "2026-01-19"}]
@@ -36,15 +36,35 @@ def test_one_place(tmp_path: Path, ranking: bool, manifest: object, found: tuple
         Path(path).write_text("item\n")
     if manifest is not None:
         Path(manifest_path(path)).write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
-    expected = None if found is None else Standing(path, *found)
-    assert standing_at(sink_of(path), None) == [expected]
+    expected = None if found is None else ExistingOutput(path, *found)
+    assert existing_outputs(sink_of(path), None) == [expected]
 
 
 def test_topics_and_tables_cannot_be_looked_at() -> None:
-    assert standing_at(sink_of("kafka://localhost:1/topic"), None) is None
+    assert existing_outputs(sink_of("kafka://localhost:1/topic"), None) is None
 
 
 def test_a_store_that_cannot_be_reached_is_refused_and_nothing_is_guessed() -> None:
     pytest.importorskip("apache_beam")
     with pytest.raises(Refusal, match=r"^output hdfs://b/x\.csv cannot be looked at: "):
-        standing_at(sink_of("hdfs://b/x.csv"), None)
+        existing_outputs(sink_of("hdfs://b/x.csv"), None)
+
+
+def test_a_refusal_is_found_in_a_chain_and_in_the_text_of_a_remote_traceback() -> None:
+    try:
+        try:
+            raise Refusal("input", "rows.avro is damaged: write it again")
+        except Refusal as error:
+            raise RuntimeError("the runner's own") from error
+    except RuntimeError as error:
+        assert str(refusal_in(error)) == "input rows.avro is damaged: write it again"
+    remote = RuntimeError(
+        "Traceback (most recent call last):\n  File ...\nprivate_topk.transforms.refusal.Refusal: "
+        "rows.avro is damaged: write it again [while running 'Read/Read the pieces']\n\nand more"
+    )
+    assert str(refusal_in(remote)) == "rows.avro is damaged: write it again"
+    assert str(refusal_in(Refusal("", "bad [while running 'x']"))) == "bad"
+
+
+def test_anything_else_is_no_refusal() -> None:
+    assert refusal_in(ValueError("bad")) is None and refusal_in(RuntimeError("NotARefusal: x")) is None

@@ -8,10 +8,13 @@ SAMPLE := out/sample
 export PYTHONDONTWRITEBYTECODE =
 
 QUICK := not server and not long
-# One worker more than there are processors, since some tests wait; who is done takes over tests of the others.
-SHARED := -n $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) --dist worksteal
+# Whoever is done takes over tests of the others.
+SHARED := -n auto --dist worksteal
+# What shows first that a release of somebody else's changes an answer, or a name that we use.
+WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pinned_answers.py tests/transforms/test_top_k.py \
+    tests/transforms/test_pinned.py tests/pipelines/test_pinned_answers.py tests/pipelines/test_batch.py
 
-.PHONY: rank test check quick lint newest oldest bench site clean
+.PHONY: rank test check lint newest oldest bench site clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -19,15 +22,12 @@ rank: .venv/installed
 	    --mechanism joint --k 10 --epsilon 1 --window 7d --from 2026-01-05 --to 2026-02-02 \
 	    --output out/ranking.avro --overwrite
 
-check: .venv/tested
-	@$(MAKE) --no-print-directory -j 2 quick lint
-
-quick: .venv/tested
+check: lint
 	$(BIN)/python -m pytest -q $(SHARED) -m "$(QUICK)"
 
-# Every test whole: what `check` looks at in part is looked at altogether.
+# Everything. Tests with servers share them, and run one after the other.
 test: lint
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not server"
+	$(BIN)/python -m pytest -q $(SHARED) -m "not server"
 	$(BIN)/python -m pytest -q -m server
 
 lint: .venv/tested
@@ -35,22 +35,22 @@ lint: .venv/tested
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The same quick checks with the newest releases of everything, in an environment of their own.
+# A few tests with the newest releases of everything, in an environment of their own.
 newest:
 	rm -rf .venv-newest
 	$(PYTHON) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --upgrade pip
 	PIP_CONSTRAINT= .venv-newest/bin/python -m pip install --quiet '.[test]'
-	PRIVATE_TOPK_PLAIN_BEAM=1 .venv-newest/bin/python -m pytest -q $(SHARED) -m "$(QUICK)"
+	.venv-newest/bin/python -m pytest -q $(SHARED) $(WITH_OTHER_RELEASES)
 
-# And with the oldest that pyproject.toml lets in.
+# And the quick checks with the oldest that pyproject.toml lets in.
 oldest:
 	rm -rf .venv-oldest
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --upgrade pip
 	PIP_CONSTRAINT= .venv-oldest/bin/python -m pip install --quiet '.[test]' \
 	    $$(sed -n '/^dependencies/,/^]/s/^ *"\([a-z-]*\)>=\([0-9.]*\).*/\1==\2/p' pyproject.toml)
-	PRIVATE_TOPK_PLAIN_BEAM=1 .venv-oldest/bin/python -m pytest -q $(SHARED) -m "$(QUICK)"
+	.venv-oldest/bin/python -m pytest -q $(SHARED) -m "$(QUICK)"
 
 bench: .venv/tested
 	$(BIN)/python -m benchmarks.pipeline

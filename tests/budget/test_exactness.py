@@ -127,9 +127,9 @@ def test_other_numbers_beyond_reason(capsys: pytest.CaptureFixture, more: list[s
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("epsilon", ["1e-100", "1e6", "1e-30", "123456"])
-@pytest.mark.parametrize("delta", ["0.999999", "1e-100", "1e-9"])
-@pytest.mark.parametrize("windows", [1, 2, 1000, 10**15])
+@pytest.mark.parametrize("epsilon", ["1e-100", "1e6"])
+@pytest.mark.parametrize("delta", ["0.999999", "1e-100"])
+@pytest.mark.parametrize("windows", [1, 100, 10**15])
 def test_arithmetic_ends_at_every_edge(epsilon: str, delta: str, windows: int) -> None:
     mechanism = JOINT(Fraction(epsilon))
     found = plan_without_reference(mechanism, Fraction(delta), windows)

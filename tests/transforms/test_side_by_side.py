@@ -88,7 +88,6 @@ def released(cores: int, domain: Domain, cut: str | None, windowed: bool = False
 @pytest.mark.parametrize(
     ("domain", "cut", "windowed"),
     [
-        (PublicDomain.of(DOMAIN[:9]), None, False),
         (PublicDomain.of(DOMAIN[:9]), "sliding", False),
         (PublicDomain.of(DOMAIN[:9]), None, True),
         (UnknownDomain(), "fixed", False),

@@ -33,7 +33,6 @@ def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.long
-@pytest.mark.long
 def test_a_right_path_passes_through_beam_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Users, amounts with counts, and groups of which two change: three cases of thirteen, and a test of the noise."""
     whole = cases_of(["laplace"])

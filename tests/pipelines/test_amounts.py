@@ -7,85 +7,18 @@ import math
 import os
 from collections import defaultdict
 from datetime import datetime, timezone
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.transforms import user_shard
 from private_topk.transforms.amounts import Amounts
-from tests.pipelines.support import avro_schema, command, options, read, reasons, to_avro, write
+from tests.pipelines.support import avro_schema, command, options, read, to_avro, write
 
 COLUMNS = Columns(value="n")
-NUMBERS = [3, -1, 0, 2**40, None, 7]
-"""What every format can hold as integers."""
-
-
-def test_every_format_means_the_same_by_a_number(tmp_path: Path) -> None:
-    rows = [{"user": f"u{n}", "item": "i", "n": number} for n, number in enumerate(NUMBERS)]
-    schema = avro_schema(user="string", item="string", n=["null", "long"])
-    (tmp_path / "rows.avro").write_bytes(to_avro(rows, schema))
-    for ending in (".csv", ".jsonl", ".parquet"):
-        write(tmp_path / f"rows{ending}", rows)
-    expected = [(f"u{n}", "i", float(number)) for n, number in enumerate(NUMBERS) if number is not None]
-    for ending in (".avro", ".csv", ".jsonl", ".parquet"):
-        assert read(tmp_path / f"rows{ending}", COLUMNS).rows == expected, ending
-        assert reasons(tmp_path / f"rows{ending}", COLUMNS) == {"null": 1}, ending
-
-
-ODD = [math.nan, math.inf, -math.inf, -0.0, 2.0**62, 1e308, 5e-324]
-
-
-def test_odd_numbers_of_every_type_of_avro_and_parquet(tmp_path: Path) -> None:
-    """Not-a-number is no amount; both decoders of Avro say so, and keep all others."""
-    rows = [{"user": f"u{n}", "item": "i", "n": number} for n, number in enumerate(ODD)]
-    kinds: dict[str, Any] = {"plain": "double", "mixed": ["null", "double", "long", "string"], "single": "float"}
-    for name, kind in kinds.items():
-        kept = [row for row in rows if name != "single" or abs(row["n"]) < 1e38 or not math.isfinite(row["n"])]
-        (tmp_path / f"{name}.avro").write_bytes(to_avro(kept, avro_schema(user="string", item="string", n=kind)))
-    write(tmp_path / "plain.parquet", rows)
-    for path in sorted(tmp_path.iterdir()):
-        found = {user: number for user, _, number in read(path, COLUMNS).rows}
-        assert "u0" not in found and reasons(path, COLUMNS) == {"unreadable": 1}, path
-        assert found["u1"] == math.inf and found["u2"] == -math.inf and found["u4"] == 2.0**62, path
-
-
-def test_texts_and_decimals_are_numbers_where_they_are_written_so(tmp_path: Path) -> None:
-    mixed = [7, 2.5, "12", "1e400", "x", "nan", None]
-    schema = avro_schema(user="string", item="string", n=["null", "long", "double", "string"])
-    rows = [{"user": f"u{n}", "item": "i", "n": number} for n, number in enumerate(mixed)]
-    (tmp_path / "mixed.avro").write_bytes(to_avro(rows, schema))
-    assert [row[2] for row in read(tmp_path / "mixed.avro", COLUMNS).rows] == [7, 2.5, 12, math.inf]
-    assert reasons(tmp_path / "mixed.avro", COLUMNS) == {"unreadable": 2, "null": 1}
-    table = pa.table({"user": ["u", "v"], "item": ["i", "j"], "n": [Decimal("12.34"), None]})
-    pq.write_table(table, tmp_path / "money.parquet")
-    assert read(tmp_path / "money.parquet", COLUMNS).rows == [("u", "i", 12.34)]
-    (tmp_path / "texts.csv").write_text('user,item,n\nu,i,"1,5"\nv,i,1e2\nw,i, 1\nx,i,\ny,i,-0.0\n')
-    assert read(tmp_path / "texts.csv", COLUMNS).rows == [("v", "i", 100.0), ("y", "i", 0.0)]
-
-
-def test_json_numbers_mean_the_same_alone_and_among_others(tmp_path: Path) -> None:
-    """Lines are read many at once by polars, and by the rule where that is not sure: to the same amounts."""
-    texts = ["1", "-0", "1E+2", "1e400", "18446744073709551616", '"12"', '" 12"', '"nan"', "true", "null", '{"a":1}',
-             "[1]", '""', "0.1", "3.14159265358979323846", "9007199254740993"]  # fmt: skip
-    lines = [f'{{"user":"u{n}","item":"i","n":{text}}}\n' for n, text in enumerate(texts)]
-    payload = make_payload("json", None, COLUMNS)
-    together = payload.rows([line.encode() for line in lines], COLUMNS)
-    alone = [payload.rows([line.encode()], COLUMNS).columns["n"].to_pylist()[0] for line in lines]
-    (tmp_path / "rows.jsonl").write_text("".join(lines))
-    found = {user: number for user, _, number in read(tmp_path / "rows.jsonl", COLUMNS).rows}
-    assert found == {
-        "u0": 1, "u1": 0, "u2": 100, "u3": math.inf, "u4": 2.0**64, "u5": 12, "u13": 0.1, "u14": 3.141592653589793,
-        "u15": 2.0**53,
-    }  # fmt: skip
-    for n, (one, other) in enumerate(zip(alone, together.columns["n"].to_pylist(), strict=True)):
-        assert f"u{n}" not in found or float(one) == float(other)
 
 
 def test_a_column_that_holds_no_numbers_is_refused(tmp_path: Path) -> None:

@@ -5,12 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import random
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
-import polars as pl
 import pytest
 
 from private_topk.pipelines.sources import Columns
@@ -18,8 +14,6 @@ from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import avro_schema, read, to_avro, write
 
 TIMED = Columns(time="time")
-NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
-MICROS = 1_767_268_800_000_000
 ROWS = [{"user": f"u{n}" * (n % 5), "item": None if n % 11 == 0 else f"item {n % 50}"} for n in range(3000)]
 EXPECTED = [(row["user"], row["item"]) for row in ROWS if row["item"] is not None]
 PLAIN = to_avro(ROWS[:300])
@@ -32,15 +26,6 @@ def test_every_row_once_for_every_size_of_the_pieces(tmp_path: Path, codec: str)
     for piece in [16, 17, 7, 100, 999, size // 3, size, size - 1, size + 1]:
         found = read(path, size=piece)
         assert found.rows == EXPECTED and found.left_out == len(ROWS) - len(EXPECTED)
-
-
-def test_a_giant_block(tmp_path: Path) -> None:
-    """Polars writes one block a file, with a marker that is the same for every file."""
-    path = tmp_path / "rows.avro"
-    pl.DataFrame(ROWS).write_avro(path, compression="snappy")
-    for piece in (300, 1 << 30):
-        found = read(path, size=piece)
-        assert found.rows == EXPECTED and found.left_out > 0
 
 
 def test_one_block_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
@@ -71,71 +56,8 @@ def test_a_file_with_a_header_only(tmp_path: Path) -> None:
     assert read(write(tmp_path / "rows.avro", to_avro([])), size=50) == ([], 0)
 
 
-ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
-
-
-@pytest.mark.parametrize("other", ["none", "map"])
-@pytest.mark.parametrize(
-    ("kind", "values", "labels"),
-    [
-        ("int", [5, -1], ["5", "-1"]),
-        (["null", "long"], [2**40, None, 0], [str(2**40), "0"]),
-        (["string", "null"], ["", None, "é"], ["", "é"]),
-        (ENUM, ["B", "A"], ["B", "A"]),
-        (["null", ENUM], ["B", None], ["B"]),
-        (["null", "long", "string"], [5, "5", None, "x"], ["5", "5", "x"]),
-        (["null", "string"], [None, None], []),
-        ("null", [None], []),
-        ({"type": "string", "logicalType": "uuid"}, [UUID(int=5)], ["00000000-0000-0000-0000-000000000005"]),
-        ({"type": "long", "logicalType": "made up"}, [7], ["7"]),
-    ],
-)
-def test_users_and_items_of_every_type(tmp_path: Path, other: str, kind: Any, values: list, labels: list) -> None:  # noqa: ANN401
-    """With a map beside them, fastavro decodes; without, polars does where it can."""
-    extra = {"more": {"type": "map", "values": "int"}} if other == "map" else {}
-    rows = [{"user": value, "item": "i", "more": {"a": 1}} for value in values]
-    path = write(tmp_path / "rows.avro", to_avro(rows, avro_schema(user=kind, item="string", **extra)))
-    assert read(path) == ([(label, "i") for label in labels], len(values) - len(labels))
-
-
-def test_types_by_name_and_all_sorts_of_other_columns(tmp_path: Path) -> None:
-    schema = avro_schema(
-        user=ENUM,
-        item="E",
-        a={"type": "array", "items": "string"},
-        b={"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]},
-        c={"type": "fixed", "name": "F", "size": 2},
-        d=["null", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}],
-        e={"type": "int", "logicalType": "date"},
-    )
-    rows = [{"user": "A", "item": "B", "a": ["x"], "b": {"x": 1}, "c": b"ab", "d": None, "e": 5}]
-    assert read(write(tmp_path / "rows.avro", to_avro(rows, schema))).rows == [("A", "B")]
-
-
 def logical(kind: str, base: str = "long") -> dict[str, str]:
     return {"type": base, "logicalType": kind}
-
-
-@pytest.mark.parametrize("other", ["none", "map"])
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (logical("timestamp-millis"), NOON),
-        (logical("timestamp-micros"), NOON),
-        (["null", logical("timestamp-micros")], NOON),
-        (logical("local-timestamp-millis"), NOON.replace(tzinfo=None)),
-        (logical("timestamp-nanos"), MICROS * 1000),
-        ("long", MICROS // 1_000_000),
-        ("double", MICROS / 1_000_000),
-        ("string", "2026-01-01T12:00:00Z"),
-        (["null", "string"], "2026-01-01T14:00:00+02:00"),
-    ],
-)
-def test_times_of_every_type(tmp_path: Path, other: str, kind: Any, value: object) -> None:  # noqa: ANN401
-    extra = {"more": {"type": "map", "values": "int"}} if other == "map" else {}
-    rows = [{"user": "u", "item": "i", "time": value, "more": {}}] * 2
-    path = write(tmp_path / "rows.avro", to_avro(rows, avro_schema(user="string", item="string", time=kind, **extra)))
-    assert read(path, TIMED) == ([("u", "i", MICROS)] * 2, 0)
 
 
 def test_times_beyond_reason_are_left_out_and_wrap_nowhere(tmp_path: Path) -> None:

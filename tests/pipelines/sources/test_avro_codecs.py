@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import lzma
 import zlib
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +16,10 @@ from isal import isal_zlib
 
 from private_topk.pipelines.sources import avro_codecs
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.sources.test_avro_types import container
+from tests.pipelines.sources.test_hostile import TEXTS
+from tests.pipelines.support import read, write
 
 LIBRARIES = pytest.mark.parametrize("library", [isal_zlib, zlib], ids=["isal", "zlib"])
 CONTENTS = st.one_of(
@@ -54,6 +62,27 @@ def test_deflate_stops_at_the_largest_block(library: Any, size: int, monkeypatch
             CODECS["deflate"](packed)
     else:
         assert len(CODECS["deflate"](packed)) == size
+
+
+ZEROS = bytes(3 << 20)
+BOMBS = {
+    "deflate": deflated(ZEROS),
+    "bzip2": bz2.compress(ZEROS),
+    "xz": lzma.compress(ZEROS, preset=0),
+    "zstandard": pa.compress(ZEROS, "zstd", asbytes=True),
+    "snappy": pa.compress(ZEROS, "snappy", asbytes=True) + b"\0\0\0\0",
+    "lz4": len(ZEROS).to_bytes(4, "little") + pa.compress(ZEROS, "lz4_raw", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("codec", BOMBS)
+def test_no_codec_unpacks_more_than_a_block_may_take(
+    codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(avro_codecs, "LARGEST", 1 << 20)
+    path = write(tmp_path / "rows.avro", container(TEXTS, [(1000, BOMBS[codec])], codec))
+    with pytest.raises(Refusal, match="has a block that decodes to more than 256 MiB: write smaller blocks"):
+        read(path)
 
 
 def test_what_is_unpacked_in_one_go_cannot_be_too_large() -> None:

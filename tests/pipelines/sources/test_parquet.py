@@ -35,45 +35,6 @@ def test_every_row_group_once_for_every_size_of_the_pieces(tmp_path: Path) -> No
     assert read(tmp_path / "more.parquet.gz") == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
-        (pa.array(["a", None, "é"]), ["a", "é"]),
-        (pa.array(["a", None, "a"]).dictionary_encode(), ["a", "a"]),
-        (pa.array([7, None, 7]).dictionary_encode(), ["7", "7"]),
-        (pa.array([5, None], pa.int8()), ["5"]),
-        (pa.array([2**64 - 1], pa.uint64()), [str(2**64 - 1)]),
-        (pa.array(["a", "b"], pa.large_string()), ["a", "b"]),
-        (pa.array(["a", "b" * 40], pa.string_view()), ["a", "b" * 40]),
-        (pa.nulls(3), []),
-    ],
-)
-def test_users_and_items_of_every_type(tmp_path: Path, values: pa.Array, labels: list) -> None:
-    path = write(tmp_path / "rows.parquet", parquet({"user": values, "item": ["i"] * len(values), "z": values}))
-    assert read(path) == ([(label, "i") for label in labels], len(values) - len(labels))
-
-
-@pytest.mark.parametrize(
-    "times",
-    [
-        pa.array([NOON], pa.timestamp("us", "UTC")),
-        pa.array([NOON], pa.timestamp("ms", "Europe/Berlin")),
-        pa.array([NAIVE], pa.timestamp("ns")),
-        pa.array([NAIVE], pa.timestamp("s")),
-        pa.array([MICROS // 10**6], pa.int64()),
-        pa.array([MICROS // 10**6], pa.uint32()),
-        pa.array([MICROS // 10**6], pa.uint64()),
-        pa.array([MICROS / 10**6], pa.float64()),
-        pa.array(["2026-01-01T12:00:00Z"]),
-        pa.array(["2026-01-01 12:00:00"]).dictionary_encode(),
-    ],
-    ids=lambda times: str(times.type),
-)
-def test_times_of_every_type(tmp_path: Path, times: pa.Array) -> None:
-    path = write(tmp_path / "rows.parquet", parquet({"user": ["u"], "item": ["i"], "time": times}))
-    assert read(path, TIMED) == ([("u", "i", MICROS)], 0)
-
-
 def test_dates_and_times_beyond_reason(tmp_path: Path) -> None:
     dates = pa.array([NOON.date()])
     path = write(tmp_path / "rows.parquet", parquet({"user": ["u"], "item": ["i"], "time": dates}))

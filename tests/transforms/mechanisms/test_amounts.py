@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, assert_follows, check_neighbours, draws_to_see, frequencies, max_log_ratio
+from private_topk.testing import Law, check_neighbours, max_log_ratio
 from private_topk.testing.checks import check_pair
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
@@ -29,7 +29,6 @@ from private_topk.transforms.mechanisms import (
     parameters_of,
     publish_counts,
 )
-from tests.quick import few, in_check, smallest
 from tests.transforms.mechanisms import (
     test_canonical,
     test_cdp_peeling,
@@ -98,15 +97,20 @@ def test_every_built_in_mechanism_is_looked_at() -> None:
     assert {**PUBLIC, **UNKNOWN}.keys() >= {name for name, kind in MECHANISMS.items() if kind.amounts_offered}
 
 
-@pytest.mark.parametrize("name", few([*PUBLIC, *UNKNOWN], [0, 1, 3, 11]))
-def test_draws_follow_the_law_at_epsilon_over_the_cap(name: str) -> None:
-    mechanism, counts = mechanism_of(name, epsilon=4.0, delta=0.4), (7, 4, 2)
-    stated = law_of(name, mechanism, counts, 2)
-    least = smallest(0.13)
-    assert_follows(frequencies(mechanism, counts, 2, draws_to_see(stated, least), b"amounts"), stated, least)
+@pytest.mark.parametrize("name", [*PUBLIC, *UNKNOWN])
+def test_draws_are_those_of_counts_of_users(name: str) -> None:
+    """Bit by bit. Noise is a real number: a cap of 60 on 60 times the counts is the same comparison. Others draw from
+    the same counts at epsilon over the cap.
+    """
+    counts, times, epsilon, cap = np.random.default_rng(5).integers(0, 500, 300), 60, 2.0, 60
+    if name in ("joint", "fast-joint", "joint-set", "canonical", "gamma"):
+        times, epsilon, cap = 1, 0.5, 4
+    units, users = mechanism_of(name, cap=cap), mechanism_of(name, cap=1, epsilon=epsilon)
+    for n in range(10):
+        one, two = (RandomBits.keyed(b"%d" % n) for _ in range(2))
+        assert units(times * counts, 2, one).tolist() == users(counts, 2, two).tolist()
 
 
-@in_check("[!g]*", "gaussian-*")
 @pytest.mark.parametrize("relation", ["add-remove", "swap"])
 @pytest.mark.parametrize("name", PUBLIC)
 def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> None:
@@ -146,16 +150,6 @@ def test_the_cap_is_needed() -> None:
     """A user who adds three units breaks a calibration to one: what is counted must have been capped."""
     unit = mechanism_of("laplace", cap=1)
     assert max_log_ratio(law_of("laplace", unit, (4, 3, 1), 2), law_of("laplace", unit, (7, 6, 1), 2)) > 1.4 * 2.0
-
-
-@pytest.mark.parametrize("name", ["peeling", "cdp-peeling", "oneshot", "laplace", "gaussian"])
-def test_counts_in_other_units_are_the_same_draw(name: str) -> None:
-    """Noise is a real number: a cap of 60 on 60 times the counts is the same comparison, bit by bit."""
-    counts = np.random.default_rng(5).integers(0, 500, 300)
-    users, units = mechanism_of(name, cap=1), mechanism_of(name, cap=60)
-    for n in range(20):
-        key = b"%d" % n
-        assert units(60 * counts, 7, RandomBits.keyed(key)).tolist() == users(counts, 7, RandomBits.keyed(key)).tolist()
 
 
 @pytest.mark.parametrize("name", [*PUBLIC, *UNKNOWN])
@@ -202,7 +196,6 @@ def test_a_mechanism_that_does_not_speak_of_amounts_is_refused() -> None:
         replace(inheriting(1.0), cap=2)
 
 
-@in_check("None")
 @pytest.mark.parametrize("delta", [None, 1e-6])
 def test_published_sums_have_noise_in_proportion_to_the_cap(delta: float | None) -> None:
     """Ten thousand noises: the spread is the cap times that over counts of users, within 5%."""

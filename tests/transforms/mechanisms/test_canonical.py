@@ -13,32 +13,34 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from flint import arb
 
 from private_topk.testing import (
     SMALL_COUNTS,
+    Law,
     assert_follows,
+    check_law,
     check_neighbours,
     draws_to_see,
     frequencies,
-    total,
 )
 from private_topk.transforms.mechanisms import Cost, RandomBits
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.exact import race, reals
+from private_topk.transforms.mechanisms.exact.canonical_classes import Classes, TopK
+from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
-from tests.quick import few, in_check, smallest
+from private_topk.transforms.mechanisms.exact.race import Race
+from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
-from tests.transforms.mechanisms.set_laws import ROUNDING, canonical_loss, joint_loss, law
 
 SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[3].parent / "shared"))
 HALF = Fraction(1, 2)
 GAMMAS = [Fraction(0), HALF, Fraction(2, 3), Fraction(1)]
 
 
-def law_of(mechanism: Canonical, counts: tuple[int, ...], k: int) -> dict[tuple[int, ...], arb]:
+def law_of(mechanism: Canonical, counts: tuple[int, ...], k: int) -> Law:
     rate = Fraction(mechanism.epsilon) / (2 if mechanism.neighbours == "swap" else 1)
-    return law(canonical_loss(mechanism.gamma), rate, mechanism.noise, counts, k)
+    return laws.best_set(counts, k, rate, mechanism.noise, mechanism.gamma)
 
 
 class TestCanonical(Contract):
@@ -50,74 +52,61 @@ class TestCanonical(Contract):
         Canonical(1.0, noise="half-logistic"),
     ]
 
-
-@pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
-def test_probabilities_sum_to_one(noise: str, gamma: Fraction) -> None:
-    for counts in SMALL_COUNTS:
-        for k in range(1, len(counts) + 1):
-            assert abs(float(total(law_of(Canonical(1.0, gamma, noise), counts, k)).mid()) - 1) < ROUNDING
+    def test_draws_are_those_of_the_race_at_the_rate_of_the_law(self, mechanism: Canonical) -> None:
+        """Whose winner follows the law of each noise: exact/test_race."""
+        counts, sensitivity = np.array([5, 3, 3, 1, 0, 9, 4, 4]), 2 if mechanism.neighbours == "swap" else 1
+        rate = Fraction(mechanism.epsilon) / (sensitivity * mechanism.gamma.denominator)
+        named = Named.of(counts)
+        for number in range(20):
+            draw = RandomBits.keyed(b"%d" % number).draw()
+            classes = Classes(named.histogram, 3, mechanism.gamma, rate).everything()
+            ranks = Race([TopK(3), classes], rate, mechanism.noise, draw).winner().draw_ranks(draw)
+            answer = mechanism(counts, 3, RandomBits.keyed(b"%d" % number))
+            assert answer.tolist() == sorted(named.items(ranks).tolist())
 
 
 def test_exponential_noise_is_permute_and_flip() -> None:
     """Propose in random order, accept with exp(-excess loss), by listing all orders and flips."""
     counts, k = (4, 3, 1), 2
-    losses = {y: joint_loss(counts, y) / 2 for y in itertools.combinations(range(3), k)}
-    heads = {y: (-arb(loss.numerator) / loss.denominator).exp() for y, loss in losses.items()}
+    losses = laws.set_losses(counts, k)
+    heads = {y: math.exp(-loss / 2) for y, loss in losses.items()}
     chances = Counter()
     for order in itertools.permutations(losses):
-        rejected = arb(1)
+        rejected = 1.0
         for y in order:
             chances[y] += rejected * heads[y] / math.factorial(len(losses))
             rejected *= 1 - heads[y]
-    by_noise = law(joint_loss, HALF, "exponential", counts, k)
-    assert all(by_noise[y].overlaps(chances[y]) for y in losses)
+    assert laws.best_set(counts, k, HALF, "exponential") == pytest.approx(chances)
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "counts", "k"),
-    few(
-        [
-            *((Canonical(1.0, noise=noise), (5, 3, 3, 1, 0), 2) for noise in LIPSCHITZ_NOISES),
-            *((Canonical(1.0, gamma), (3, 0, 2, 4, 3), 3) for gamma in GAMMAS),
-            (Canonical(1.5, 1, "exponential", "swap"), (3, 0, 2, 4, 3), 3),
-            (Canonical(0.7, 1 / 3, "laplace", "swap"), (6, 2, 2, 3), 1),
-            (Canonical(1.0), (2, 2, 2, 2), 3),
-        ],
-        [0, 9, 10],
-    ),
-    ids=repr,
-)
-def test_frequencies(mechanism: Canonical, counts: tuple[int, ...], k: int) -> None:
-    stated = law_of(mechanism, counts, k)
-    least = smallest(0.1)
-    assert_follows(frequencies(mechanism, counts, k, draws_to_see(stated, least), b"canonical"), stated, least)
+def test_frequencies() -> None:
+    mechanism = Canonical(1.0, Fraction(2, 3))
+    check_law(mechanism, partial(law_of, mechanism), (3, 0, 2, 4, 3), [3], smallest_error=0.1)
 
 
-@pytest.mark.long
 def test_frequencies_of_classes_on_a_larger_domain() -> None:
-    """All (h, t) of 14 ranks, so that rectangles are cut many times and sets drawn inside them."""
-    counts = tuple(np.random.RandomState(5).permutation([40, 31, 30, 30, 26, 21, 20, 20, 20, 17, 15, 9, 4, 4]).tolist())
+    """All (h, t) of 10 ranks, so that rectangles are cut many times and sets drawn inside them."""
+    counts = (20, 9, 31, 17, 26, 20, 40, 4, 20, 15)
     mechanism = Canonical(0.25, noise="gumbel")
-    order = sorted(range(14), key=lambda i: (-counts[i], i))
+    order = sorted(range(10), key=lambda i: (-counts[i], i))
 
     def described(y: tuple[int, ...]) -> tuple[int, int]:
         ranks = {order.index(i) for i in y}
-        return min(set(range(14)) - ranks), max(ranks)
+        return min(set(range(10)) - ranks), max(ranks)
 
-    by_class = Counter()
-    for y, p in law_of(mechanism, counts, 6).items():
+    by_class, seen = Counter(), Counter()
+    for y, p in law_of(mechanism, counts, 4).items():
         by_class[described(y)] += p
-    seen = Counter()
-    for y, n in frequencies(mechanism, counts, 6, draws_to_see(by_class, 0.12), b"classes").items():
+    for y, n in frequencies(mechanism, counts, 4, draws_to_see(by_class, 0.12), b"classes").items():
         seen[described(y)] += n
     assert_follows(seen, by_class, 0.12)
 
 
-@in_check("*-gumbel-*", "gamma2-*-add-remove", "gamma3-laplace-swap")
 @pytest.mark.parametrize("relation", ["add-remove", "swap"])
-@pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
-@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize(
+    ("gamma", "noise"),
+    [*((gamma, "gumbel") for gamma in GAMMAS), *((Fraction(2, 3), noise) for noise in LIPSCHITZ_NOISES[1:])],
+)
 def test_privacy(gamma: Fraction, noise: str, relation: str) -> None:
     """No log-probability moves by more than epsilon = 3; some move by more than half, so a lost factor 2 would show."""
     mechanism = Canonical(3.0, gamma, noise, relation)
@@ -192,18 +181,8 @@ def test_only_gumbel_noise_has_the_exponential_mechanisms_cost() -> None:
     assert Canonical(2.0, noise="laplace").cost(5) == Cost.pure(Fraction(2))
 
 
-@in_check("games-*", "patent-*")
 @pytest.mark.parametrize(
-    ("data", "gamma", "errors"),
-    [
-        ("games", HALF, (332, 18696, 213)),
-        ("games", 1, (4449, 44198, 213)),
-        ("patent", HALF, (0, 0, 0)),
-        ("gowalla", HALF, (534, 31108, 338)),
-        ("gowalla", 1, (2117, 61603, 338)),
-        ("hepth", 1, (203, 16286, 182)),
-        ("searchlogs", HALF, (0, 0, 0)),
-    ],
+    ("data", "gamma", "errors"), [("games", 1, (4449, 44198, 213)), ("gowalla", HALF, (534, 31108, 338))]
 )
 def test_median_errors_known_from_other_code(data: str, gamma: Fraction, errors: tuple[int, ...]) -> None:
     path = SHARED / "data" / f"{data}.npy"

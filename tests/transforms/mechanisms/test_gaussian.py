@@ -30,9 +30,6 @@ class TestGaussian(NoisyOrder):
     def noise_and_scale(self, mechanism: Gaussian, d: int, k: int) -> tuple[str, Fraction]:
         return "gaussian", mechanism.scale(d)
 
-    def ks(self, mechanism: Gaussian) -> tuple[int, ...]:
-        return (1, 2, 4) if mechanism is self.mechanisms[0] else ()
-
     @pytest.mark.parametrize(
         ("epsilon", "delta", "m", "d", "squared"),
         [(1.0, 1e-6, 4, 1000, 3.984), (0.1, 1e-9, None, 50, 12.5), (5.0, 1e-3, 30, 21, 110 / 21)],
@@ -42,8 +39,7 @@ class TestGaussian(NoisyOrder):
         assert float(Gaussian(epsilon, delta, max_items_per_user=m).scale(d)) == pytest.approx(best, rel=1e-8)
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
-    @pytest.mark.parametrize("m", [None, 1, 2, 3, 5])
-    @pytest.mark.parametrize("d", [2, 3, 4, 5, 6])
+    @pytest.mark.parametrize(("d", "m"), [(2, None), (5, None), (5, 1), (5, 2), (6, 5)])
     def test_no_move_of_a_user_reaches_further_into_the_order(self, d: int, m: int | None, neighbours: str) -> None:
         steps = (-1, 0, 1) if neighbours == "swap" else (0, 1)
         moves = np.array(list(itertools.product(steps, repeat=d)))

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, max_log_ratio
+from private_topk.testing import max_log_ratio
 from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.oneshot import Oneshot
@@ -20,13 +20,6 @@ class TestOneshot(NoisyOrder):
 
     def noise_and_scale(self, mechanism: Oneshot, d: int, k: int) -> tuple[str, Fraction]:
         return mechanism.noise, (k if mechanism.neighbours == "add-remove" else 2 * k) / Fraction(mechanism.epsilon)
-
-    def ks(self, mechanism: Oneshot) -> tuple[int, ...]:
-        """All: it is here that each noise is drawn."""
-        return (1, 2, 4) if mechanism.epsilon == 1 else ()
-
-    def law(self, mechanism: Oneshot, counts: tuple[int, ...], k: int) -> Law:
-        return laws.noisy_order(counts, k, *self.noise_and_scale(mechanism, len(counts), k))
 
     @pytest.mark.parametrize("noise", LIPSCHITZ_NOISES)
     def test_densities_fall_no_faster_than_the_proof_of_the_order_needs(self, noise: str) -> None:

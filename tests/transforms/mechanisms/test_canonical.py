@@ -44,6 +44,7 @@ def law_of(mechanism: Canonical, counts: tuple[int, ...], k: int) -> Law:
 
 
 class TestCanonical(Contract):
+    law = staticmethod(law_of)
     mechanisms: ClassVar = [
         Canonical(1.0),
         Canonical(0.5, 1, "exponential", "swap"),

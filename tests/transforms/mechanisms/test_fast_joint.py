@@ -35,6 +35,7 @@ def law(mechanism: FastJoint, counts: tuple[int, ...], k: int) -> Law:
 
 
 class TestFastJoint(Contract):
+    law = staticmethod(law)
     mechanisms: ClassVar[list[Mechanism]] = [FastJoint(1.0), FastJoint(0.2, beta=0.5, neighbours="swap")]
 
     def test_draws_are_those_of_the_thresholds_settled_at_tau(self, mechanism: FastJoint) -> None:

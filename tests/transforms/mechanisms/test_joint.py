@@ -28,6 +28,7 @@ def law(mechanism: Joint, counts: tuple[int, ...], k: int) -> Law:
 
 
 class TestJoint(Contract):
+    law = staticmethod(law)
     mechanisms: ClassVar[list[Mechanism]] = [
         Joint(1.0),
         Joint(0.5, noise="exponential"),

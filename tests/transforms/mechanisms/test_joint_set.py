@@ -35,6 +35,7 @@ def law_of(mechanism: JointSet, counts: tuple[int, ...], k: int) -> Law:
 
 
 class TestJointSet(Contract):
+    law = staticmethod(law_of)
     mechanisms: ClassVar = [
         JointSet(1.0),
         JointSet(0.5, "exponential", "swap"),

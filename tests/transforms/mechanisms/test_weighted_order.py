@@ -56,7 +56,7 @@ class TestWeightedOrder(Contract):
         assert 0.005 < worst <= 0.05
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
-    @pytest.mark.parametrize(("whole", "limit"), [(1, 2), (1, 5), (2, 5), (4, 5)])
+    @pytest.mark.parametrize(("whole", "limit"), [(1, 5), (2, 5), (4, 5)])
     def test_no_move_reaches_further_into_the_order(self, neighbours: str, whole: int, limit: int) -> None:
         """All users of five items, replaced or not: squared distances orthogonal to (1, ..., 1)."""
         mechanism = WeightedOrder(1.0, 1e-3, limit, whole, neighbours)

@@ -22,9 +22,7 @@ class TestRestrictedGumbel(FrameworkContract):
     private: ClassVar = [
         (RestrictedGumbel(epsilon, 0.1, kbar, relation), k) for relation in RELATIONS for epsilon, k, kbar in SETTINGS
     ]
-    followed: ClassVar = [
-        (RestrictedGumbel(8.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3),
-    ]
+    followed: ClassVar = [(RestrictedGumbel(8.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3)]
 
     def budget(self, mechanism: RestrictedGumbel, k: int) -> tuple[Fraction, Fraction]:
         epsilon, half = Fraction(mechanism.epsilon), Fraction(mechanism.delta) / 2

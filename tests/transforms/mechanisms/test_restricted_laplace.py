@@ -8,10 +8,7 @@ from tests.transforms.mechanisms.unknown_contract import RELATIONS, SETTINGS, Fr
 
 
 class TestRestrictedLaplace(FrameworkContract):
-    mechanisms: ClassVar = [
-        RestrictedLaplace(1.0, 1e-6),
-        RestrictedLaplace(0.5, 1e-9, 3, kbar=40, neighbours="swap"),
-    ]
+    mechanisms: ClassVar = [RestrictedLaplace(1.0, 1e-6), RestrictedLaplace(0.5, 1e-9, 3, kbar=40, neighbours="swap")]
     private: ClassVar = [
         (RestrictedLaplace(epsilon, 0.1, bound, kbar, relation), k)
         for relation in RELATIONS

@@ -7,19 +7,14 @@ from typing import ClassVar
 import pytest
 from scipy.special import ndtr
 
-from private_topk.transforms.mechanisms.exact.accounting import (
-    gaussian_scale,
-)
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
 from tests.transforms.mechanisms.noise_laws import root
 from tests.transforms.mechanisms.unknown_contract import RELATIONS, SETTINGS, FrameworkContract
 
 
 class TestRestrictedNormal(FrameworkContract):
-    mechanisms: ClassVar = [
-        RestrictedNormal(1.0, 1e-6, 5),
-        RestrictedNormal(0.5, 1e-9, 50, kbar=40, neighbours="swap"),
-    ]
+    mechanisms: ClassVar = [RestrictedNormal(1.0, 1e-6, 5), RestrictedNormal(0.5, 1e-9, 50, kbar=40, neighbours="swap")]
     private: ClassVar = [
         (RestrictedNormal(epsilon, 0.1, bound, kbar, relation), k)
         for relation in RELATIONS

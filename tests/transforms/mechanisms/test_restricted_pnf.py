@@ -27,10 +27,5 @@ class TestRestrictedPnf(FrameworkContract):
         return "flips", moved * k / (Fraction(mechanism.epsilon) * Fraction(3, 4))
 
     def order(self, mechanism: RestrictedPnf, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
-        rounds = FlipRounds(
-            Histogram.of(head),
-            1 / self.noise_and_scale(mechanism, k, drift_of(mechanism))[1],
-            k,
-            draw,
-        )
+        rounds = FlipRounds(Histogram.of(head), 1 / self.noise_and_scale(mechanism, k, drift_of(mechanism))[1], k, draw)
         return np.array([rounds.next() for _ in range(k)])

@@ -27,10 +27,7 @@ def law(weights: tuple[int, ...], k: int, scale: Fraction) -> Law:
 
 
 class TestWeightedOrder(Contract):
-    mechanisms: ClassVar = [
-        WeightedOrder(1.0, 1e-6, 10),
-        WeightedOrder(2.0, 0.01, 3, whole_items=1, neighbours="swap"),
-    ]
+    mechanisms: ClassVar = [WeightedOrder(1.0, 1e-6, 10), WeightedOrder(2.0, 0.01, 3, whole_items=1, neighbours="swap")]
 
     def test_draws_are_those_of_gaussian_noise_at_its_scale(self, mechanism: WeightedOrder) -> None:
         """`noisy_ranks`, whose draws follow the law of each noise: exact/test_order_statistics."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import ClassVar
 
@@ -13,7 +12,6 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     zcdp_epsilon,
 )
 from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
-from tests.transforms.mechanisms.noise_laws import root
 from tests.transforms.mechanisms.unknown_contract import RELATIONS, SETTINGS, FrameworkContract
 
 
@@ -49,13 +47,3 @@ class TestRestrictedGumbel(FrameworkContract):
                 or at_most(bounded_range_epsilon(k, share, half), rest)
                 or at_most(zcdp_epsilon(k * share**2 / 8, half), rest)
             )
-
-    def test_four_shares_for_large_k(self) -> None:
-        epsilon, half, k = 1.0, 5e-7, 100
-
-        def cost(s: float) -> float:
-            t = s / -math.expm1(-s)
-            return k * (t - 1 - math.log(t)) + s * math.sqrt(k / 2 * math.log(1 / half)) - epsilon
-
-        published = 4 * root(cost, 1e-6, 1)
-        assert float(RestrictedGumbel(epsilon, 2 * half).test_budget(k)[0]) == pytest.approx(published, rel=0.02)

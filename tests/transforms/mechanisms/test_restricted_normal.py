@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import ClassVar
 
-import pytest
-from scipy.special import ndtr
-
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
-from tests.transforms.mechanisms.noise_laws import root
 from tests.transforms.mechanisms.unknown_contract import RELATIONS, SETTINGS, FrameworkContract
 
 
@@ -30,17 +25,3 @@ class TestRestrictedNormal(FrameworkContract):
         epsilon_r, half = self.budget(mechanism, k)
         slots = min(moved * mechanism.max_items_per_user, mechanism.kbar_for(k))
         return "gaussian", gaussian_scale(Fraction(mechanism.epsilon) - epsilon_r, half, Fraction(slots))
-
-    @pytest.mark.parametrize("bound", [1, 4, 9, 30, 10**4])
-    def test_scale_is_the_analytic_one(self, bound: int) -> None:
-        """Balle & Wang 2018, Theorem 8, by floats."""
-        mechanism = RestrictedNormal(1.0, 1e-6, bound)
-        epsilon, delta = 1 - float(mechanism.test_budget(10)[0]), 5e-7
-        distance = math.sqrt(min(bound, 100))
-
-        def excess(scale: float) -> float:
-            a, b = distance / (2 * scale), epsilon * scale / distance
-            return ndtr(a - b) - math.exp(epsilon) * ndtr(-a - b) - delta
-
-        scale = root(excess, distance * 0.1, distance * 1000)
-        assert float(mechanism.scale(10)) == pytest.approx(scale, rel=1e-7)

@@ -148,8 +148,8 @@ def test_a_mechanism_that_does_not_speak_of_amounts_is_refused() -> None:
 
 @pytest.mark.parametrize("delta", [None, 1e-6])
 def test_published_sums_have_noise_in_proportion_to_the_cap(delta: float | None) -> None:
-    """Ten thousand noises: the spread is the cap times that over counts of users, within 5%."""
-    counts, chosen = np.full(10_000, 10**9), np.arange(10_000)
+    """Four thousand noises: the spread is the cap times that over counts of users, within 5%."""
+    counts, chosen = np.full(4_000, 10**9), np.arange(4_000)
     users, units = (
         publish_counts(counts, chosen, RandomBits.keyed(b"spread"), 1.0, delta, 3, cap=cap) - 10**9 for cap in (1, 1000)
     )

@@ -11,7 +11,7 @@ from tests.transforms.mechanisms.item_by_item import ItemByItem
 
 class TestGamma(ItemByItem):
     mechanisms = [Gamma(1.0), Gamma(2.0, neighbours="swap")]
-    drawn = (3,)
+    drawn = (2,)
     grid = [counts for counts in SMALL_COUNTS if len(counts) <= 3]
 
     def law(self, mechanism: Gamma, counts: tuple[int, ...], k: int) -> Law:

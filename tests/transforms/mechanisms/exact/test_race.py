@@ -47,11 +47,11 @@ def test_the_winner_is_the_noisy_maximum_over_all_answers(noise: str) -> None:
     for (i,), p in least_loss({(i,): loss for i, loss in enumerate(losses)}, rate, noise).items():
         by_loss[(losses[i],)] += p
     bits = RandomBits.keyed(b"race")
-    for _ in range(draws_to_see(by_loss, 0.09)):
+    for _ in range(draws_to_see(by_loss, 0.05)):
         best = Race([Losses((0,)), Losses(losses[1:])], rate, noise, bits.draw()).winner()
         assert best.split() is None
         seen[(best.least_loss,)] += 1
-    assert_follows(seen, by_loss, 0.09)
+    assert_follows(seen, by_loss, 0.05)
 
 
 def test_a_time_is_computed_once_at_each_precision() -> None:

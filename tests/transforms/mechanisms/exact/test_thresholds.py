@@ -38,7 +38,7 @@ class Jump(Staircase):
 @pytest.mark.parametrize(
     ("stairs", "edges"),
     [
-        (Jump(Fraction(1, 50), 70, 70), [-5, 20, 50, 65, 70, 75, 95, 140, 200]),  # a heavy tail
+        (Jump(Fraction(1, 50), 70, 100), [-5, 20, 50, 65, 70, 75, 100, 140, 200]),  # half of it in the tail
         (Jump(Fraction(1, 2), 4, None), list(range(-5, 12))),  # blocks of two thresholds
     ],
 )

@@ -61,12 +61,6 @@ def test_tables_of_shards_merge_to_the_table_of_all() -> None:
         assert merged.values.tolist() == whole.values.tolist() and merged.sizes.tolist() == whole.sizes.tolist()
 
 
-def test_different_counts_are_at_most_the_root_of_twice_the_pairs() -> None:
-    for counts in VECTORS:
-        if counts.max() < 2**40:
-            assert len(Histogram.of(counts).values) <= (2 * int(counts.sum())) ** 0.5 + 2
-
-
 @pytest.mark.parametrize(
     ("values", "sizes", "message"),
     [

@@ -9,7 +9,6 @@ import pytest
 
 from private_topk.previews import PublicCounts, Released, Zipf
 from private_topk.transforms.refusal import Refusal
-from tests.quick import in_check
 
 
 def test_zipf_is_its_rule() -> None:
@@ -25,9 +24,7 @@ def test_zipf_is_its_rule() -> None:
     assert Zipf(1.2, 500, 3000, 7).histogram(8, False).counts().tolist() == counts.tolist()
 
 
-@in_check("100-*", "100000-1.1", "1000000000-0.5")
-@pytest.mark.parametrize("exponent", [0, 0.5, 1.1, 3])
-@pytest.mark.parametrize("items", [100, 10**5, 10**9])
+@pytest.mark.parametrize(("exponent", "items"), [(0, 100), (3, 100), (1.1, 10**5), (0.5, 10**9)])
 def test_zipf_adds_up(exponent: float, items: int) -> None:
     """Nobody holds an item twice, and all of them together as many as was said, but for rounding."""
     shape = Zipf(exponent, items, 10**7, 20)

@@ -16,9 +16,8 @@ def recall(setting: Setting, name: str) -> float:
     return look(setting.share_of(name).mechanism, SHAPE.histogram(None, False), setting.k).recall.value
 
 
-@pytest.mark.long
 def test_the_least_epsilon_is_the_least() -> None:
-    names = ("peeling", "joint", "pnf-peeling")
+    names = ("peeling", "joint")
     solved = least_epsilon(SHAPE, Setting(5, 1), 0.9, names)
     assert recall(solved.setting, solved.mechanism) >= 0.9
     less = replace(solved.setting, epsilon=solved.setting.epsilon * 9 / 10)
@@ -28,7 +27,6 @@ def test_the_least_epsilon_is_the_least() -> None:
     assert told and set(told) <= set(names)
 
 
-@pytest.mark.long
 def test_the_largest_k_is_the_largest() -> None:
     names = ("peeling", "joint")
     solved = largest_k(SHAPE, Setting(1, 0.5), 0.9, names)

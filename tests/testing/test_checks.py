@@ -18,17 +18,15 @@ def peeling(share: float) -> Callable[[tuple[int, ...], int], Law]:
     return lambda counts, k: laws.peeling(counts, k, Fraction(share) / k)
 
 
-@pytest.mark.long
 def test_a_right_law_passes_and_a_wrong_one_fails() -> None:
-    check_law(Peeling(1.0), peeling(1.0), ks=(1, 2))
+    check_law(Peeling(1.0), peeling(1.0), ks=(1,))
     with pytest.raises(AssertionError, match="chi-square"):
-        check_law(Peeling(1.0), peeling(2.0), ks=(2,))
+        check_law(Peeling(1.0), peeling(2.0), ks=(1,))
     with pytest.raises(AssertionError, match="the law of k = 1 sums to"):
         check_law(Peeling(1.0), lambda counts, k: {(i,): 0.3 for i in range(4)}, ks=(1,))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("times", "smallest_error"), [(1.3, 0.08), (1.1, 0.03)])
+@pytest.mark.parametrize(("times", "smallest_error"), [(1.3, 0.08), pytest.param(1.1, 0.03, marks=pytest.mark.long)])
 def test_what_check_law_is_documented_to_see(times: float, smallest_error: float) -> None:
     """Of docs/own-mechanism.md: a mechanism that spends a little more than its epsilon."""
     with pytest.raises(AssertionError, match="chi-square"):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
 
-from private_topk.testing.contract import CHECKS
+from private_topk.testing import check_contract
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 
 
@@ -20,9 +19,6 @@ class Contract:
         if "mechanism" in metafunc.fixturenames:
             metafunc.parametrize("mechanism", self.mechanisms, ids=repr)
 
-    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-    def test_contract(self, mechanism: Mechanism, check: Callable[[Mechanism], None]) -> None:
-        check(mechanism)
-
-    def test_is_found_by_its_name(self, mechanism: Mechanism) -> None:
+    def test_contract(self, mechanism: Mechanism) -> None:
+        check_contract(mechanism)
         assert MECHANISMS[mechanism.about.name] is type(mechanism)

@@ -1,34 +1,41 @@
-"""Exact laws of the item-by-item mechanisms on small domains, from their definitions and not from how they are drawn.
+"""Exact laws of mechanisms on small domains, by enumeration and quadrature, from their definitions.
 
-A law is computed once for sorted counts that start at 0 and relabelled: no mechanism here knows an item but by its
-count, nor a count but by its differences.
+Nothing here is shared with the samplers. Laws of many items are by *kinds* of items that count alike: all answers with
+one sequence of kinds have one probability.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import numpy as np
-from flint import arb
 from numpy.typing import NDArray
 
 from tests.transforms.mechanisms.noise_laws import NOISE_LAWS
 
-Law = dict[tuple[int, ...], arb]
+Answer = tuple[int, ...]
+Law = dict[Answer, float]
 Floats = NDArray[np.float64]
+Round = Callable[[Floats, Floats], Floats]
+"""Counts of kinds and how many of each are left to the log-probability of one item of a kind."""
 
-QUADRATURE_ERROR = 1e-12
+HALF = Fraction(1, 2)
 
 
 def canonical(law: Callable[..., Law]) -> Callable[..., Law]:
-    """Make a law of sorted counts from 0 up into one of any counts, remembering what was found."""
+    """Make a law of sorted counts from 0 up into one of any counts, remembering what was found.
+
+    No mechanism here knows an item but by its count, nor a count but by its differences.
+    """
     known = cache(law)
 
-    def relabelled(counts: Sequence[int], k: int, *rest: object) -> Law:
+    def relabelled(counts: Sequence[Any], k: int, *rest: object) -> Law:
         order = sorted(range(len(counts)), key=lambda i: counts[i])
         base = tuple(counts[i] - min(counts) for i in order)
         return {tuple(order[i] for i in answer): p for answer, p in known(base, k, *rest).items()}
@@ -36,129 +43,216 @@ def canonical(law: Callable[..., Law]) -> Callable[..., Law]:
     return relabelled
 
 
-@canonical
-def peeling(counts: Sequence[int], k: int, share: Fraction) -> Law:
-    """k exponential mechanisms in a row: weights exp(share * count) over the items left."""
-    weight = [_exp(share * c) for c in counts]
-
-    def chance(answer: tuple[int, ...]) -> arb:
-        p = arb(1)
-        for turn, i in enumerate(answer):
-            p *= weight[i] / sum((w for j, w in enumerate(weight) if j not in answer[:turn]), arb(0))
-        return p
-
-    return {answer: chance(answer) for answer in itertools.permutations(range(len(counts)), k)}
+# Rounds: k choices, one after the other, among the items left.
 
 
-@canonical
-def permute_and_flip(counts: Sequence[int], k: int, share: Fraction) -> Law:
-    """k rounds, each by definition: walk a random order of the items, take item i with exp(share (c_i - max))."""
+def exponential_round(share: float) -> Round:
+    def logs(counts: Floats, left: Floats) -> Floats:
+        weights = share * (counts - counts[left > 0].max())
+        return weights - math.log(left @ np.exp(weights))
+
+    return logs
+
+
+def flip_round(share: float) -> Round:
+    """Permute-and-flip: an item's coin p times the integral over [0, 1] of the product of the others' 1 - p x."""
+
+    def logs(counts: Floats, left: Floats) -> Floats:
+        x, w = legendre(20 + int(left.sum()) // 2)
+        x, w = (x + 1) / 2, w / 2
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            p = np.exp(share * (counts - counts[left > 0].max()))
+            misses = 1 - p[:, None] * x
+            return np.log(p) + np.log((w * (misses ** left[:, None]).prod(axis=0) / misses).sum(axis=1))
+
+    return logs
+
+
+def of_rounds(counts: Sequence[Any], sizes: Sequence[int], k: int, one_round: Round) -> Law:
+    """The log-probability of one answer of each sequence of kinds."""
+    values = np.array(counts, float)
+    known = cache(lambda left: one_round(values, np.array(left, float)).tolist())
 
     @cache
-    def one_round(left: tuple[int, ...]) -> dict[int, arb]:
-        top = max(counts[i] for i in left)
-        law = dict.fromkeys(left, arb(0))
-        for order in itertools.permutations(left):
-            reached = arb(1) / math.factorial(len(left))
-            for i in order:
-                law[i] += reached * _exp(share * (counts[i] - top))
-                reached *= 1 - _exp(share * (counts[i] - top))
-        return law
-
-    def rounds(left: tuple[int, ...], depth: int) -> Iterator[tuple[tuple[int, ...], arb]]:
+    def below(left: tuple[int, ...], depth: int) -> list[tuple[Answer, float]]:
         if not depth:
-            yield (), arb(1)
-            return
-        for i, p in one_round(left).items():
-            for tail, q in rounds(tuple(j for j in left if j != i), depth - 1):
-                yield (i, *tail), p * q
+            return [((), 0.0)]
+        return [
+            ((t, *tail), known(left)[t] + p)
+            for t, size in enumerate(left)
+            if size
+            for tail, p in below((*left[:t], size - 1, *left[t + 1 :]), depth - 1)
+        ]
 
-    return dict(rounds(tuple(range(len(counts))), k))
+    return dict(below(tuple(sizes), k))
 
 
-@canonical
-def noisy_order(counts: Sequence[int], k: int, noise: str, scale: Fraction) -> Law:
-    """The k largest of count + scale * noise, in order, by nested quadrature."""
-    law = NOISE_LAWS[noise]
-    centres = np.array([float(c / scale) for c in counts])
-    steps = np.linspace(-40, 40, 81)
-    cuts = np.unique(np.concatenate([centres.min() + steps, centres.max() + steps, centres]))
-    chances = order_chances(centres, k, law.pdf, law.cdf, cuts, 16)
-    return {answer: arb(p, QUADRATURE_ERROR) for answer, p in chances.items()}
+def _of_items(logs: Law) -> Law:
+    return {answer: math.exp(p) for answer, p in logs.items()}
 
 
 @canonical
-def gamma_order(counts: Sequence[int], k: int, epsilon: Fraction) -> Law:
-    """The k largest of count + R * U, in order: R of density R**d exp(-epsilon R), U uniform in [-1, 1]**d."""
+def peeling(counts: Sequence[Any], k: int, share: Fraction) -> Law:
+    """k exponential mechanisms in a row: weights exp(share * count) over the items left."""
+    return _of_items(of_rounds(counts, [1] * len(counts), k, exponential_round(float(share))))
+
+
+@canonical
+def permute_and_flip(counts: Sequence[Any], k: int, share: Fraction) -> Law:
+    """k rounds of permute-and-flip."""
+    return _of_items(of_rounds(counts, [1] * len(counts), k, flip_round(float(share))))
+
+
+# The k largest noisy counts, in order.
+
+
+def of_noise(counts: Sequence[Any], sizes: Sequence[int], k: int, noise: str, scale: float) -> Law:
+    """The probability of one answer of each sequence of kinds, by nested quadrature."""
+    law, centres = NOISE_LAWS[noise], np.array([float(c) / float(scale) for c in counts])
+    return dict(_orders(centres, sizes, k, law.pdf, law.cdf, cuts_around(centres), 16))
+
+
+@canonical
+def noisy_order(counts: Sequence[Any], k: int, noise: str, scale: Fraction) -> Law:
+    """The k largest of count + scale * noise."""
+    return of_noise(counts, [1] * len(counts), k, noise, float(scale))
+
+
+@canonical
+def gamma_order(counts: Sequence[Any], k: int, epsilon: Fraction) -> Law:
+    """The k largest of count + R * U: R of density R**d exp(-epsilon R), U uniform in [-1, 1]**d."""
     centres, d = np.array([float(c * epsilon) for c in counts]), len(counts)
     # Given R the chances are polynomials in R over R**d, other ones wherever two intervals begin or cease to meet.
     ends = np.unique([0.0, *(abs(a - b) / 2 for a in centres for b in centres)])
-    x, w = np.polynomial.legendre.leggauss(12)
+    x, w = legendre(12)
     middle, half = (ends[1:] + ends[:-1]) / 2, np.diff(ends) / 2
     radii, weights = (middle[:, None] + half[:, None] * x).ravel(), (half[:, None] * w).ravel()
     weights = weights * np.exp(-radii)
     y, v = np.polynomial.laguerre.laggauss(10)
     radii, weights = np.append(radii, ends[-1] + y), np.append(weights, np.exp(-ends[-1]) * v)
-    law = dict.fromkeys(itertools.permutations(range(d), k), 0.0)
+    law: Law = defaultdict(float)
     for radius, weight in zip(radii, weights * radii**d / math.factorial(d), strict=True):
-        flat = _Flat(radius)
         cuts = np.unique(np.concatenate([centres - radius, centres + radius]))
-        for answer, p in order_chances(centres, k, flat.pdf, flat.cdf, cuts, 8).items():
+
+        def pdf(x: Floats, r: float = radius) -> Floats:
+            return (np.abs(x) < r) / (2 * r)
+
+        def cdf(x: Floats, r: float = radius) -> Floats:
+            return np.clip((x / r + 1) / 2, 0, 1)
+
+        for answer, p in _orders(centres, [1] * d, k, pdf, cdf, cuts, 8):
             law[answer] += weight * p
-    return {answer: arb(p, QUADRATURE_ERROR) for answer, p in law.items()}
+    return dict(law)
 
 
-class _Flat:
-    """The uniform law on [-radius, radius]."""
-
-    def __init__(self, radius: float) -> None:
-        self.radius = radius
-
-    def pdf(self, x: Floats) -> Floats:
-        return (np.abs(x) < self.radius) / (2 * self.radius)
-
-    def cdf(self, x: Floats) -> Floats:
-        return np.clip((x / self.radius + 1) / 2, 0, 1)
+def cuts_around(centres: Floats) -> Floats:
+    """Between which densities around the centres are smooth, as far as any is above 1e-17."""
+    return np.unique(np.concatenate([np.arange(centres.min() - 40, centres.max() + 41), centres]))
 
 
-def order_chances(
-    centres: Floats, k: int, pdf: Callable[[Floats], Floats], cdf: Callable[[Floats], Floats], cuts: Floats, nodes: int
-) -> dict[tuple[int, ...], float]:
-    """P(the k largest of centre + noise are s_1, ..., s_k, in order); pdf is smooth between the cuts, 0 beyond them."""
-    x, _ = np.polynomial.legendre.leggauss(nodes)
-    half = np.diff(cuts)[:, None] / 2
+def _orders(
+    centres: Floats, sizes: Sequence[int], k: int, pdf: Callable, cdf: Callable, cuts: Floats, nodes: int
+) -> Iterator[tuple[Answer, float]]:
+    """P(the k largest of centre + noise are of these kinds, in order); pdf is smooth between the cuts, 0 beyond."""
+    x, _ = legendre(nodes)
+    half, matrix = np.diff(cuts)[:, None] / 2, _antiderivative(nodes)
     grid = cuts[:-1, None] + half + half * x
-    matrix = _antiderivative(x)
     density, below = [pdf(grid - c) for c in centres], [cdf(grid - c) for c in centres]
 
-    def integral(values: Floats) -> tuple[Floats, float]:
-        parts = half * (values @ matrix.T)
-        offsets = np.concatenate([[0.0], np.cumsum(parts[:, -1])])
-        return parts[:, :-1] + offsets[:-1, None], float(offsets[-1])
-
-    def orders(left: frozenset[int], below_them: Floats) -> Iterator[tuple[tuple[int, ...], float]]:
-        for i in left:
-            running, whole = integral(density[i] * below_them)
-            if len(left) == 1:
-                yield (i,), whole
+    def smallest_first(left: tuple[int, ...], before: Floats) -> Iterator[tuple[Answer, float]]:
+        for t in (t for t, size in enumerate(left) if size):
+            parts = half * ((density[t] * before) @ matrix.T)
+            offsets = np.concatenate([[0.0], np.cumsum(parts[:, -1])])
+            rest = (*left[:t], left[t] - 1, *left[t + 1 :])
+            if sum(rest):
+                for head, p in smallest_first(rest, parts[:, :-1] + offsets[:-1, None]):
+                    yield (*head, t), p
             else:
-                yield from (((*head, i), p) for head, p in orders(left - {i}, running))
+                yield (t,), float(offsets[-1])
 
-    chances: dict[tuple[int, ...], float] = {}
-    for chosen in itertools.combinations(range(len(centres)), k):
-        others = [below[j] for j in range(len(centres)) if j not in chosen]
-        chances |= orders(frozenset(chosen), np.prod([np.ones_like(grid), *others], axis=0))
-    return chances
+    for chosen in itertools.product(*(range(size + 1) for size in sizes)):
+        if sum(chosen) == k:
+            others = np.ones_like(grid)
+            for taken, its, size in zip(chosen, below, sizes, strict=True):
+                others = others * its ** (size - taken) if size > taken else others
+            yield from smallest_first(chosen, others)
 
 
-def _antiderivative(x: Floats) -> Floats:
-    """The matrix that takes values at the nodes x of [-1, 1] to their integrals from -1 to each node, and to 1."""
-    legendre = np.polynomial.legendre
-    to_coefficients = np.linalg.inv(legendre.legvander(x, len(x) - 1))
+@cache
+def legendre(nodes: int) -> tuple[Floats, Floats]:
+    return np.polynomial.legendre.leggauss(nodes)
+
+
+@cache
+def _antiderivative(nodes: int) -> Floats:
+    """The matrix that takes values at the nodes of [-1, 1] to their integrals from -1 to each node, and to 1."""
+    series, x = np.polynomial.legendre, legendre(nodes)[0]
+    to_coefficients = np.linalg.inv(series.legvander(x, len(x) - 1))
     ends = np.append(x, 1.0)
-    integrals = [legendre.legval(ends, legendre.legint(row, lbnd=-1)) for row in np.eye(len(x))]
+    integrals = [series.legval(ends, series.legint(row, lbnd=-1)) for row in np.eye(len(x))]
     return np.array(integrals).T @ to_coefficients
 
 
-def _exp(exponent: Fraction) -> arb:
-    return (arb(exponent.numerator) / exponent.denominator).exp()
+# The least noisy loss over whole sequences and sets.
+
+
+def least_loss(losses: dict[Answer, Any], rate: Fraction, noise: str = "gumbel") -> Law:
+    """The answer with the largest noise - rate * loss: an exponential mechanism, permute-and-flip, another noise."""
+    sizes = Counter(losses.values())
+    values, numbers = [-float(rate * (x - min(sizes))) for x in sizes], list(sizes.values())
+    if noise in ("gumbel", "exponential"):
+        one_round = exponential_round(1) if noise == "gumbel" else flip_round(1)
+        chances = _of_items(of_rounds(values, numbers, 1, one_round))
+    else:
+        chances = of_noise(values, numbers, 1, noise, 1)
+    by_loss = {loss: chances[place,] for place, loss in enumerate(sizes)}
+    return {answer: by_loss[loss] for answer, loss in losses.items()}
+
+
+def sequence_losses(counts: Sequence[Any], k: int, skew: Fraction = HALF) -> dict[Answer, Any]:
+    """Of the joint mechanism: max over i of (1 - g) c_i - g c_{s_i}, of every sequence."""
+    ranked = sorted(counts, reverse=True)
+    return {
+        s: max((1 - skew) * ranked[i] - skew * counts[item] for i, item in enumerate(s))
+        for s in itertools.permutations(range(len(counts)), k)
+    }
+
+
+def set_losses(counts: Sequence[Any], k: int) -> dict[Answer, Any]:
+    """Of joint-set: the largest difference of sorted counts."""
+    ranked = sorted(counts, reverse=True)
+    return {
+        y: max(c - t for c, t in zip(ranked, sorted((counts[i] for i in y), reverse=True), strict=False))
+        for y in itertools.combinations(range(len(counts)), k)
+    }
+
+
+def canonical_losses(counts: Sequence[Any], k: int, gamma: Fraction) -> dict[Answer, Any]:
+    """(1 - gamma) max(M, m) - gamma m, M the largest count left out, m the smallest one taken."""
+    items = range(len(counts))
+    least = {y: min(counts[i] for i in y) for y in itertools.combinations(items, k)}
+    return {y: (1 - gamma) * max([counts[i] for i in items if i not in y] + [m]) - gamma * m for y, m in least.items()}
+
+
+@canonical
+def best_sequence(
+    counts: Sequence[Any], k: int, rate: Fraction, noise: str = "gumbel", skew: Fraction = HALF, most: float = math.inf
+) -> Law:
+    """Joint's law, or with losses cut off at `most` fast-joint's."""
+    return least_loss({s: min(x, most) for s, x in sequence_losses(counts, k, skew).items()}, rate, noise)
+
+
+def best_set(
+    counts: Sequence[Any], k: int, rate: Fraction, noise: str = "gumbel", gamma: Fraction | None = None
+) -> Law:
+    """Joint-set's law, or canonical's at a gamma."""
+    law: Law = defaultdict(float)
+    for y, p in _best_set(counts, k, rate, noise, gamma).items():
+        law[tuple(sorted(y))] += p
+    return dict(law)
+
+
+@canonical
+def _best_set(counts: Sequence[Any], k: int, rate: Fraction, noise: str, gamma: Fraction | None) -> Law:
+    losses = set_losses(counts, k) if gamma is None else canonical_losses(counts, k, gamma)
+    return least_loss(losses, rate, noise)

@@ -5,7 +5,6 @@ import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
-from tests.quick import in_check
 from tests.transforms.mechanisms.test_pinned_answers import configurations
 
 RANKS = np.arange(1, 1501)
@@ -18,7 +17,6 @@ VECTORS = {
 }
 
 
-@in_check("gapped")
 @pytest.mark.parametrize("shape", VECTORS)
 def test_a_vector_and_its_histogram_give_the_same_answer(shape: str) -> None:
     """A vector is looked at as far as a draw asks, a histogram is known: where noise is read must not depend on it."""

@@ -4,16 +4,19 @@ import itertools
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from private_topk.testing import Law, max_log_ratio
+from private_topk.transforms.mechanisms.exact import crossing
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
+from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
-from tests.transforms.mechanisms.unknown_contract import UnknownContract
-from tests.transforms.mechanisms.unknown_laws import Counts, bottom_laplace, named, top
+from tests.transforms.mechanisms.unknown_contract import SampledContract
+from tests.transforms.mechanisms.unknown_laws import Counts, above_bottom, drift_of, named, top
 
 
-class TestLaplaceLimitDomain(UnknownContract):
+class TestLaplaceLimitDomain(SampledContract):
     mechanisms: ClassVar = [
         LaplaceLimitDomain(1.0, 1e-6, 5),
         LaplaceLimitDomain(0.5, 1e-9, 50, kbar=40, neighbours="swap"),
@@ -23,19 +26,24 @@ class TestLaplaceLimitDomain(UnknownContract):
         for relation in ("add-remove", "swap")
         for epsilon, k, kbar, bound in [(2.0, 1, 1, 1), (0.5, 1, 2, 2), (2.0, 2, 3, 1), (1.0, 2, 3, 4), (3.0, 3, 3, 2)]
     ]
-    followed: ClassVar = [
-        (LaplaceLimitDomain(3.0, 0.8, 2, kbar=3), (6, 5, 5, 3, 1), 2),
-        (LaplaceLimitDomain(6.0, 0.8, 2, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3),
-        (LaplaceLimitDomain(2.0, 0.5, 1, kbar=2), (5, 2), 2),
-    ]
     tight: ClassVar = 0.8
 
-    def law(self, mechanism: LaplaceLimitDomain, counts: Counts, k: int) -> Law:
-        drift, bound = 2 if mechanism.neighbours == "swap" else 1, mechanism.max_items_per_user
+    def numbers(self, mechanism: LaplaceLimitDomain, k: int) -> tuple[int, Fraction, Fraction]:
+        """By how much differences move, the scale and the odds."""
+        drift, bound = drift_of(mechanism), mechanism.max_items_per_user
+        unstable = min(drift * bound, mechanism.kbar_for(k))
         scale = drift * min(k, bound) / Fraction(mechanism.epsilon)
-        q = largest_delta_q(Fraction(mechanism.delta) / min(drift * bound, mechanism.kbar))
+        return drift, scale, 1 / largest_delta_q(Fraction(mechanism.delta) / unstable)
+
+    def law(self, mechanism: LaplaceLimitDomain, counts: Counts, k: int) -> Law:
+        drift, scale, odds = self.numbers(mechanism, k)
         items, (*largest, rest) = top(counts, mechanism.kbar)
-        return named(items, bottom_laplace(tuple((c - rest - drift) / scale for c in largest), 1 / q, k))
+        return named(items, above_bottom([(c - rest - drift) / scale for c in largest], odds, k, "laplace"))
+
+    def sampler(self, mechanism: LaplaceLimitDomain, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        """Whose frequencies are compared in exact/test_crossing."""
+        drift, scale, odds = self.numbers(mechanism, k)
+        return crossing.above_bottom(head, drift, scale, "laplace", odds, k, draw)
 
     @pytest.mark.parametrize(("bound", "k"), [(1, 3), (2, 3), (3, 2)])
     def test_bound_over_scale_is_spent_and_no_more(self, bound: int, k: int) -> None:
@@ -49,6 +57,6 @@ class TestLaplaceLimitDomain(UnknownContract):
                 continue
             laws = []
             for *largest, rest in (start, tuple(c + m for c, m in zip(start, moves, strict=True))):
-                laws.append(bottom_laplace(tuple((c - rest - 1) / scale for c in largest), odds, k))
+                laws.append(above_bottom([(c - rest - 1) / scale for c in largest], odds, k, "laplace"))
             worst = max(worst, max_log_ratio(*laws))
         assert 0.8 * float(epsilon) <= worst <= float(epsilon) * (1 + 1e-12)

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import ClassVar
-
-import pytest
 
 from private_topk.testing import Law
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
-from tests.transforms.mechanisms.noise_laws import root
 from tests.transforms.mechanisms.unknown_contract import UnknownContract
-from tests.transforms.mechanisms.unknown_laws import Counts, bottom_gumbel, named, top
+from tests.transforms.mechanisms.unknown_laws import Counts, above_bottom, drift_of, named, top
 
 
 class TestLimitDomain(UnknownContract):
@@ -27,31 +23,17 @@ class TestLimitDomain(UnknownContract):
     followed: ClassVar = [
         (LimitDomain(3.0, 0.8, kbar=3), (6, 5, 5, 3, 1), 2),
         (LimitDomain(6.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3),
-        (LimitDomain(2.0, 0.5, kbar=2, max_items_per_user=1), (5, 2), 2),
     ]
 
     def law(self, mechanism: LimitDomain, counts: Counts, k: int) -> Law:
-        drift, half = 2 if mechanism.neighbours == "swap" else 1, Fraction(mechanism.delta) / 2
+        drift, half = drift_of(mechanism), Fraction(mechanism.delta) / 2
         share = exponential_share(Fraction(mechanism.epsilon), half, k)
         bound = mechanism.max_items_per_user
         unstable = mechanism.kbar if bound is None else min(drift * bound, mechanism.kbar)
         items, (*largest, rest) = top(counts, mechanism.kbar)
-        levels = tuple((c - rest - drift) * share / drift for c in largest)
-        return named(items, bottom_gumbel(levels, unstable / half, k))
+        levels = [(c - rest - drift) * share / drift for c in largest]
+        return named(items, above_bottom(levels, unstable / half, k, "gumbel"))
 
     def test_kbar_is_no_function_of_the_data(self) -> None:
         """Published code chooses it by the data and then prefers the worst threshold; here it is public."""
         assert [LimitDomain(1.0, 1e-6).kbar_for(k) for k in (1, 10, 11, 100)] == [100, 100, 110, 1000]
-
-    @pytest.mark.parametrize("k", [1, 3, 10, 100, 1000])
-    def test_share_is_the_best_composition(self, k: int) -> None:
-        """Against the formula of Dong, Durfee & Rogers 2020, inverted here by floats; zCDP may do better still."""
-        epsilon, half = 1.0, 5e-7
-
-        def cost(s: float) -> float:
-            t = s / -math.expm1(-s)
-            return k * (t - 1 - math.log(t)) + s * math.sqrt(k / 2 * math.log(1 / half)) - epsilon
-
-        published = max(epsilon / k, root(cost, 1e-9, 2))
-        assert LimitDomain(epsilon, 2 * half).share(k) >= Fraction(published) * (1 - Fraction(1, 10**9))
-        assert LimitDomain(epsilon, 2 * half).share(k) <= Fraction(published) * Fraction(11, 10)

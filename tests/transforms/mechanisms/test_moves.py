@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import hockey_stick, max_log_ratio, neighbours
-from private_topk.testing.checks import ORDERS
+from private_topk.testing import Law, hockey_stick
+from private_topk.testing.checks import check_pair
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     CandidatesThenRank,
@@ -37,10 +36,8 @@ from private_topk.transforms.mechanisms import (
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian, IndependentLaplace, Spread
 from private_topk.transforms.mechanisms.mechanism import About
-from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.test_cost import SLACK, pair_of
+from tests.transforms.mechanisms.test_cost import SLACK, Kind, pair_of
 from tests.transforms.mechanisms.test_weighted_gaussian import law_of, sums
-from tests.transforms.mechanisms.typed_laws import Kind, Pair
 
 TYPED = [
     Peeling(1.0, "swap"),
@@ -56,14 +53,19 @@ TYPED = [
     Gaussian(0.3, 0.05, 2, "swap"),
     Gaussian(0.3, 0.05, None, "swap"),
 ]
-OTHERS = (Gamma, WeightedGaussian, WeightedOrder, CandidatesThenRank)
+OTHERS = (
+    Gamma,  # test_gamma holds its two draws
+    WeightedGaussian,
+    WeightedOrder,
+    CandidatesThenRank,
+)
 
 
 def test_all_that_are_said_to_move_as_one_are_here() -> None:
     assert {kind for kind in MECHANISMS.values() if kind.moves_as_one} == {*map(type, TYPED), *OTHERS}
 
 
-def one_way(mechanism: Mechanism, k: int, step: int) -> Iterator[Pair]:
+def one_way(mechanism: Mechanism, k: int, step: int) -> Iterator[tuple[Law, Law]]:
     """One user leaves, or enters, with one item, some, or as many as may be; items of two counts besides."""
     most = mechanism.parameter("max_items_per_user") or k + 1
     for moved in sorted({1, min(most, (k + 2) // 2), min(most, k + 1)}):
@@ -72,18 +74,9 @@ def one_way(mechanism: Mechanism, k: int, step: int) -> Iterator[Pair]:
             yield pair_of(mechanism, kinds, k)
 
 
-def together(leaving: Pair, entering: Pair) -> Pair:
-    """Both draws: they share nothing, so that probabilities multiply."""
-    logs = [np.add.outer(a, b).ravel() for a, b in ((leaving.here, entering.here), (leaving.there, entering.there))]
-    return Pair(*logs, np.multiply.outer(leaving.numbers, entering.numbers).ravel())
-
-
-def spent(pair: Pair, epsilon: float) -> float:
-    """The larger of the two hockey-stick divergences."""
-    here, there = np.exp(pair.here), np.exp(pair.there)
-    return max(
-        float(pair.numbers @ np.maximum(a - math.exp(epsilon) * b, 0)) for a, b in ((here, there), (there, here))
-    )
+def both(one: Law, other: Law) -> Law:
+    """Two draws: they share nothing, so that probabilities multiply."""
+    return {(a, b): p * q for a, p in one.items() for b, q in other.items()}
 
 
 def hold(mechanism: Mechanism, k: int, down: int = 1, up: int = 1) -> float:
@@ -94,26 +87,14 @@ def hold(mechanism: Mechanism, k: int, down: int = 1, up: int = 1) -> float:
     """
     cost, used = mechanism.cost(k), 0.0
     for leaving, entering in itertools.product(one_way(mechanism, k, -down), one_way(mechanism, k, up)):
-        both = together(leaving, entering)
-        if cost.delta:
-            divergence = spent(both, float(cost.epsilon))
-            assert divergence <= float(cost.delta) + SLACK
-            used = max(used, divergence / float(cost.delta))
-        else:
-            used = max(used, np.abs(both.ratios).max() / float(cost.epsilon))
-            assert used <= 1 + SLACK
-        if cost.bounded_range is not None:
-            assert np.ptp(both.ratios) <= float(cost.bounded_range) + SLACK
-        assert cost.rho is not None
-        for order in ORDERS:
-            assert both.renyi(order) <= float(cost.rho) * order + SLACK, order
-    return used
+        used = max(used, check_pair(cost, *(both(*laws) for laws in zip(leaving, entering, strict=True)), slack=SLACK))
+    return used / float(cost.delta or cost.epsilon)
 
 
-@pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("mechanism", TYPED, ids=repr)
-def test_leaving_one_and_entering_another_cost_one_draw(mechanism: Mechanism, k: int) -> None:
-    hold(mechanism, k)
+def test_leaving_one_and_entering_another_cost_one_draw(mechanism: Mechanism) -> None:
+    for k in (1, 2, 5):
+        hold(mechanism, k)
 
 
 @pytest.mark.parametrize(("before", "now"), [(1, 1), (1, 2)])
@@ -122,8 +103,8 @@ def test_a_riser_whose_user_changed_groups_costs_one_draw(mechanism: Mechanism, 
     """One user added or removed: who counted in one group before takes `before` off its scores, and adds `now` to those
     of another. Under "swap" two such users, in up to four groups.
     """
-    for k in (1, 3):
-        hold(replace(mechanism, neighbours="add-remove", cap=before + now), k, before, now)  # type: ignore[call-arg]
+    for k in (1, 2):
+        hold(replace(mechanism, neighbours="add-remove", cap=before + now), k, before, now)
 
 
 def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
@@ -138,16 +119,6 @@ def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
             hold(planted, 2, 1, 2)
 
 
-@pytest.mark.long
-def test_of_gamma_either_draw_costs_half() -> None:
-    mechanism = Gamma(1.0, "swap")
-    for counts in [(2, 1), (3, 3, 3), (4, 3, 1, 0)]:
-        for moved in neighbours(counts):
-            for k in (1, 2):
-                both = (laws.gamma_order(of, k, Fraction(mechanism.epsilon)) for of in (counts, moved))
-                assert max_log_ratio(*both) <= 0.5 + SLACK
-
-
 def test_two_draws_of_weighted_gaussian_cost_one() -> None:
     """Rare items, crowds at the threshold, and every user who leaves the one and enters the other."""
     mechanism = WeightedGaussian(0.5, 0.2, 2, 1, "swap")
@@ -160,9 +131,8 @@ def test_two_draws_of_weighted_gaussian_cost_one() -> None:
         for mine, yours in itertools.product(users, repeat=2):
             left, entered = (law_of(mechanism, sums((*some, its), 2, 1), 2)
                              for some, its in zip(others, (mine, yours), strict=True))  # fmt: skip
-            here = {(a, b): float(p * q) for a, p in left.items() for b, q in other_bare.items()}
-            there = {(a, b): float(p * q) for a, p in bare.items() for b, q in entered.items()}
-            worst = max(worst, *(hockey_stick(*order, 0.5) for order in ((here, there), (there, here))))  # type: ignore[arg-type]
+            here, there = both(left, other_bare), both(bare, entered)
+            worst = max(worst, *(hockey_stick(*order, 0.5) for order in ((here, there), (there, here))))
     assert 0.04 < worst <= 0.2
 
 
@@ -197,7 +167,7 @@ def test_who_says_nothing_pays_for_both() -> None:
 
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
-SIZES = [(1, None), (2, None), (5, None), (5, 1), (5, 2), (5, 3), (5, 4), (7, 4), (8, 7)]
+SIZES = [(1, None), (5, None), (5, 1), (5, 3), (7, 4)]
 
 
 @pytest.mark.parametrize(("size", "limit"), SIZES)

@@ -9,14 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import hockey_stick
 from private_topk.transforms.mechanisms import RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian, Cube, IndependentLaplace, Spread
 from private_topk.transforms.mechanisms.noisy_counts import cost_of_counts
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
-SIZES = [(1, None), (2, None), (5, None), (5, 1), (5, 2), (5, 4), (8, 3), (8, 5), (8, 7)]
+SIZES = [(1, None), (5, None), (5, 1), (5, 4), (8, 3), (8, 7)]
 
 
 def publish(bits: bytes = b"publish", **parameters: object) -> list[int]:
@@ -67,33 +66,6 @@ def test_without_a_bound_a_count_has_half_of_root_n_and_a_half(size: int) -> Non
     unit = float(gaussian_scale(EPSILON, DELTA, Fraction(1)))
     assert gaussian(size, None).stddev() == pytest.approx((math.sqrt(size) + 1) / 2 * unit, rel=0.005)
     assert gaussian(size, 1).stddev() == pytest.approx(unit, rel=0.003)
-
-
-def test_two_rounded_counts_keep_their_budget() -> None:
-    epsilon, delta = Fraction(3, 2), Fraction(1, 50)
-    noise = noise_of_counts(2, epsilon, delta)
-    assert isinstance(noise, CorrelatedGaussian)
-    before = _law_of_two(noise)
-    spent = []
-    for move in [(1, 1), (1, 0), (0, 1)]:
-        after = {(x + move[0], y + move[1]): p for (x, y), p in before.items()}
-        union = dict.fromkeys(before.keys() | after.keys(), 0.0)
-        both = [{**union, **law} for law in (before, after)]
-        spent += [hockey_stick(*order, float(epsilon)) for order in (both, both[::-1])]
-    assert max(spent) <= float(delta)
-    assert max(spent) > 0.8 * float(delta), "rounding hides a little of what the real numbers tell"
-
-
-def _law_of_two(noise: CorrelatedGaussian) -> dict[tuple[int, int], float]:
-    """The joint law of two rounded noises, an integral over the shared one."""
-    reach, shared = 14, math.sqrt(noise.shared)
-    centres = np.linspace(-9, 9, 721)
-    weights = np.exp(-(centres**2) / 2)
-    edges = np.arange(-reach, reach + 2) - 0.5
-    upper = [[math.erf((e - c * shared) / math.sqrt(2 * noise.own)) for e in edges] for c in centres]
-    cells = np.diff(np.array(upper), axis=1) / 2
-    law = np.einsum("c,cx,cy->xy", weights / weights.sum(), cells, cells)
-    return {(x - reach, y - reach): float(p) for (x, y), p in np.ndenumerate(law)}
 
 
 def test_the_pure_noise_is_the_one_of_least_variance() -> None:

@@ -1,17 +1,16 @@
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
-import pytest
-from flint import arb
 
-from private_topk.testing import Law, assert_follows, draws_to_see, frequencies, max_log_ratio
+from private_topk.testing import Law, assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import Cost, RandomBits
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
-from tests.quick import in_check, smallest
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 
@@ -24,22 +23,16 @@ class TestPnfPeeling(ItemByItem):
             counts, k, Fraction(mechanism.epsilon) / (k if mechanism.neighbours == "add-remove" else 2 * k)
         )
 
-    @in_check("0")
-    @pytest.mark.parametrize("top", [0, 2])
-    def test_many_equal_scores(self, top: int) -> None:
+    def test_many_equal_scores(self) -> None:
         """The trap: as an alternating sum the law of permute-and-flip is garbage beyond 40 equal scores."""
-        equal, p = 60, (-arb(top)).exp()
+        equal, p = 60, math.exp(-2)
         # The leader is met after j of the others, all of which were passed over: a geometric sum.
-        leader = sum(((1 - p) ** j for j in range(equal + 1)), arb(0)) / (equal + 1) if top else arb(1) / (equal + 1)
-        law = {(i,): (1 - leader) / equal for i in range(1, equal + 1)} | {(0,): leader}
-        seen = frequencies(PnfPeeling(1.0), (top, *[0] * equal), 1, draws_to_see(law, smallest(0.09)), b"equal")
-        assert_follows(seen, law, smallest(0.09))
-
-    def test_swap_neighbours_need_the_factor_two(self) -> None:
-        ratio = max_log_ratio(
-            laws.permute_and_flip((0, 0, 0), 1, Fraction(1)), laws.permute_and_flip((0, 2, 1), 1, Fraction(1))
-        )
-        assert ratio > 1.05
+        leader = sum((1 - p) ** j for j in range(equal + 1)) / (equal + 1)
+        law = {(0,): leader, (1,): 1 - leader}
+        bits, draws = RandomBits.keyed(b"equal"), draws_to_see(law, 0.05)
+        counts = np.array([2, *[0] * equal])
+        seen = Counter((min(int(PnfPeeling(1.0)(counts, 1, bits)[0]), 1),) for _ in range(draws))
+        assert_follows(seen, law, 0.05)
 
     def test_rounds_have_noise_of_their_own(self) -> None:
         """With one noise for all rounds the order of two equal items would tell nothing more; here it is fresh."""
@@ -59,4 +52,4 @@ class TestPnfPeeling(ItemByItem):
             return time.process_time() - started
 
         seconds(1000)
-        assert seconds(100_000) < 30 * seconds(12_500)
+        assert seconds(40_000) < 30 * seconds(5_000)

@@ -15,9 +15,9 @@ def reach(moves: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
-@pytest.mark.parametrize(("items", "most"), [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (5, 2), (5, 3), (5, 5), (6, 2)])
+@pytest.mark.parametrize(("items", "most"), [(2, 1), (3, 2), (4, 1), (5, 3), (5, 5), (6, 2)])
 def test_no_move_reaches_further_and_one_does_as_far(items: int, most: int, neighbours: str) -> None:
-    stated = float(order_reach(items, most, neighbours))  # type: ignore[arg-type]
+    stated = float(order_reach(items, most, neighbours))
     whole = np.array(list(itertools.product((-1, 0, 1) if neighbours == "swap" else (0, 1), repeat=items)), float)
     few = ((whole > 0).sum(axis=1) <= most) & ((whole < 0).sum(axis=1) <= most)
     assert reach(whole[few]).max() == pytest.approx(stated)

@@ -1,60 +1,27 @@
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import ClassVar
 
-import pytest
-from scipy.special import ndtr
-
-from private_topk.transforms.mechanisms.exact.accounting import (
-    gaussian_scale,
-)
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
-from tests.transforms.mechanisms.framework_contract import RELATIONS, SETTINGS, FrameworkContract
-from tests.transforms.mechanisms.noise_laws import root
-from tests.transforms.mechanisms.unknown_laws import (
-    Counts,
-    Ranked,
-    normal_order,
-)
+from tests.transforms.mechanisms.unknown_contract import RELATIONS, SETTINGS, FrameworkContract
 
 
 class TestRestrictedNormal(FrameworkContract):
-    mechanisms: ClassVar = [
-        RestrictedNormal(1.0, 1e-6, 5),
-        RestrictedNormal(0.5, 1e-9, 50, kbar=40, neighbours="swap"),
-    ]
+    mechanisms: ClassVar = [RestrictedNormal(1.0, 1e-6, 5), RestrictedNormal(0.5, 1e-9, 50, kbar=40, neighbours="swap")]
     private: ClassVar = [
         (RestrictedNormal(epsilon, 0.1, bound, kbar, relation), k)
         for relation in RELATIONS
         for epsilon, k, kbar in SETTINGS
         for bound in (1, 2)
     ]
-    followed: ClassVar = [
-        (RestrictedNormal(6.0, 0.8, 1, kbar=3), (6, 5, 5, 3, 1), 2),
-        (RestrictedNormal(8.0, 0.8, 12, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 2),
-    ]
 
     def budget(self, mechanism: RestrictedNormal, k: int) -> tuple[Fraction, Fraction]:
         part = sorted([Fraction(1, 3), Fraction(4, mechanism.max_items_per_user), Fraction(1, 2)])[1]
         return part * Fraction(mechanism.epsilon), Fraction(mechanism.delta) / 2
 
-    def order(self, mechanism: RestrictedNormal, largest: Counts, k: int, drift: int) -> Ranked:
+    def noise_and_scale(self, mechanism: RestrictedNormal, k: int, moved: int) -> tuple[str, Fraction]:
         epsilon_r, half = self.budget(mechanism, k)
-        moved = min(drift * mechanism.max_items_per_user, len(largest))
-        return normal_order(largest, gaussian_scale(Fraction(mechanism.epsilon) - epsilon_r, half, Fraction(moved)), k)
-
-    @pytest.mark.parametrize("bound", [1, 4, 9, 30, 10**4])
-    def test_scale_is_the_analytic_one(self, bound: int) -> None:
-        """Balle & Wang 2018, Theorem 8, by floats."""
-        mechanism = RestrictedNormal(1.0, 1e-6, bound)
-        epsilon, delta = 1 - float(mechanism.test_budget(10)[0]), 5e-7
-        distance = math.sqrt(min(bound, 100))
-
-        def excess(scale: float) -> float:
-            a, b = distance / (2 * scale), epsilon * scale / distance
-            return ndtr(a - b) - math.exp(epsilon) * ndtr(-a - b) - delta
-
-        scale = root(excess, distance * 0.1, distance * 1000)
-        assert float(mechanism.scale(10)) == pytest.approx(scale, rel=1e-7)
+        slots = min(moved * mechanism.max_items_per_user, mechanism.kbar_for(k))
+        return "gaussian", gaussian_scale(Fraction(mechanism.epsilon) - epsilon_r, half, Fraction(slots))

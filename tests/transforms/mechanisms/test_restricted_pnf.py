@@ -3,13 +3,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
+
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
-from tests.transforms.mechanisms.framework_contract import RELATIONS, SETTINGS, FrameworkContract
-from tests.transforms.mechanisms.unknown_laws import (
-    Counts,
-    Ranked,
-    flip_order,
-)
+from tests.transforms.mechanisms.unknown_contract import RELATIONS, SETTINGS, FrameworkContract
+from tests.transforms.mechanisms.unknown_laws import drift_of
 
 
 class TestRestrictedPnf(FrameworkContract):
@@ -17,15 +18,14 @@ class TestRestrictedPnf(FrameworkContract):
     private: ClassVar = [
         (RestrictedPnf(epsilon, 0.1, kbar, relation), k) for relation in RELATIONS for epsilon, k, kbar in SETTINGS
     ]
-    followed: ClassVar = [
-        (RestrictedPnf(9.0, 0.5, kbar=3), (6, 5, 5, 3, 1), 2),
-        (RestrictedPnf(12.0, 0.5, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3),
-    ]
     tight: ClassVar = 0.8
 
     def budget(self, mechanism: RestrictedPnf, k: int) -> tuple[Fraction, Fraction]:
         return Fraction(mechanism.epsilon) / 4, Fraction(mechanism.delta)
 
-    def order(self, mechanism: RestrictedPnf, largest: Counts, k: int, drift: int) -> Ranked:
-        share = Fraction(mechanism.epsilon) * Fraction(3, 4) / k
-        return flip_order(tuple(c * share / drift for c in largest), k)
+    def noise_and_scale(self, mechanism: RestrictedPnf, k: int, moved: int) -> tuple[str, Fraction]:
+        return "flips", moved * k / (Fraction(mechanism.epsilon) * Fraction(3, 4))
+
+    def order(self, mechanism: RestrictedPnf, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        rounds = FlipRounds(Histogram.of(head), 1 / self.noise_and_scale(mechanism, k, drift_of(mechanism))[1], k, draw)
+        return np.array([rounds.next() for _ in range(k)])

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from private_topk.testing import Law, hockey_stick
+from private_topk.testing import Law
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share, largest_delta_q
 from private_topk.transforms.mechanisms.top_stable import TopStable
 from tests.transforms.mechanisms.unknown_contract import UnknownContract
-from tests.transforms.mechanisms.unknown_laws import Counts, Ranked, named, passes, top, top_stable
+from tests.transforms.mechanisms.unknown_laws import Counts, drift_of, named, top, top_stable
 
 
 class TestTopStable(UnknownContract):
@@ -23,13 +23,11 @@ class TestTopStable(UnknownContract):
     followed: ClassVar = [
         (TopStable(4.0, 0.8, kbar=3), (9, 9, 6, 1, 1), 2),
         (TopStable(6.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 1),
-        (TopStable(2.0, 0.5, kbar=2), (7, 3), 2),
-        (TopStable(8.0, 0.8, kbar=3), (9, 8, 8, 1), 1),
     ]
     tight: ClassVar = 0.8
 
     def law(self, mechanism: TopStable, counts: Counts, k: int) -> Law:
-        drift, kbar = 2 if mechanism.neighbours == "swap" else 1, mechanism.kbar
+        drift, kbar = drift_of(mechanism), mechanism.kbar
         parts = 1 if kbar == k else 2
         epsilon, delta = Fraction(mechanism.epsilon) / parts, Fraction(mechanism.delta) / parts
         items, largest = top(counts, kbar)
@@ -40,21 +38,8 @@ class TestTopStable(UnknownContract):
         """Public code tests the gap one position lower. That answers (0,) here and (1,) on a neighbour."""
         mechanism, bits = TopStable(1.0, 1e-6), RandomBits.keyed(b"gap")
         for counts in ([10**6, 10**6, 0], [10**6, 10**6 + 1, 0], [10**6 + 1, 10**6, 0]):
-            assert all(len(mechanism(counts, 1, bits)) == 0 for _ in range(200))
-        assert all(mechanism([10**6, 10**6, 0], 2, bits).tolist() == [0, 1] for _ in range(200))
-
-    def test_the_check_would_see_the_wrong_gap(self) -> None:
-        scale, q = Fraction(3), largest_delta_q(Fraction(1, 100))
-
-        def law(counts: Counts, below: int) -> Ranked:
-            items, largest = top(counts, 2)
-            gap = max(largest[below - 1] - largest[below] - 1, 0)
-            released, kept = passes((gap / scale,), 1 / q, until=True)
-            return named(items, {(0,): released, (): kept})
-
-        one, two = (90, 90, 0), (90, 91, 0)
-        assert hockey_stick(law(one, 2), law(two, 2), 1.0) > 0.99
-        assert hockey_stick(law(one, 1), law(two, 1), 1.0) <= 0.01
+            assert all(len(mechanism(counts, 1, bits)) == 0 for _ in range(50))
+        assert all(mechanism([10**6, 10**6, 0], 2, bits).tolist() == [0, 1] for _ in range(50))
 
     def test_larger_sizes_draw_k_of_them(self) -> None:
         mechanism, bits = TopStable(2.0, 1e-6, kbar=3), RandomBits.keyed(b"sizes")
@@ -65,5 +50,5 @@ class TestTopStable(UnknownContract):
         assert [TopStable(1.0, 1e-6).kbar_for(k) for k in (1, 10, 500)] == [1, 10, 500]
         few, many = (TopStable(1.0, 1e-6, kbar) for kbar in (2, 3))
         counts, bits = np.array([500, 480, 432, 431]), RandomBits.keyed(b"budget")
-        sizes = [sum(len(m(counts, 2, bits)) for _ in range(200)) for m in (few, many)]
+        sizes = [sum(len(m(counts, 2, bits)) for _ in range(50)) for m in (few, many)]
         assert sizes[0] > sizes[1]

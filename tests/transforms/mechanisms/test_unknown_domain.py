@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -52,25 +51,6 @@ def _phantoms(items: list[int | None], others: list[int | None]) -> list[object]
 
 def _count(counts: tuple[int, ...], item: object) -> int:
     return counts[item] if isinstance(item, int) else 0
-
-
-def test_lemma_1_argument_fails_for_joint_but_its_slots_hold() -> None:
-    """Why the framework refuses joint mechanisms: with item 3 gone for the weaker item 2, the remaining answer (1, 0)
-    becomes *less* likely, by a factor of 1.52."""
-    q = math.exp(-1.5)
-
-    def joint(counts: dict[int, int], k: int = 2) -> dict[tuple[int, ...], float]:
-        ordered = sorted(counts.values(), reverse=True)
-        weights = {
-            s: q ** max(c - counts[i] for c, i in zip(ordered, s, strict=False))
-            for s in itertools.permutations(counts, k)
-        }
-        return {s: w / sum(weights.values()) for s, w in weights.items()}
-
-    one, same_data_other_top, two = joint({0: 6, 1: 3, 3: 4}), joint({0: 6, 1: 3, 2: 3}), joint({0: 5, 1: 3, 2: 3})
-    assert one[1, 0] / same_data_other_top[1, 0] == pytest.approx(1.52, abs=0.005)
-    for answer in ((0, 1), (1, 0)):
-        assert abs(math.log(one[answer] / two[answer])) <= 3
 
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-9, 1e-6, 0.01, 0.5, 0.9])

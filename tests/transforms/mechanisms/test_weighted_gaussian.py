@@ -14,16 +14,13 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
 
-from private_topk.testing import Law, assert_follows, hockey_stick, renyi
+from private_topk.testing import Law, assert_follows, draws_to_see, hockey_stick, renyi
 from private_topk.transforms.mechanisms import RandomBits, WeightedGaussian
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.weighting import UNIT
-from private_topk.transforms.refusal import Refusal
-from tests.quick import few, smallest, tries
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.noise_laws import NOISE_LAWS, kolmogorov
 
-DRAWS = 3_000
 User = tuple[int, ...]
 """The items of one."""
 
@@ -82,7 +79,7 @@ class TestWeightedGaussian(Contract):
         WeightedGaussian(2.0, 0.01, 3, whole_items=1, neighbours="swap"),
     ]
 
-    @pytest.mark.parametrize("k", few([1, 2, 3], [1]))
+    @pytest.mark.parametrize("k", [1, 3])
     def test_follows_its_law(self, k: int) -> None:
         mechanism = WeightedGaussian(1.0, 0.2, 3, whole_items=2)
         bar = mechanism.threshold()
@@ -90,8 +87,10 @@ class TestWeightedGaussian(Contract):
         stated = law_of(mechanism, weights, k)
         assert sum(stated.values()) == pytest.approx(1, abs=1e-5)
         bits = RandomBits.keyed(b"law")
-        seen = Counter(tuple(mechanism(np.array(weights), k, bits).tolist()) for _ in range(tries(DRAWS)))
-        assert_follows(seen, stated, smallest(0.11))
+        prepared = mechanism.prepare((named := Named.of(np.array(weights))).histogram)
+        draws = draws_to_see(stated, 0.11)
+        seen = Counter(tuple(named.items(prepared.ranks(k, bits)).tolist()) for _ in range(draws))
+        assert_follows(seen, stated, 0.11)
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
     @pytest.mark.parametrize(("whole", "limit"), [(1, 1), (1, 3), (2, 3)])
@@ -193,10 +192,3 @@ class TestWeightedGaussian(Contract):
             few = mechanism(counts[[0, 501, 502]], 3, RandomBits.keyed(b"%d" % number))
             all_of_them = mechanism(counts, 3, RandomBits.keyed(b"%d" % number))
             assert np.array([0, 501, 502])[few].tolist() == all_of_them.tolist()
-
-    @pytest.mark.parametrize("whole", [0, 2.5, True, "3"])
-    def test_bad_numbers_of_items_are_refused(self, whole: object) -> None:
-        with pytest.raises(Refusal, match="whole_items must be a whole number of at least 1"):
-            WeightedGaussian(1.0, 1e-6, 10, whole_items=whole)  # type: ignore[arg-type]
-        with pytest.raises(Refusal, match="max_items_per_user must be at most 1000000"):
-            WeightedGaussian(1.0, 1e-6, 1_000_001)

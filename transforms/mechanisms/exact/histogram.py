@@ -10,7 +10,6 @@ N pairs of a user and an item have at most sqrt(2 N) + 1 different counts above 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -71,18 +70,6 @@ class Histogram:
         else:
             values, sizes = np.unique(array, return_counts=True)
         return cls(values[::-1], sizes[::-1])
-
-    @classmethod
-    def merged(cls, parts: Iterable[Histogram]) -> Histogram:
-        """The histogram of the items of all parts together, in any order: each item stands in one part.
-
-        Cost: a sort of the parts' values. `shares` says what a pick of it is in the parts.
-        """
-        tables = list(parts)
-        values, places = np.unique(-np.concatenate([table.values for table in tables]), return_inverse=True)
-        sizes = np.zeros(len(values), np.int64)
-        np.add.at(sizes, places.reshape(-1), np.concatenate([table.sizes for table in tables]))
-        return cls(-values, sizes)
 
     @cached_property
     def ends(self) -> Indices:
@@ -152,22 +139,6 @@ class Histogram:
         """What the ranks stand for."""
         values = self.counts_at(ranks)
         return Picks(values, ranks - self.more_than(values))
-
-    def ranks(self, picks: Picks) -> Indices:
-        """The ranks that stand for picks."""
-        return self.more_than(picks.values) + picks.numbers
-
-    @classmethod
-    def shares(cls, parts: Sequence[Histogram], picks: Picks) -> tuple[Indices, Picks]:
-        """Which part each pick of the merged histogram lies in, and as what pick of that part, shape (n,) each.
-
-        The items of one count are numbered through the parts in their order.
-        """
-        held = np.stack([part.at_least(picks.values) - part.more_than(picks.values) for part in parts])
-        ends = np.cumsum(held, axis=0)
-        places = (ends <= picks.numbers).sum(axis=0)
-        before = (ends - held)[places, np.arange(len(places))]
-        return places, Picks(picks.values, picks.numbers - before)
 
 
 @dataclass(frozen=True, eq=False)

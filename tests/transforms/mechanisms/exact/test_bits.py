@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import assert_follows
+from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 
 
@@ -38,11 +38,11 @@ def test_draws_do_not_overlap_and_come_in_order() -> None:
     assert len(set(np.concatenate([d.words(0, 0, 50) for d in draws]).tolist())) == 150
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 10, 17])
+@pytest.mark.parametrize("n", [1, 3, 10])
 def test_below_is_uniform(n: int) -> None:
-    draw = RandomBits.keyed(b"below").draw()
-    seen = Counter((draw.below(n),) for _ in range(6000))
-    assert_follows(seen, {(i,): Fraction(1, n) for i in range(n)}, 0.06)
+    draw, law = RandomBits.keyed(b"below").draw(), {(i,): Fraction(1, n) for i in range(n)}
+    seen = Counter((draw.below(n),) for _ in range(draws_to_see(law, 0.06)))
+    assert_follows(seen, law, 0.06)
 
 
 def test_below_takes_integers_of_any_size() -> None:

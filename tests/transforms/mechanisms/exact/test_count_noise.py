@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, assert_follows
+from private_topk.testing import Law, assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.count_noise import (
     CorrelatedGaussian,
@@ -20,9 +20,7 @@ from private_topk.transforms.mechanisms.exact.count_noise import (
     IndependentLaplace,
     Spread,
 )
-from tests.quick import few, in_check
 
-DRAWS = 8_000
 REACH, FINE = 24, 20  # cells of the grid each way, and points of a cell
 
 Density = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -60,12 +58,11 @@ KINDS: dict[str, tuple[CountNoise, Density]] = {
 LAWS = {name: rounded_law(density) for name, (_, density) in KINDS.items()}
 
 
-@in_check("spread", "independent")
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_noises_follow_their_joint_law(kind: str) -> None:
     noise, bits = KINDS[kind][0], RandomBits.keyed(b"joint law")
     law: Law = {(int(x) - REACH, int(y) - REACH): float(p) for (x, y), p in np.ndenumerate(LAWS[kind])}
-    seen = Counter(tuple(noise.sample(2, bits.draw())) for _ in range(DRAWS))
+    seen = Counter(tuple(noise.sample(2, bits.draw())) for _ in range(draws_to_see(law, 0.12)))
     assert_follows(seen, law, 0.12)
 
 
@@ -82,10 +79,11 @@ def test_what_is_said_of_one_noise_is_its_law(kind: str) -> None:
             assert w == 0 or law[sizes < w].sum() < float(confidence) + 5e-4
 
 
-@pytest.mark.parametrize("noise", few([Spread(7, Fraction(1, 3)), Cube(7, Fraction(1, 3)), Spread(1, Fraction(2)),
-                                       IndependentLaplace(Fraction(9, 2)), IndependentLaplace(Fraction(1, 4)),
-                                       CorrelatedGaussian(Fraction(200), Fraction(70))], (2, 3, 4)),
-                         ids=repr)  # fmt: skip
+FAR = [Spread(1, Fraction(2)), Cube(7, Fraction(1, 3)), IndependentLaplace(Fraction(9, 2)),
+       CorrelatedGaussian(Fraction(200), Fraction(70))]  # fmt: skip
+
+
+@pytest.mark.parametrize("noise", FAR, ids=repr)
 def test_draws_are_as_far_off_as_it_is_said(noise: CountNoise) -> None:
     bits, size = RandomBits.keyed(b"how far"), getattr(noise, "size", 7)
     drawn = np.array([noise.sample(size, bits.draw()) for _ in range(2_000)])
@@ -105,10 +103,6 @@ def test_no_pair_of_counts_tells_more_of_a_user_than_its_rate(kind: str, moves: 
         worst.append(np.abs(np.log(here / law[3:-3, 3:-3])).max())
     assert max(worst) <= 0.8 + 1e-6, "and it is used up"
     assert max(worst) > 0.79
-
-
-def test_a_move_both_ways_would_break_the_spread() -> None:
-    assert np.abs(np.log(LAWS["spread"][4:-2, 2:-4] / LAWS["spread"][3:-3, 3:-3])).max() > 1.5
 
 
 def test_the_law_of_one_spread_noise_is_that_of_laplace() -> None:

@@ -6,21 +6,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import assert_follows
+from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import crossing
 from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, above_bottom, first_crossing, log_threshold
-from tests.quick import in_check
-from tests.transforms.mechanisms.unknown_laws import bottom_laplace, passes
+from tests.transforms.mechanisms.unknown_laws import above_bottom as law_above_bottom
+from tests.transforms.mechanisms.unknown_laws import passes
 
 
-@in_check("True")
 @pytest.mark.parametrize("up", [True, False])
 def test_the_first_crossing_follows_its_law(up: bool) -> None:
     gaps, scale, odds = np.array([3, -2, 4, 1, 0]), Fraction(3, 2), Fraction(5)
     law = {(t,): p for t, p in enumerate(passes(tuple(g / scale for g in gaps.tolist()), odds, until=up))}
     bits, seen = RandomBits.keyed(b"crossing"), Counter()
-    for _ in range(5000):
+    for _ in range(draws_to_see(law, 0.08)):
         draw = bits.draw()
         threshold = log_threshold(odds, "laplace", draw)
         where = {"addresses": np.arange(5), "lane": QUERY_LANE}
@@ -30,9 +29,12 @@ def test_the_first_crossing_follows_its_law(up: bool) -> None:
 
 def test_above_bottom_follows_its_law() -> None:
     top, scale, odds = np.array([6, 4, 4, 1]), Fraction(2), Fraction(3)
-    law = bottom_laplace(tuple((c - 1 - 1) / scale for c in top[:-1].tolist()), odds, 2)
+    law = law_above_bottom([(c - 1 - 1) / scale for c in top[:-1].tolist()], odds, 2, "laplace")
     bits = RandomBits.keyed(b"bottom")
-    seen = Counter(tuple(above_bottom(top, 1, scale, "laplace", odds, 2, bits.draw()).tolist()) for _ in range(5000))
+    seen = Counter(
+        tuple(above_bottom(top, 1, scale, "laplace", odds, 2, bits.draw()).tolist())
+        for _ in range(draws_to_see(law, 0.08))
+    )
     assert_follows(seen, law, 0.08)
 
 

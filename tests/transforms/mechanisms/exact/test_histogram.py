@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from private_topk.testing import SMALL_COUNTS
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
 from private_topk.transforms.refusal import Refusal
 
 VECTORS = [
@@ -49,22 +49,6 @@ def test_a_histogram_answers_what_sorted_counts_do(counts: np.ndarray) -> None:
     picks = table.picks(ranks)
     assert picks.values.tolist() == ranked.tolist()
     assert all(a == 0 if new else a > 0 for a, new in zip(picks.numbers, np.diff(ranked, prepend=-1) != 0, strict=True))
-    assert table.ranks(picks).tolist() == ranks.tolist()
-    assert table.ranks(Picks(picks.values[::-1], picks.numbers[::-1])).tolist() == ranks[::-1].tolist()
-
-
-def test_tables_of_shards_merge_to_the_table_of_all() -> None:
-    counts = np.random.default_rng(2).integers(0, 300, 5000)
-    whole = Histogram.of(counts)
-    for cuts in ([1], [100, 4000], range(50, 5000, 50)):
-        merged = Histogram.merged(Histogram.of(part) for part in np.split(counts, cuts))
-        assert merged.values.tolist() == whole.values.tolist() and merged.sizes.tolist() == whole.sizes.tolist()
-
-
-def test_different_counts_are_at_most_the_root_of_twice_the_pairs() -> None:
-    for counts in VECTORS:
-        if counts.max() < 2**40:
-            assert len(Histogram.of(counts).values) <= (2 * int(counts.sum())) ** 0.5 + 2
 
 
 @pytest.mark.parametrize(
@@ -96,21 +80,3 @@ def test_any_integers_are_counted_as_they_are(kind: object) -> None:
 def test_large_unsigned_integers_are_counted_as_they_are() -> None:
     table = Histogram.of(np.array([2**62, 5, 2**40], np.uint64))
     assert table.values.tolist() == [2**62, 2**40, 5]
-
-
-def test_picks_of_the_merged_table_are_found_in_the_parts() -> None:
-    """Numbers of one count go through the parts in their order: with parts cut from a vector, as its indices do."""
-    counts = np.random.default_rng(2).integers(0, 300, 5000) * 7
-    parts = np.split(counts, [100, 101, 4000])
-    tables = [Histogram.of(part) for part in parts]
-    merged, whole = Histogram.merged(tables), Named.of(counts)
-    ranks = np.random.default_rng(3).permutation(5000)[:600]
-    places, picks = Histogram.shares(tables, merged.picks(ranks))
-    starts = np.array([0, 100, 101, 4000])
-    found = np.empty(600, np.int64)
-    for place, part in enumerate(parts):
-        here = places == place
-        named = Named.of(part)
-        own = Picks(picks.values[here], picks.numbers[here])
-        found[here] = starts[place] + named.items(named.histogram.ranks(own))
-    assert found.tolist() == whole.items(ranks).tolist()

@@ -26,7 +26,6 @@ from tests.transforms.mechanisms.noise_laws import NOISE_LAWS, kolmogorov
 COUNTS = np.random.default_rng(5).integers(0, 60, 500)
 
 
-@pytest.mark.long
 def test_the_textbook_is_scipy_s() -> None:
     from scipy import stats  # takes seconds to load
 

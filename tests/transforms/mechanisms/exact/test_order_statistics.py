@@ -16,32 +16,23 @@ from private_topk.transforms.mechanisms.exact.noise import NOISES
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.exact.order_statistics import _Descents
 from private_topk.transforms.mechanisms.exact.reals import precision
-from tests.quick import few, smallest
 from tests.transforms.mechanisms import laws
 
 CROWDED = Histogram(np.array([9, 5, 4, 0]), np.array([1, 4, 300, 7]))
 
 
-@pytest.mark.parametrize("noise", few(NOISES, [1]))
-def test_equal_counts_follow_the_law_of_noises_one_by_one(noise: str) -> None:
-    """Five items of two counts: which ones come, and in which order, is what five noises make it."""
-    counts = (2, 1, 1, 1, 1)
-    law = laws.noisy_order(counts, 2, noise, Fraction(2))
-    bits, table, draws = RandomBits.keyed(b"equal"), Histogram.of(np.array(counts)), draws_to_see(law, smallest(0.08))
-    seen = Counter(tuple(noisy_ranks(table, Fraction(2), noise, 2, bits.draw()).tolist()) for _ in range(draws))
-    assert_follows(seen, law, smallest(0.08))
-
-
-@pytest.mark.parametrize("noise", few(NOISES))
-def test_different_counts_of_one_block_follow_the_law_of_noises_one_by_one(noise: str) -> None:
-    """At this scale 3, 1 and 0 are read as one block: by its bound, and then by their own counts."""
-    counts, scale = (9, 4, 3, 1, 0), Fraction(8)
+@pytest.mark.parametrize("noise", NOISES)
+def test_draws_follow_the_law_of_noises_one_by_one(noise: str) -> None:
+    """Of every mechanism that is noise on counts: others are bit-equal to these draws. Here 3, 1 and 1 are read as one
+    block: by its bound, then by their own counts, of which two are equal.
+    """
+    counts, scale, k = (9, 4, 3, 1, 1), Fraction(8), 2
     table = Histogram.of(np.array(counts))
     assert Blocks.of(table, 2, even_cuts(scale / 2, 50, 4), rounded=True).sizes.tolist() == [1, 1, 3]
-    law = laws.noisy_order(counts, 2, noise, scale)
-    bits, draws = RandomBits.keyed(b"block"), draws_to_see(law, smallest(0.09))
-    seen = Counter(tuple(noisy_ranks(table, scale, noise, 2, bits.draw()).tolist()) for _ in range(draws))
-    assert_follows(seen, law, smallest(0.09))
+    law = laws.noisy_order(counts, k, noise, scale)
+    bits, draws = RandomBits.keyed(b"one by one"), draws_to_see(law, 0.08)
+    seen = Counter(tuple(noisy_ranks(table, scale, noise, k, bits.draw()).tolist()) for _ in range(draws))
+    assert_follows(seen, law, 0.08)
 
 
 @pytest.mark.parametrize("noise", NOISES)

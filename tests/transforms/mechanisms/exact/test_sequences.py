@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from private_topk.testing import SMALL_COUNTS, assert_follows
+from private_topk.testing import SMALL_COUNTS, assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from tests.transforms.mechanisms import sequence_laws
+from tests.transforms.mechanisms import laws
+from tests.transforms.mechanisms.exact.test_scaled import exact as exact_values
 
 SKEWS = [Fraction(1, 2), Fraction(5, 9), Fraction(1)]
 
@@ -22,11 +22,6 @@ def stairs(
     counts: tuple[int, ...], k: int, skew: Fraction = SKEWS[0], rate: Fraction = Fraction(1), settled: int | None = None
 ) -> Sequences:
     return Sequences(Histogram.of(np.array(counts)), k, skew, rate, settled)
-
-
-def fractions_of(numbers: Magnitudes) -> list[Fraction]:
-    pairs = zip(numbers.mantissas.tolist(), numbers.exponents.tolist(), strict=True)
-    return [Fraction(mantissa) * Fraction(2) ** exponent for mantissa, exponent in pairs]
 
 
 def whole(thresholds: list[int]) -> np.ndarray:
@@ -44,7 +39,7 @@ def test_the_mixture_over_thresholds_is_the_exponential_mechanism(counts: tuple[
     q = Fraction(1, 3)
     for k in range(1, min(3, len(counts)) + 1):
         sequences = stairs(counts, k, skew)
-        losses = {s: x * skew.denominator for s, x in sequence_laws.joint_losses(counts, k, skew).items()}
+        losses = {s: x * skew.denominator for s, x in laws.sequence_losses(counts, k, skew).items()}
         assert sequences.first == min(losses.values())
         last = int(max(losses.values()))
         number = {r: exact(sequences, r) for r in range(sequences.first, last + 3)}
@@ -60,13 +55,13 @@ def test_the_mixture_over_thresholds_is_the_exponential_mechanism(counts: tuple[
 @pytest.mark.parametrize("skew", SKEWS)
 def test_the_members_of_a_threshold_are_drawn_uniformly(skew: Fraction) -> None:
     counts = (5, 3, 3, 0)
-    losses = sequence_laws.joint_losses(counts, 3, skew)
+    losses = laws.sequence_losses(counts, 3, skew)
     sequences = stairs(counts, 3, skew)
     for threshold in (sequences.first, sequences.first + 3 * skew.denominator // 2):
         members = [s for s, x in losses.items() if x * skew.denominator <= threshold]
-        draw = RandomBits.keyed(b"members").draw()
-        seen = Counter(tuple(sequences.sample(threshold, draw).tolist()) for _ in range(4000))
-        assert_follows(seen, {s: Fraction(1, len(members)) for s in members}, smallest_error=0.1)
+        draw, law = RandomBits.keyed(b"members").draw(), {s: Fraction(1, len(members)) for s in members}
+        seen = Counter(tuple(sequences.sample(threshold, draw).tolist()) for _ in range(draws_to_see(law, 0.1)))
+        assert_follows(seen, law, smallest_error=0.1)
         assert all(sequences.loss(np.array(s)) == losses[s] * skew.denominator for s in losses)
 
 
@@ -83,7 +78,7 @@ def test_upper_bounds_are_bounds_close_and_rising(top: int, skew: Fraction) -> N
     for k in (1, 7, 100, 1001, 3000):
         sequences = Sequences(histogram, k, skew, Fraction(1))
         thresholds = [sequences.first + x for x in (0, 1, 17, top // 100, top // 10, top, 3 * top)]
-        bounds = fractions_of(sequences.upper(whole(thresholds)))
+        bounds = exact_values(sequences.upper(whole(thresholds)))
         before, ctx.prec = ctx.prec, 50_000
         values = [exact(sequences, threshold) for threshold in thresholds]
         ctx.prec = before
@@ -98,8 +93,8 @@ def test_memory_does_not_grow_with_places_times_thresholds() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 80 << 20, "200 thresholds of 20,000 places are 32 MB an array"
-    alone = [fractions_of(sequences.upper(np.array([threshold])))[0] for threshold in range(0, 2000, 500)]
-    assert fractions_of(together)[::50] == alone
+    alone = [exact_values(sequences.upper(np.array([threshold])))[0] for threshold in range(0, 2000, 500)]
+    assert exact_values(together)[::50] == alone
 
 
 def test_wide_integers_and_python_integers_agree() -> None:

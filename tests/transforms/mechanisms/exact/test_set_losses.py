@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 
 import numpy as np
@@ -9,7 +8,7 @@ from flint import arb
 
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
-from tests.transforms.mechanisms.set_laws import joint_loss
+from tests.transforms.mechanisms.laws import set_losses
 
 
 def test_numbers_of_sets_are_those_of_lattice_paths() -> None:
@@ -37,7 +36,7 @@ def test_intervals_partition_the_losses() -> None:
             parts[part.least_loss] += round(float(part.size().mid()))
         else:
             whole.extend(halves)
-    assert parts == Counter(int(joint_loss(tuple(counts.tolist()), y)) for y in itertools.combinations(range(8), 3))
+    assert parts == Counter(set_losses(counts.tolist(), 3).values())
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def test_intervals_partition_the_losses() -> None:
 def test_around_are_the_nearest_losses_of_sets(counts: list[int]) -> None:
     """Against all losses of sets, listed: at every loss, or where there are too many of them, beside those of sets."""
     k = 3
-    of_sets = sorted({int(joint_loss(tuple(counts), y)) for y in itertools.combinations(range(len(counts)), k)})
+    of_sets = sorted(set(set_losses(counts, k).values()))
     losses, most = SetLosses(Histogram.of(np.array(counts)), k), of_sets[-1]
     beside = {r + by for r in of_sets for by in (-2, -1, 0, 1, 2)}
     for loss in range(most) if most < 2000 else (r for r in beside if 0 <= r < most):
@@ -67,7 +66,7 @@ def test_from_the_largest_loss_on_all_sets_count() -> None:
     """The number that is not counted but known is the one that counting gives just below and would give at it."""
     counts = np.array([20, 17, 17, 12, 9, 8, 3, 1])
     losses = SetLosses(Histogram.of(counts), 3)
-    of_sets = [int(joint_loss(tuple(counts.tolist()), y)) for y in itertools.combinations(range(8), 3)]
+    of_sets = set_losses(counts.tolist(), 3).values()
     for loss in range(max(of_sets) + 3):
         assert losses.number(loss).contains(sum(r <= loss for r in of_sets))
         assert losses.number(loss).rel_accuracy_bits() > 40

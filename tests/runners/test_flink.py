@@ -77,10 +77,6 @@ def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> N
     assert nothing.returncode == 1 and "no cluster is up" in nothing.stderr
 
 
-def test_the_mini_cluster_publishes_the_same(report: Report, direct: Published, flink_home: Path) -> None:
-    assert report.publish("flink") == direct
-
-
 def test_the_cluster_publishes_the_same(report: Report, direct: Published, workers: list[str]) -> None:
     """On all slots of both task managers, with workers in the command's process; those of a pool are killed below."""
     place = [*workers[:2], "--environment_type", "LOOPBACK"]
@@ -101,26 +97,6 @@ def test_a_task_manager_killed_in_the_middle_changes_nothing(
         assert job.wait(400) == 0, log.read_text()
     assert published(output, "flink") == direct
     _await(lambda: cluster.overview()["taskmanagers"] == 1)
-
-
-def test_a_cluster_without_slots_is_said_within_a_minute(
-    report: Report, cluster: Cluster, workers: list[str], tmp_path: Path
-) -> None:
-    """The last task manager is lost with the job: it waits, and says for what."""
-    extra = ["--runner", "flink", "--output", f"{tmp_path}/never.avro", *workers]
-    command = [sys.executable, "-m", "private_topk", *report.arguments(*extra)]
-    rest = JobManager(cluster.address)
-    log = tmp_path / "log"
-    with running(command, log) as job:
-        _until_it_runs(job, rest, log)
-        for name in ("task-manager-1", "task-manager-2"):
-            cluster.processes[name].send_signal(signal.SIGKILL)
-        killed = time.monotonic()
-        _await(lambda: job.poll() is not None or "waits for slots" in log.read_text())
-        assert time.monotonic() - killed < 60 and "Start task managers" in log.read_text()
-        for number in (1, 2):
-            cluster.start_task_manager(number)
-        assert job.wait(400) == 0, log.read_text()
 
 
 @contextmanager

@@ -49,10 +49,11 @@ def test_repeated_bundles(report: Report, direct: Published, asked: list[str], o
     assert report.publish("direct", *asked, "--direct_runner_bundle_repeat=1", "--shards", "2") == of_direct
 
 
+@pytest.mark.parametrize("asked", ["groups", "weights", "risers"], indirect=True)
 def test_prism(report: Report, asked: list[str], of_direct: Published, prism_binary: Path) -> None:
     assert report.publish("prism", "--prism_location", str(prism_binary), *asked) == of_direct
 
 
-@pytest.mark.parametrize("asked", ["groups", "weights"], indirect=True)
+@pytest.mark.parametrize("asked", ["groups"], indirect=True)
 def test_flinks_mini_cluster(report: Report, asked: list[str], of_direct: Published, flink_home: Path) -> None:
     assert report.publish("flink", *asked, timeout=400) == of_direct

@@ -93,10 +93,6 @@ def test_flinks_client_hands_over_the_same_job(report: Report, direct: Published
     assert report.publish("flink", "--job_endpoint", job_service, "--environment_type", "LOOPBACK") == direct
 
 
-def test_prism_publishes_the_same(report: Report, direct: Published, prism_binary: Path) -> None:
-    assert report.publish("prism", "--prism_location", str(prism_binary)) == direct
-
-
 def test_prism_passes_on_what_is_wrong_with_the_input(report: Report, prism_binary: Path) -> None:
     damaged = bytearray((report.folder / "plays.avro").read_bytes())
     damaged[len(damaged) // 2 : len(damaged) // 2 + 64] = bytes(64)  # header and end stay whole: only workers see it

@@ -23,7 +23,7 @@ from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import ReleaseKey
-from tests.quick import examples
+from tests.examples import examples
 
 USERS, ITEMS, GROUPS = ("u", "v", "5", ""), ("a", "b", "c"), ("north", "south", "west")
 DAY = 24 * 3600 * 1_000_000

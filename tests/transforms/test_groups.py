@@ -35,7 +35,7 @@ from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds
-from tests.quick import examples
+from tests.examples import examples
 from tests.transforms.mechanisms import test_joint
 from tests.transforms.pipelines import outcome
 

@@ -21,7 +21,7 @@ from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 from private_topk.transforms.parts import MANIFEST, with_manifest
 from private_topk.transforms.user_shard import UserShard
-from tests.quick import examples
+from tests.examples import examples
 
 HOSTILE = [
     "",

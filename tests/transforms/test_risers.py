@@ -46,7 +46,7 @@ from private_topk.transforms.parts import Part
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
-from tests.quick import examples
+from tests.examples import examples
 from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
 from tests.transforms.pipelines import outcome
 

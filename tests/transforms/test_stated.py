@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.transforms.stated import number, stated
-from tests.quick import examples
+from tests.examples import examples
 
 BUDGETS = st.one_of(
     st.fractions(Fraction(1, 10**9), 10**6),

@@ -43,7 +43,7 @@ from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
 from private_topk.transforms.parts import Part
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows_of_users import WindowsOfUsers
-from tests.quick import examples
+from tests.examples import examples
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]

@@ -19,9 +19,9 @@ from private_topk.pipelines.sources import Columns, avro_rows
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.transforms.refusal import Refusal
+from tests.examples import examples
 from tests.pipelines.sources import reference
 from tests.pipelines.support import avro_schema, read, to_avro, write
-from tests.quick import examples
 
 SLOW = examples(120)
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns
+from tests.examples import examples
 from tests.pipelines.support import Rows, avro_schema, read, to_avro, to_json_lines
-from tests.quick import examples
 
 COLUMNS = Columns(time="at", time_unit="ms", value="paid", group="land")
 WHOLE = ["null", "long"]

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.refusal import Refusal
+from tests.examples import examples
 from tests.pipelines.sources import reference
 from tests.pipelines.support import read, reasons, write
-from tests.quick import examples
 
 SLOW = examples(100)
 TIMED = Columns(time="time")

@@ -21,8 +21,8 @@ from private_topk.pipelines.sources import json_lines as json_source
 from private_topk.pipelines.sources.columns import block_of, to_microseconds
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.transforms.amounts import as_numbers
+from tests.examples import examples
 from tests.pipelines.sources import reference
-from tests.quick import examples
 
 SLOW = examples(150)
 TIMED = Columns(time="time")

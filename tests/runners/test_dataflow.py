@@ -272,9 +272,7 @@ def test_a_fresh_key_is_refused_with_the_reason(cloud: Cloud, report: Report) ->
     command = [word for word in command if word not in ("--release-key", "--release-id")]
     done = subprocess.run([sys.executable, "-m", "private_topk", *command],
                           capture_output=True, text=True, env=cloud.environment)  # fmt: skip
-    said = (
-        "--release-key must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner: a random one"
-    )
+    said = "--release-key must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner: a random one"
     assert done.returncode == 2 and said in done.stderr
 
 

@@ -1,20 +1,15 @@
-"""The audit of the whole path: the plain functions, and Beam from rows in files to a ranking in a file."""
+"""The audit of the whole path: every case through the plain functions, and through Beam from files to a file."""
 
 from __future__ import annotations
 
 import csv
-import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import fastavro
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
@@ -23,36 +18,28 @@ from private_topk.pipelines.sinks.file import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.runners import prepare
-from private_topk.testing.audit import (
-    GROUPS,
-    Answer,
-    Case,
-    Dependence,
-    Met,
-    Row,
+from private_topk.testing.audit.audit import (
+    Finding,
     Sampler,
-    Sheet,
     answer_of,
     audit_case,
-    bound_of,
-    cases_of,
     dependence,
-    rows_of,
+    finding_of,
     wrong_counts,
 )
+from private_topk.testing.audit.cases import Case, cases_of
+from private_topk.testing.audit.datasets import GROUPS, Dataset, Row, rows_of
+from private_topk.testing.audit.distinguish import Drawn
+from private_topk.testing.audit.paths import rankings_of
 from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import mechanism_by_name
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 
-__all__ = ["Audit", "Line", "audit"]
+__all__ = ["Audit", "Check", "audit"]
 
 _START, _DAY = datetime(2020, 1, 1, tzinfo=timezone.utc), timedelta(days=1)
-_FILES = 3
-_FIELDS = ("user", "item", "time", "group", "amount")
-_NOBODY = Row("", "", "", 0.0)
-_LEAST = 20
-_FAULTS = 3
+_FILES, _LEAST, _FAULTS = 3, 20, 3
 
 
 @dataclass(frozen=True)
@@ -85,23 +72,47 @@ class Audit:
 
 
 @dataclass(frozen=True)
-class Line:
-    """What one check has shown: a case and its bounds, or how much noise and answer depend on each other; or a fault in
-    the counts, in words.
+class Check:
+    """What one check has shown: at least so large an epsilon, beside what is declared; or a fault in the counts.
+
+    Args:
+        case: None where counts are looked at.
+        bound, through_beam: of the plain functions, and of whole runs where there were some.
+        where: what shows most.
+        of_noise: it is of how much the noise of counts tells of the answer, which is declared to be nothing.
+        fault: in words.
     """
 
-    met: Met | None = None
-    through_beam: Met | None = None
-    apart: Dependence | None = None
+    case: Case | None = None
+    bound: float | None = None
+    through_beam: float | None = None
+    where: str = ""
+    of_noise: bool = False
     fault: str = ""
 
     @property
+    def declared(self) -> tuple[float, float]:
+        """Epsilon and delta."""
+        return (0.0, 0.0) if self.case is None or self.of_noise else (self.case.epsilon, self.case.delta)
+
+    @property
     def holds(self) -> bool:
-        checks = (self.met, self.through_beam, self.apart)
-        return not self.fault and all(check is None or check.holds for check in checks)
+        return not self.fault and max(self.bound or 0, self.through_beam or 0) <= self.declared[0]
+
+    def as_json(self) -> dict[str, Any]:
+        """Null is what the check is not of."""
+        case = self.case
+        epsilon, delta = (None, None) if case is None else self.declared
+        found = {"holds": self.holds, "fault": self.fault or None,
+                 "mechanism": case and case.selection.mechanism.about.name, "declared": epsilon, "delta": delta,
+                 "bound": self.bound, "bound_through_beam": self.through_beam,
+                 "where": self.where or None}  # fmt: skip
+        if case is not None and not self.of_noise:
+            found |= {"neighbours": case.neighbours, "releases": case.releases, "of": case.of, "counts": case.counted}
+        return found
 
 
-def audit(how: Audit) -> Iterator[Line]:
+def audit(how: Audit) -> Iterator[Check]:
     """Every check in turn; where counts are wrong, nothing but that.
 
     Cost: about a millisecond of CPU a draw, of which a case has up to four times `draws`, and a second or two a run of
@@ -109,105 +120,67 @@ def audit(how: Audit) -> Iterator[Line]:
     """
     cases = cases_of(how.mechanisms)
     sampler = Sampler() if how.seed is None else Sampler(how.seed.encode())
-    single = [case for case in cases if case.releases == 1]
-    apart = [case for case in single if case.selection.publish_counts
-             and case.neighbours == "add-remove" and case.of == "users"]  # fmt: skip
-    whole = [case for case in single if how.beam_draws and _goes_through_beam(case)]
-    bounds = len(cases) + len(apart) + len(whole)
-    risk = (1 - how.confidence) / bounds
+    of_noise = [case for case in cases if case.counted and (case.neighbours, case.of, case.releases)
+                == ("add-remove", "users", 1)]  # fmt: skip
+    whole = [case for case in cases if how.beam_draws and _goes_through_beam(case)]
+    risk = (1 - how.confidence) / (len(cases) + len(of_noise) + len(whole))
     faults = list(islice(wrong_counts(sampler), _FAULTS))
-    yield from (Line(fault=fault) for fault in faults)
+    yield from (Check(fault=fault) for fault in faults)
     if faults:
         return  # what is drawn from wrong counts says nothing
-    yield from (Line(apart=dependence(case, sampler, how.draws, risk)) for case in apart)
+    for case in of_noise:
+        yield Check(case, dependence(case, sampler, how.draws, risk), where="noise of counts", of_noise=True)
     for number, case in enumerate(cases):
-        met = audit_case(case, sampler, how.draws, risk)
-        yield Line(met, _through_beam(met, sampler, how.beam_draws, number, risk) if case in whole else None)
+        found = audit_case(case, sampler, how.draws, risk)
+        beam = _through_beam(found, sampler, how.beam_draws, number, risk) if case in whole else None
+        yield Check(case, found.bound, beam, f"{found.pair.name}: {found.guess.feature}")
 
 
 def _goes_through_beam(case: Case) -> bool:
     """All of users; of amounts and groups a case each, since a run costs as much as a thousand draws."""
-    counted = case.selection.publish_counts is not None
-    return case.of == "users" or (case.neighbours == "swap" and counted == (case.of == "amounts"))
+    if case.of == "users":
+        return case.releases == 1
+    return case.neighbours == "swap" and case.counted == (case.of == "amounts")
 
 
-def _through_beam(met: Met, sampler: Sampler, windows: int, number: int, risk: float) -> Met:
+def _through_beam(found: Finding, sampler: Sampler, windows: int, number: int, risk: float) -> float:
     """The bound that whole runs show of the guess which the plain draws have chosen: one window a draw."""
-    ending = list(_WRITERS)[number % len(_WRITERS)]
-    sides = sampler.coins(2 * windows, f"beam {number}")
-    here, there = (
-        _published(met.case, sheet, len(side), ending, Release(sampler.key(4 + world), f"beam {number}"))
-        for world, ((sheet,), side) in enumerate(zip((met.scene.here, met.scene.there), sides, strict=True))
-    )
-    return bound_of(met.case, met.scene, met.guess, here, there, risk)
+    case, pair, guess, _ = found
+    one, other = (
+        _published(case, dataset, len(numbers), Release(sampler.key(4 + side), f"beam {number}"))
+        for side, ((dataset,), numbers) in enumerate(
+            zip(pair[1:], sampler.coins(2 * windows, f"beam {number}"), strict=True))
+    )  # fmt: skip
+    return finding_of(case, pair, guess, one, other, risk).bound
 
 
-def _published(case: Case, sheet: Sheet, windows: int, ending: str, release: Release) -> list[tuple[Answer, ...]]:
+def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> Drawn:
+    """What one run publishes, from some CSV files in which the rows stand in every window."""
     selection = case.selection
-    parts = 1 if selection.groups is None else selection.groups.size
+    others, target = rows_of(dataset, rankings_of(selection))
+    moments = [int((_START + number * _DAY).timestamp()) + 3600 for number in range(windows)]
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        others, mine = rows_of(sheet, parts)
         for file in range(_FILES):
-            rows = [*others[file::_FILES], *mine] or [_NOBODY]
-            _WRITERS[ending](place / f"rows-{file}{ending}", _dated(rows, windows))
-        period = Period(_START, _START + windows * _DAY, _DAY)
+            with open(Path(folder, f"rows-{file}.csv"), "w", newline="", encoding="utf-8") as sink:
+                writer = csv.writer(sink)
+                writer.writerow((*Row._fields, "time"))
+                writer.writerows((*row, time) for time in moments for row in [*others[file::_FILES], *target])
         columns = Columns(time="time", time_unit="s", value=None if selection.amounts is None else "amount",
                           group=None if selection.groups is None else "group")  # fmt: skip
-        source = Files(str(place / f"rows-*{ending}"), columns)
-        sink = ToFile(str(place / "ranking.parquet"))
-        run(Report(Question(selection, period, release), source, sink), prepare("direct", []))
-        return _answers(sink.published() or [], case, sheet, windows)
-
-
-def _answers(rows: list[dict[str, Any]], case: Case, sheet: Sheet, windows: int) -> list[tuple[Answer, ...]]:
-    selection = case.selection
+        sink_of_rankings = ToFile(str(Path(folder, "ranking.parquet")))
+        period = Period(_START, _START + windows * _DAY, _DAY)
+        source = Files(str(Path(folder, "rows-*.csv")), columns)
+        run(Report(Question(selection, period, release), source, sink_of_rankings), prepare("direct", []))
+        published = sink_of_rankings.published() or []
     groups = (None,) if selection.groups is None else GROUPS
     found: dict[tuple[int, str | None], list[dict[str, Any]]] = {
         (window, group): [] for window in range(windows) for group in groups
     }
-    for row in rows:
+    for row in published:
         found[(row["window_start"] - _START) // _DAY, row.get("group")].append(row)
-    counted = selection.publish_counts is not None
     answers = {
-        of: answer_of([row["item"] for row in some], [row["noisy_count"] for row in some] if counted else None,
-                      selection, sheet)
-        for of, some in found.items()
+        of: answer_of([row["item"] for row in rows], [row["noisy_count"] for row in rows] if case.counted else None,
+                      selection, dataset)
+        for of, rows in found.items()
     }  # fmt: skip
     return [tuple(answers[window, group] for group in groups) for window in range(windows)]
-
-
-def _dated(rows: list[Row], windows: int) -> list[dict[str, Any]]:
-    """All rows in every window. A row without a user and an item keeps a file from being empty."""
-    moments = [int((_START + number * _DAY).timestamp()) + 3600 for number in range(windows)]
-    return [{"user": row.user or None, "item": row.item or None, "time": time, "group": row.group, "amount": row.amount}
-            for time in moments for row in rows]  # fmt: skip
-
-
-def _to_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    with open(path, "w", newline="", encoding="utf-8") as sink:
-        writer = csv.DictWriter(sink, _FIELDS)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _to_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-
-
-def _to_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
-    kinds = (pa.string(), pa.string(), pa.int64(), pa.string(), pa.float64())
-    types = pa.schema(dict(zip(_FIELDS, kinds, strict=True)))
-    pq.write_table(pa.Table.from_pylist(rows, types), path)
-
-
-def _to_avro(path: Path, rows: list[dict[str, Any]]) -> None:
-    kinds = (["null", "string"], ["null", "string"], "long", "string", "double")
-    fields = [{"name": name, "type": kind} for name, kind in zip(_FIELDS, kinds, strict=True)]
-    with open(path, "wb") as sink:
-        fastavro.writer(sink, {"type": "record", "name": "Row", "fields": fields}, rows, codec="deflate")
-
-
-_WRITERS: dict[str, Callable[[Path, list[dict[str, Any]]], None]] = {
-    ".csv": _to_csv, ".jsonl": _to_json_lines, ".parquet": _to_parquet, ".avro": _to_avro,
-}  # fmt: skip

@@ -12,8 +12,7 @@ from private_topk.pipelines.texts import number, whole
 from private_topk.pipelines.unfinished import Unfinished
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.auditing import Line
-    from private_topk.testing.audit import Case
+    from private_topk.pipelines.auditing import Check
 
 __all__ = ["execute", "parser"]
 
@@ -56,59 +55,36 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     how = Audit(mechanisms=given.pop("mechanism", ()), **given)
     if not as_json:
         print(_ROW.format(*_HEAD))
-    lines: list[Line] = []
-    for line in audit(how):
+    checks: list[Check] = []
+    for check in audit(how):
         if not as_json:
-            print(told(line), flush=True)
-        lines.append(line)
-        if stop and not line.holds:
+            print(_line(check), flush=True)
+        checks.append(check)
+        if stop and not check.holds:
             break
-    checks, failed = len(lines), sum(not line.holds for line in lines)
+    failed = sum(not check.holds for check in checks)
     if as_json:
         print_json({"confidence": how.confidence, "draws": how.draws, "beam_draws": how.beam_draws,
-                    "checks": [_plain(line) for line in lines]})  # fmt: skip
+                    "checks": [check.as_json() for check in checks]})  # fmt: skip
     else:
         print(f"\nconfidence {how.confidence:g} for all bounds together; from each neighbour {how.draws} draws, and "
               f"{how.beam_draws} through Beam")  # fmt: skip
     if failed:
-        raise Unfinished(f"the audit found {failed} of {checks} checks failing: see the lines marked EXCEEDED or WRONG")
+        raise Unfinished(
+            f"the audit found {failed} of {len(checks)} checks failing: see the lines marked EXCEEDED or WRONG"
+        )
     if not as_json:
-        print(f"no bound is above what is declared, in {checks} checks; the counts are right on every way")
+        print(f"no bound is above what is declared, in {len(checks)} checks; the counts are right on every path")
 
 
-def told(line: Line) -> str:
+def _line(check: Check) -> str:
     """One line of the table."""
-    if line.fault:
-        return f"WRONG counts: {line.fault}"
-    verdict = "" if line.holds else "EXCEEDED: "
-    if line.apart is not None:
-        shown = f"{verdict}how much the noise of counts tells of the answer"
-        return _row(line.apart.case, 0.0, 0.0, f"{line.apart.bound:.2f}", "-", shown)
-    assert line.met is not None
-    case, beam = line.met.case, line.through_beam
-    where = f"{verdict}{line.met.scene.name}: {line.met.guess.feature}"
-    found = f"{line.met.bound:.2f}", "-" if beam is None else f"{beam.bound:.2f}"
-    return _row(case, case.epsilon, case.delta, *found, where)
-
-
-def _plain(line: Line) -> dict[str, Any]:
-    """One check as JSON: `declared` and `bound` are epsilons, null where the check is of something else."""
-    found: dict[str, Any] = {"holds": line.holds, "fault": line.fault or None, "mechanism": None, "declared": None,
-                             "delta": None, "bound": None, "bound_through_beam": None, "where": None}  # fmt: skip
-    if line.apart is not None:
-        found |= {"mechanism": line.apart.case.selection.mechanism.about.name, "declared": 0.0, "delta": 0.0,
-                  "bound": line.apart.bound, "where": "noise of counts"}  # fmt: skip
-    elif line.met is not None:
-        case, beam = line.met.case, line.through_beam
-        found |= {"mechanism": case.selection.mechanism.about.name, "neighbours": case.neighbours,
-                  "releases": case.releases, "declared": case.epsilon, "delta": case.delta,
-                  "bound": line.met.bound, "bound_through_beam": None if beam is None else beam.bound,
-                  "where": f"{line.met.scene.name}: {line.met.guess.feature}"}  # fmt: skip
-    return found
-
-
-def _row(case: Case, epsilon: float, delta: float, *rest: str) -> str:
-    about, counts = case.selection.mechanism.about, "yes" if case.selection.publish_counts else "no"
-    many = "one" if case.releases == 1 else "two"
-    asked = about.name, about.domain, case.neighbours, case.of, counts, many
-    return _ROW.format(*asked, f"{epsilon:g}", f"{delta:g}", *rest).rstrip()
+    case = check.case
+    if case is None:
+        return f"WRONG counts: {check.fault}"
+    epsilon, delta = check.declared
+    about, counts, releases = case.selection.mechanism.about, "yes" if case.counted else "no", case.releases
+    bounds = ("-" if bound is None else f"{bound:.2f}" for bound in (check.bound, check.through_beam))
+    return _ROW.format(about.name, about.domain, case.neighbours, case.of, counts, "one" if releases == 1 else "two",
+                       f"{epsilon:g}", f"{delta:g}", *bounds,
+                       f"{'' if check.holds else 'EXCEEDED: '}{check.where}").rstrip()  # fmt: skip

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from private_topk.testing.audit.scenes import (
+from private_topk.testing.audit.datasets import (
     GROUPS,
     LABELS,
     RESOLUTION,
-    Scene,
-    hidden_scenes,
-    open_scenes,
-    repeated_scenes,
+    Neighbours,
+    public_neighbours,
+    two_release_neighbours,
+    unknown_neighbours,
 )
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.count_budget import CountBudget
@@ -31,7 +31,7 @@ from private_topk.transforms.top_k import make_selection
 
 __all__ = ["Case", "cases_of"]
 
-_OPEN, _HIDDEN = (4, 10), (5, len(LABELS) - 3)
+_PUBLIC, _UNKNOWN = (4, 10), (5, len(LABELS) - 3)
 """How many items there are in a public and an unknown domain, without and with published counts."""
 _DELTA = 0.01
 _TRIES, _HEIGHTS = 24, 40
@@ -51,16 +51,20 @@ class Case:
     releases: int
 
     @cached_property
-    def scenes(self) -> tuple[Scene, ...]:
+    def pairs(self) -> tuple[Neighbours, ...]:
         """All pairs of neighbouring inputs that are tried."""
         swap, public = self.neighbours == "swap", isinstance(self.selection.domain, PublicDomain)
+        size = (_PUBLIC if public else _UNKNOWN)[self.counted]
         height = 0 if public else threshold_of(self.selection)
-        size = (_OPEN if public else _HIDDEN)[self.selection.publish_counts is not None]
-        if self.releases == 1:
-            return tuple(open_scenes(swap, size) if public else hidden_scenes(swap, height, size))
-        if public:
-            return tuple(repeated_scenes(False, (6,) * size, tuple(range(size // 2))))
-        return tuple(repeated_scenes(True, (height, height, *(0,) * (size - 2)), (0, 1)))
+        if self.releases == 2:
+            others = (6,) * size if public else (height, height, *(0,) * (size - 2))
+            return tuple(two_release_neighbours(not public, others, tuple(range(size // 2 if public else 2))))
+        return tuple(public_neighbours(swap, size) if public else unknown_neighbours(swap, height, size))
+
+    @property
+    def counted(self) -> bool:
+        """Whether noisy counts are published."""
+        return self.selection.publish_counts is not None
 
     @property
     def epsilon(self) -> float:
@@ -113,26 +117,26 @@ def _selection(
     larger. With them it is nearly all of many, at a small epsilon: one user moves all their counts, so that noise for
     fewer shows. A bound is set where the mechanism needs one.
     """
-    open_size, hidden_size = _OPEN[counted], _HIDDEN[counted]
+    public = kind.about.domain == "public"
+    unknown_size, size = _UNKNOWN[counted], (_PUBLIC if public else _UNKNOWN)[counted]
     epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
     given: dict[str, Any] = {
         "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
-        "max_items_per_user": hidden_size // 2 if counted else 1, "kbar": hidden_size - 2,
+        "max_items_per_user": unknown_size // 2 if counted else 1, "kbar": unknown_size - 2,
     }  # fmt: skip
-    own = parameters_of(kind)
-    for name, its in own.items():
-        if its.required and name not in given:
-            raise Refusal("mechanism", f"{kind.about.name} cannot be audited here: it needs {name}",
-                          "give that parameter a default")  # fmt: skip
-    bounded = "max_items_per_user" in own and own["max_items_per_user"].required
-    optional = {name for name, its in own.items() if name == "max_items_per_user" and not its.required}
-    mechanism = kind(**{name: value for name, value in given.items() if name in own and name not in optional})
+    parameters = parameters_of(kind)
+    missing = [name for name, its in parameters.items() if its.required and name not in given]
+    if missing:
+        raise Refusal("mechanism", f"{kind.about.name} cannot be audited here: it needs {missing[0]}",
+                      "give that parameter a default")  # fmt: skip
+    bound = parameters.get("max_items_per_user")
+    if bound is None or not bound.required:
+        del given["max_items_per_user"]
+    mechanism = kind(**{name: value for name, value in given.items() if name in parameters})
     budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
-    public = kind.about.domain == "public"
-    domain = PublicDomain.of(LABELS[:open_size]) if public else UnknownDomain()
-    limit = given["max_items_per_user"] if bounded else None
-    k = (open_size - 1 if counted else 1) if public else (hidden_size - 2 if counted else 2)
-    selection = make_selection(k, mechanism, domain, limit, budget, amounts, groups)
+    domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
+    k = (size - 1 if public else size - 2) if counted else 1 if public else 2
+    selection = make_selection(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
     rankings = selection.rankings_of_a_user()
     return selection if rankings == share else _selection(kind, neighbours, counted, amounts, groups, rankings)
 

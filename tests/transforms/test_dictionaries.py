@@ -1,7 +1,7 @@
 """Counts of any rows against dictionaries in plain Python: groups, amounts, bounds, windows that overlap, all at once.
 
 Whoever else is there changes nothing of what one user adds: so the counts of all users must be the sum of those of each
-user alone. And what a user alone adds must be what a dictionary says, on every way, in any order.
+user alone. And what a user alone adds must be what a dictionary says, on every path, in any order.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.testing.audit.ways import Counting, Way, count_blocks
+from private_topk.testing.audit.paths import Path, count_blocks, rankings_of
+from private_topk.testing.true_top_k import TrueTopK
 from private_topk.transforms import user_shard
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.mechanisms import LimitDomain
+from private_topk.transforms.selection import Selection
 from tests.examples import examples
 
 USERS, ITEMS, GROUPS = ("u", "v", "5", ""), ("a", "b", "c"), ("north", "south", "west")
@@ -48,13 +51,15 @@ class Asked(NamedTuple):
     amounts: bool
     groups_per_user: int | None
 
-    def counting(self) -> Counting:
+    def selection(self, keep: int | None = None) -> Selection:
+        """Of all counts, or of the `keep` largest of an unknown domain."""
         domain = UnknownDomain() if self.unknown else PublicDomain.of(ITEMS)
-        key = ReleaseKey.held(b"the key of the dictionaries")
+        mechanism = TrueTopK() if keep is None else LimitDomain(epsilon=1.0, delta=1e-6, kbar=keep - 1)
         groups = None if self.groups_per_user is None else Groups.of(GROUPS, self.groups_per_user)
-        return Counting(domain, self.limit, key, None, amounts=Amounts.of(CAP) if self.amounts else None, groups=groups)
+        return Selection(mechanism, 1, domain, self.limit, None, Amounts.of(CAP) if self.amounts else None, groups)
 
 
+KEY = ReleaseKey.held(b"the key of the dictionaries")
 ROWS = st.lists(
     st.builds(
         Row,
@@ -73,16 +78,15 @@ ASKED = st.builds(
     amounts=st.booleans(),
     groups_per_user=st.sampled_from([None, 1, 2]),
 )
-WAYS = [Way("days", "first", 1, 1), Way("sliding", "first", 3, 8), Way("stream", "first", 2, 4),
-        Way("whole", "first", 2, 2)]  # fmt: skip
+PATHS = [Path("days", 1, 1), Path("sliding", 3, 8), Path("stream", 2, 4), Path("whole", 2, 2)]
 
 
-def counted(rows: list[Row], asked: Asked, way: Way, keep: int | None = None) -> Counter[Place]:
+def counted(rows: list[Row], asked: Asked, path: Path, keep: int | None = None) -> Counter[Place]:
     """By the pipeline's functions."""
-    counting, period = asked.counting()._replace(keep=keep), way.period
+    selection, period = asked.selection(keep), path.period
     blocks = []
-    for number in range(way.blocks):
-        some = rows[number :: way.blocks]
+    for number in range(path.blocks):
+        some = rows[number :: path.blocks]
         users, items, times, amounts, groups = zip(*some, strict=True) if some else ((),) * 5
         start = 0 if period is None else int(period.starts[0])
         block, _ = make_block(
@@ -94,27 +98,25 @@ def counted(rows: list[Row], asked: Asked, way: Way, keep: int | None = None) ->
         )
         blocks.append(block)
     found: Counter[Place] = Counter()
-    for place, tables in enumerate(count_blocks(counting, blocks, way)):
-        window, group = divmod(place, counting.parts)
-        for table in tables:
-            for item, count in zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True):
-                found[window, "" if counting.groups is None else GROUPS[group], ITEMS[item] if isinstance(item, int)
-                      else item] += count  # fmt: skip
+    for place, counts in enumerate(count_blocks(selection, KEY, blocks, path)):
+        window, group = divmod(place, rankings_of(selection))
+        for item, count in zip(counts.labels(counts.held).to_pylist(), counts.counts.tolist(), strict=True):
+            found[window, "" if selection.groups is None else GROUPS[group], item] += count
     return +found
 
 
-def spans(way: Way) -> list[tuple[int, int]]:
+def spans(path: Path) -> list[tuple[int, int]]:
     """Start and end of every window, from the period's start; all time where there is no period."""
-    if way.period is None:
+    if path.period is None:
         return [(-(1 << 60), 1 << 60)]
-    start = way.period.starts[0]
-    return [(int(a - start), int(b - start)) for a, b in zip(way.period.starts, way.period.ends, strict=True)]
+    start = path.period.starts[0]
+    return [(int(a - start), int(b - start)) for a, b in zip(path.period.starts, path.period.ends, strict=True)]
 
 
-def by_dictionary(rows: list[Row], asked: Asked, way: Way) -> list[list[Counter[Place]]]:
+def by_dictionary(rows: list[Row], asked: Asked, path: Path) -> list[list[Counter[Place]]]:
     """What one user's rows may add, window by window: several answers where the choice is a hash's."""
     found = []
-    for window, (start, end) in enumerate(spans(way)):
+    for window, (start, end) in enumerate(spans(path)):
         amounts: dict[str, Counter[str]] = defaultdict(Counter)
         often: Counter[str] = Counter()
         for row in rows:
@@ -147,28 +149,28 @@ def _kept(amounts: dict[str, Counter[str]], asked: Asked, window: int) -> list[C
     return answers
 
 
-def look(rows: list[Row], asked: Asked, way: Way, draw: random.Random) -> None:
+def look(rows: list[Row], asked: Asked, path: Path, draw: random.Random) -> None:
     together: Counter[Place] = Counter()
     for user in USERS:
-        alone = counted([row for row in rows if row.user == user], asked, way)
+        alone = counted([row for row in rows if row.user == user], asked, path)
         together += alone
-        for window, answers in enumerate(by_dictionary([row for row in rows if row.user == user], asked, way)):
+        for window, answers in enumerate(by_dictionary([row for row in rows if row.user == user], asked, path)):
             mine = Counter({place: count for place, count in alone.items() if place[0] == window})
             assert mine in answers, (user, window, mine, answers)
     turned = draw.sample(rows, len(rows))
-    assert counted(turned, asked, way) == together, "what one user adds hangs on others, or on the order of rows"
+    assert counted(turned, asked, path) == together, "what one user adds hangs on others, or on the order of rows"
 
 
 @examples(80)
-@given(rows=ROWS, asked=ASKED, way=st.sampled_from(WAYS), draw=st.randoms(use_true_random=False))
-def test_counts_are_those_of_dictionaries(rows: list[Row], asked: Asked, way: Way, draw: random.Random) -> None:
-    look(rows, asked, way, draw)
+@given(rows=ROWS, asked=ASKED, path=st.sampled_from(PATHS), draw=st.randoms(use_true_random=False))
+def test_counts_are_those_of_dictionaries(rows: list[Row], asked: Asked, path: Path, draw: random.Random) -> None:
+    look(rows, asked, path, draw)
 
 
 @examples(25)
 @given(rows=ROWS, asked=ASKED, draw=st.randoms(use_true_random=False))
 def test_a_stream_counts_what_its_batch_counts(rows: list[Row], asked: Asked, draw: random.Random) -> None:
-    batch, stream = Way("days", "first", 1, 4), Way("stream", "first", 3, 1)
+    batch, stream = Path("days", 1, 4), Path("stream", 3, 1)
     assert counted(rows, asked, batch) == counted(draw.sample(rows, len(rows)), asked, stream)
 
 
@@ -189,18 +191,18 @@ def test_the_look_sees_a_user_who_decides_for_others(monkeypatch: pytest.MonkeyP
     rows = [Row("u", "b", 0, 1.0, "north"), Row("u", "a", 0, 1.0, "north"), Row("v", "b", 0, 1.0, "north"),
             Row("5", "b", 0, 1.0, "north")]  # fmt: skip
     asked, draw = Asked(False, 1, False, None), random.Random(1)
-    look(rows, asked, WAYS[0], draw)
+    look(rows, asked, PATHS[0], draw)
     monkeypatch.setattr(user_shard, "kept_pairs", popular)
     with pytest.raises(AssertionError, match="hangs on others"):
-        look(rows, asked, WAYS[0], draw)
+        look(rows, asked, PATHS[0], draw)
 
 
 @examples(60)
-@given(rows=ROWS, asked=ASKED, way=st.sampled_from(WAYS), keep=st.integers(1, 4))
-def test_what_is_dropped_early_is_not_missed(rows: list[Row], asked: Asked, way: Way, keep: int) -> None:
+@given(rows=ROWS, asked=ASKED, path=st.sampled_from(PATHS), keep=st.integers(2, 5))
+def test_what_is_dropped_early_is_not_missed(rows: list[Row], asked: Asked, path: Path, keep: int) -> None:
     """Of an unknown domain each place keeps its largest counts: those of every window and group are among them."""
     asked = asked._replace(unknown=True)
-    whole, kept = counted(rows, asked, way), counted(rows, asked, way, keep)
+    whole, kept = counted(rows, asked, path), counted(rows, asked, path, keep)
     for heading in {place[:2] for place in whole}:
         counts, some = ({place: count for place, count in found.items() if place[:2] == heading}
                         for found in (whole, kept))  # fmt: skip

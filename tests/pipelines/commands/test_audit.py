@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from private_topk.pipelines import auditing
-from private_topk.testing.audit import cases_of
+from private_topk.testing.audit.cases import cases_of
 from tests.pipelines.support import command
 from tests.testing.audit.planted import DEFECTS
 
@@ -37,7 +37,7 @@ def test_a_right_path_passes_through_beam_too(monkeypatch: pytest.MonkeyPatch) -
     """Users, amounts with counts, and groups of which two change: three cases of thirteen, and a test of the noise."""
     whole = cases_of(["laplace"])
     wanted = [("users", "add-remove", True), ("amounts", "swap", True), ("groups", "swap", False)]
-    some = [next(case for case in whole if (case.of, case.neighbours, bool(case.selection.publish_counts)) == one)
+    some = [next(case for case in whole if (case.of, case.neighbours, case.counted) == one)
             for one in wanted]  # fmt: skip
     monkeypatch.setattr(auditing, "cases_of", lambda names: some)
     done = command("audit", "--mechanism=laplace", "--draws=40", "--beam-draws=20", "--seed=right")

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from private_topk.testing.audit import Case, Sampler, audit_case, cases_of, dependence, wrong_counts
+from private_topk.testing.audit.audit import Sampler, audit_case, dependence, wrong_counts
+from private_topk.testing.audit.cases import Case, cases_of
 from private_topk.transforms import cut, select, selection, user_shard
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 
@@ -101,7 +102,7 @@ class Defect(NamedTuple):
     """A defect and what finds it.
 
     Args:
-        check: "counts" for those without chance; "apart" for noise that tells of an answer; "case" for neighbours.
+        check: "counts" for those without chance; "noise" for noise that tells of an answer; "case" for neighbours.
         releases, counted, of: of the case that sees it.
         mechanism, draws, said: for the test of the command: one that is quick, and what it says there.
     """
@@ -119,9 +120,7 @@ class Defect(NamedTuple):
         """The case of a mechanism that sees this defect; None where the defect does not touch the mechanism."""
         asked = ("add-remove", self.releases, self.counted, self.of)
         found = [
-            case
-            for case in cases_of([mechanism])
-            if (case.neighbours, case.releases, bool(case.selection.publish_counts), case.of) == asked
+            case for case in cases_of([mechanism]) if (case.neighbours, case.releases, case.counted, case.of) == asked
         ]
         if not found:
             return None
@@ -134,7 +133,7 @@ DEFECTS: dict[str, Defect] = {
     "counts bounded by one": Defect(
         counts_bounded_by_one, "case", 1, True, "laplace", 600, "EXCEEDED: all"),
     "one draw for both": Defect(
-        counts_from_the_draw_of_the_selection, "apart", 1, True, "joint", 2000, "EXCEEDED: how much the noise"),
+        counts_from_the_draw_of_the_selection, "noise", 1, True, "joint", 1000, "EXCEEDED: noise of counts"),
     "no labels in the digest": Defect(
         a_digest_without_labels, "case", 2, False, "limit-domain", 1000, "same counts of other items"),
     "no digest in the seed": Defect(
@@ -163,8 +162,8 @@ def finds(defect: Defect, mechanism: str, draws: int, seed: str, risk: float) ->
         defect.plant(patch)
         if defect.check == "counts":
             return any(True for _ in wrong_counts(sampler))
-        if defect.check == "apart":
-            return not dependence(case, sampler, draws, risk).holds
+        if defect.check == "noise":
+            return dependence(case, sampler, draws, risk) > 0
         return not audit_case(case, sampler, draws, risk).holds
 
 
@@ -175,7 +174,7 @@ def main() -> None:
     parser.add_argument("--mechanism", action="append", choices=list(MECHANISMS))
     parser.add_argument("--defect", action="append", choices=list(DEFECTS))
     asked = parser.parse_args()
-    bounds = len(cases_of()) * 2  # of all cases once, of half of them through Beam, and a few of noise apart
+    bounds = len(cases_of()) * 2  # of all cases once, of half of them through Beam, and a few of the noise of counts
     for name in asked.defect or DEFECTS:
         for mechanism in asked.mechanism or MECHANISMS:
             started = time.process_time()

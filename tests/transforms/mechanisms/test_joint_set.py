@@ -33,10 +33,10 @@ class TestJointSet(SetContract):
         return self.rate(mechanism), [set_losses.SetLosses(histogram, k).everything()]
 
     def test_frequencies_on_a_larger_domain(self) -> None:
-        """56 sets: many cuts of the losses, and sets drawn between two staircases; by loss and smallest count."""
-        counts = (20, 9, 31, 17, 26, 20, 40, 4)
-        losses = laws.set_losses(counts, 3)
-        self.frequencies_by(JointSet(0.3), counts, 3, lambda y: (losses[y], min(counts[i] for i in y)))
+        """126 sets: many cuts of the losses, and sets drawn between two staircases; by loss and smallest count."""
+        counts = (20, 9, 31, 17, 26, 20, 40, 4, 30)
+        losses = laws.set_losses(counts, 4)
+        self.frequencies_by(JointSet(0.3), counts, 4, lambda y: (losses[y], min(counts[i] for i in y)))
 
 
 @pytest.mark.parametrize("noise", ["gumbel", "laplace"])

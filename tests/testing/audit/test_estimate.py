@@ -7,8 +7,7 @@ import math
 import pytest
 from scipy.special import betaincinv
 
-from private_topk.testing.audit.bounds import (
-    Guesses,
+from private_topk.testing.audit.estimate import (
     Tally,
     epsilon_at_least,
     epsilon_of,
@@ -33,7 +32,7 @@ def test_bounds_are_quantiles_and_err_to_the_safe_side(seen: Tally, risk: float)
     assert high - 1e-12 <= probability_at_most(seen, risk) <= high + 1e-9
 
 
-def test_the_bound_of_epsilon_is_wrong_at_most_as_often_as_said() -> None:
+def test_the_bound_of_events_is_wrong_at_most_as_often_as_said() -> None:
     """Enumerated, not sampled: every pair of tallies of 12 draws with its probability, where epsilon and delta fit."""
     draws, risk, epsilon, delta = 12, 0.1, 1.0, 0.05
     for seldom in (0.05, 0.2, 0.3):
@@ -57,21 +56,17 @@ def test_the_bound_of_guesses_is_wrong_at_most_as_often_as_said(delta: float) ->
             chance((right, wrong, draws - right - wrong), (right_one, wrong_one, 1 - right_one - wrong_one))
             for right in range(draws + 1)
             for wrong in range(draws + 1 - right)
-            if epsilon_of(Guesses(right, wrong, draws), delta, risk) > epsilon
+            if epsilon_of(right, wrong, draws, delta, risk) > epsilon
         )
         assert found <= risk, (wrong_one, found)
 
 
-def test_guesses_tell_nothing_where_none_was_made_or_all_are_wrong() -> None:
-    for delta in (0.0, 0.01):
-        assert epsilon_of(Guesses(0, 0, 50), delta, 0.1) == 0 == epsilon_of(Guesses(0, 40, 50), delta, 0.1)
-    assert epsilon_of(Guesses(1000, 0, 1000), 0.0, 1e-6) > 4
-
-
-def test_what_is_certain_in_one_world_alone_shows_without_end() -> None:
+def test_what_is_certain_shows_without_end_and_what_delta_explains_not_at_all() -> None:
     found = [epsilon_at_least(Tally(n, n), Tally(0, n), 0.01, 1e-6) for n in (100, 1000, 10_000)]
-    assert found[0] < found[1] < found[2] > 6
-    assert epsilon_at_least(Tally(5, 1000), Tally(0, 1000), 0.01, 1e-6) == 0, "delta alone explains it"
+    assert found[0] < found[1] < found[2] > 6 and epsilon_of(1000, 0, 1000, 0.0, 1e-6) > 4
+    assert epsilon_at_least(Tally(5, 1000), Tally(0, 1000), 0.01, 1e-6) == 0
+    for delta in (0.0, 0.01):
+        assert epsilon_of(0, 0, 50, delta, 0.1) == 0 == epsilon_of(0, 40, 50, delta, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +82,6 @@ def test_the_least_loss_that_so_many_draws_show(declared: float, draws: int, see
 
     def shown(loss: float) -> bool:
         right = round(tested / (1 + math.exp(-loss)))
-        return epsilon_of(Guesses(right, tested - right, tested), 0, risk) > declared
+        return epsilon_of(right, tested - right, tested, 0, risk) > declared
 
     assert shown(seen) and not shown(seen - 0.06)

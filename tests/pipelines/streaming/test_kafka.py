@@ -44,7 +44,7 @@ def whole_topic(broker: Topics, commits: Commits) -> str:
     "window",
     [
         ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON),
-        ("--window", "28d", "--every", "14d", *HORIZON, "--max-items-per-user", "3"),
+        ("--window", "28d", "--every", "14d", *HORIZON, "--max-items-per-user", "3", "--neighbours", "swap"),
     ],
     ids=["calendar", "sliding"],
 )

@@ -6,6 +6,8 @@ Whoever adds an argument must put it on one of the two lists below, or the first
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,6 +149,34 @@ def known(of: Report) -> list[object]:
     """All that a ledger holds of a report's question and input."""
     request = request_of(of, "d")
     return [request.fingerprint, request.text(), request.windows, request.cost, request.unit]
+
+
+RISING = {**BASE, "against": "previous", "window": "month", "from_": "2026-01-01", "to": "2026-03-01"}
+ASKED = {
+    "files": (False, BASE),
+    "a topic": (True, {**KAFKA, "output": "gs://b/out"}),
+    "amounts": (False, PLAYS),
+    "groups": (False, LANDS),
+    "an unknown domain": (False, HIDDEN),
+    "risers by month": (False, RISING),
+}
+PINNED = {
+    "files": "1ecac5293a4906ce",
+    "a topic": "ec7ffa9d422a71d6",
+    "amounts": "3582e1460b79fae5",
+    "groups": "5567e189f0bfc052",
+    "an unknown domain": "2162d278a566af62",
+    "risers by month": "edeb68bf6f659605",
+}  # fmt: skip
+"""Of each question: SHA-256 of all that a ledger holds of it."""
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_ledger_knows_stays_what_it_is(folder: Path, name: str) -> None:
+    """A name of a class or a field is free to change; under another fingerprint a repeat would be charged anew."""
+    request = request_of(report(*ASKED[name]), "d")
+    held = json.dumps([request.fingerprint, request.text(), request.windows.plain()])
+    assert hashlib.sha256(held.encode()).hexdigest()[:16] == PINNED[name]
 
 
 def test_every_argument_is_on_one_of_the_lists() -> None:

@@ -58,7 +58,7 @@ def test_every_page_is_there_and_every_mechanism_has_its_picture(site: Path) -> 
     for name in MECHANISMS:
         page = (site / "mechanisms" / f"{name}.html").read_text("utf-8")
         [picture] = re.findall(rf'src="\.\./(_images/{re.escape(name)}\d*\.svg)"', page)
-        assert "recall of the top k" in (site / picture).read_text("utf-8") and f"mechanisms/{name}.html" in contents
+        assert "l_1 error, in users" in (site / picture).read_text("utf-8") and f"mechanisms/{name}.html" in contents
 
 
 def test_links_hold_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:

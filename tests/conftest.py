@@ -5,7 +5,10 @@ A test that takes seconds of the processor by its nature carries the mark `long`
 
 from __future__ import annotations
 
+import atexit
+import gc
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +30,7 @@ __all__ = [
     "postgres",
     "prism_binary",
     "pytest_collection_modifyitems",
+    "pytest_unconfigure",
     "temporary",
     "url",
     "workers",
@@ -66,6 +70,20 @@ def prism_binary() -> Path:
     if not prism.built_binary().exists() and shutil.which("go") is None:
         missing("Prism is built with Go's client: install Go")
     return build()
+
+
+def pytest_unconfigure() -> None:
+    atexit.register(_stop_job_servers)  # the last to be registered is the first to be called: before Beam's own
+
+
+def _stop_job_servers() -> None:
+    """Beam takes a job server's folder away first, and stops none whose folder went with pytest's: it would go on."""
+    module = sys.modules.get("apache_beam.runners.portability.job_server")
+    if module is not None:
+        for server in [each for each in gc.get_objects() if isinstance(each, module.StopOnExitJobServer)]:
+            if folder := getattr(server._job_server, "_local_temp_root", None):
+                Path(folder).mkdir(parents=True, exist_ok=True)
+            server.stop()
 
 
 @pytest.fixture(scope="session")

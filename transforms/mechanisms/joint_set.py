@@ -34,9 +34,9 @@ class JointSet(Mechanism):
         noise: gumbel, exponential (permute-and-flip), laplace, logistic or half-logistic.
         neighbours: what a neighbour is.
 
-    Cost: a pass over the counts, then up to 140 counts of sets, each up to k products of polynomials of degree k:
-    about 0.1 s at k = 100, 0.3 s at 200, some seconds at 1000, whatever d is. Easy counts
-    are padded to three fifths of the most that was seen, since time is a side channel.
+    Cost: a pass over the counts, then up to 140 counts of sets, each up to k products of rows along the band of paths
+    that matter: about 0.1 s at k = 100, 0.2 s at 200, 1 to 2 s at 1000, whatever d is. Easy counts are padded to three
+    fifths of the most that was seen, since time is a side channel.
     """
 
     about: ClassVar[About] = About(

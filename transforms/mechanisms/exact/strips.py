@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from flint import arb, arb_poly
+from flint import arb, arb_poly, ctx
 from numpy.typing import NDArray
 
+from private_topk.transforms.mechanisms.exact.bands import number_in_band, row_of_binomials
 from private_topk.transforms.mechanisms.exact.reals import Real, precision
 
 __all__ = ["Segment", "Strip"]
 
 _PRECISION = 96
+_FEW = 75  # members, for which a band is about as wide as all
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,14 @@ class Strip:
         self.segments = [Segment(*s) for s in zip(sizes.tolist(), need.tolist(), spare.tolist(), strict=True)]
 
     def number(self) -> arb:
-        """How many sets there are, as a ball.
+        """How many sets there are, as a ball, whose width is that of the working precision or one part in 2**45.
 
         Cost: a product of polynomials a segment, of degree k at most.
         """
+        if self._all and self._k > _FEW and ctx.prec <= _PRECISION:
+            near = number_in_band(self._sizes, self._need)
+            if near is not None:
+                return near
         return self._ways()[-1][0][self._k]
 
     def members(self, numbers: Sequence[Real]) -> list[int]:
@@ -103,7 +109,7 @@ class Strip:
         for segment in self.segments:
             dirty, clean = table[-1]
             most = min(segment.size, self._k - dirty.least)
-            weights = _row_of_binomials(segment.size, most)
+            weights = row_of_binomials(segment.size, most)
             dirty, clean = dirty.times(weights, self._k), clean.times(weights, self._k)
             broken = clean.below(segment.spare).at_least(segment.need)
             table.append(
@@ -136,13 +142,3 @@ def _place(ways: Sequence[arb], number: Real) -> int | None:
     ticket = number() * ends[-1]
     place = next((i for i, end in enumerate(ends) if not end < ticket), None)
     return place if place is not None and ends[place] > ticket else None
-
-
-def _row_of_binomials(n: int, most: int) -> arb_poly:
-    """The binomials of n over 0 .. most, most <= n, each from the one before it: a tenth of the cost of each alone."""
-    weight = arb(1)
-    row = [weight]
-    for b in range(most):
-        weight = weight * (n - b) / (b + 1)
-        row.append(weight)
-    return arb_poly(row)

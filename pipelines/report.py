@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from private_topk.budget.charging import Account
-from private_topk.pipelines.apart import kept_files
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.files import as_path, exists, is_local, why
 from private_topk.pipelines.lists import groups_of
 from private_topk.pipelines.places import sink_of, source_of
+from private_topk.pipelines.protected_files import protected_files
 from private_topk.pipelines.question import Question, question_of
 from private_topk.pipelines.sinks.partition import Partition
 from private_topk.pipelines.sinks.sink import Sink
@@ -65,7 +65,7 @@ class Report:
         lists = [place for _, place in self.question.selection.listed()]
         own = {"release_key": self.question.release.key.source, "complete_when": self.complete_when,
                "ledger": self.account and self.account.ledger}  # fmt: skip
-        return [self.source.place, *self.source.local_places(), *lists, *kept_files(own), *self.kept]
+        return [self.source.place, *self.source.local_places(), *lists, *protected_files(own), *self.kept]
 
     def check_complete(self) -> None:
         """Raise Refusal where the file is not there that says that the input is.
@@ -139,7 +139,8 @@ def report_of(asked: Asked, *, watch: bool = False) -> Report:
     unit = asked.get("privacy_unit", "user-window")
     question = question_of(asked, account.budget(unit).total if account else None)
     return Report(question, source_for(asked, watch=watch), sink, account, asked.get("shards"),
-                  asked.get("complete_when"), asked.get("expect_rows_at_least"), tuple(kept_files(asked)))  # fmt: skip
+                  asked.get("complete_when"), asked.get("expect_rows_at_least"),
+                  tuple(protected_files(asked)))  # fmt: skip
 
 
 def source_for(asked: Asked, *, watch: bool = False) -> Source:

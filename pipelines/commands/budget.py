@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from private_topk.budget.account import Budget, Spent, heaviest
 from private_topk.budget.units import UNITS
-from private_topk.pipelines.apart import keep_apart, kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import NEIGHBOURS, add_ledger
 from private_topk.pipelines.commands.parser import Parser, add, add_json
+from private_topk.pipelines.protected_files import protected_files, refuse_replacing
 from private_topk.pipelines.texts import number, one_of
 from private_topk.transforms.refusal import Refusal, printable, verbatim
 from private_topk.transforms.stated import number as shown
@@ -120,7 +120,7 @@ def _show(arguments: Namespace) -> None:
         from private_topk.budget.plot import check_plot
 
         check_plot(arguments.plot)
-        keep_apart([arguments.plot], kept_files(vars(arguments)), "plot")
+        refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
     budgets, entries = _read(arguments)
     own = {id(budget): [entry for entry in entries if entry.request.dataset == budget.dataset] for budget in budgets}
     unfinished = [entry for entry in entries if entry.outcome != "released"]

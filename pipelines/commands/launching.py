@@ -6,13 +6,13 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 
-from private_topk.pipelines.apart import kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import asked_of
 from private_topk.pipelines.commands.parser import Parser, flag
 from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.logs import level
+from private_topk.pipelines.protected_files import protected_files
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument, say
@@ -36,7 +36,7 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
     parser.require(asked)
     reach_files(others, asked)
     report = report_of(asked, watch=watch)
-    report = replace(report, kept=(*report.kept, *kept_files(vars(arguments))))  # also --config
+    report = replace(report, kept=(*report.kept, *protected_files(vars(arguments))))  # also --config
     earlier = report.sink.files(report.question.period) or ()
     warning = forewarned(report.question, asked.get("like"), earlier)
     if warning is not None:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
-from private_topk.pipelines.apart import keep_apart, kept_files
 from private_topk.pipelines.commands.answering import print_json
 from private_topk.pipelines.commands.arguments import (
     add_budget,
@@ -22,6 +21,7 @@ from private_topk.pipelines.commands.arguments import (
 )
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch, flag
 from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.protected_files import protected_files, refuse_replacing
 from private_topk.pipelines.texts import listed, number, whole, whole_or_power
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.refusal import Refusal
@@ -94,7 +94,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
     if arguments.plot is not None:
         _check_plot(arguments, ks, epsilons)
-        keep_apart([arguments.plot], kept_files(vars(arguments)), "plot")
+        refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
     found = _previews(asked, arguments, ks, epsilons)
     if arguments.plot is not None:
         from private_topk.previews.plot import plot

@@ -8,10 +8,10 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.apart import keep_apart
 from private_topk.pipelines.commands.answering import print_json, print_lines
 from private_topk.pipelines.commands.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.files import refuse_special
+from private_topk.pipelines.protected_files import refuse_replacing
 from private_topk.pipelines.showing.text import in_text, table
 from private_topk.pipelines.showing.told import Told
 from private_topk.transforms.refusal import Refusal, printable, verbatim
@@ -54,7 +54,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     if arguments.overwrite and not arguments.html:
         raise Refusal("overwrite", "is of {html}", "leave it out")
     if arguments.html:
-        keep_apart([arguments.html], _read(arguments.ranking), "html")
+        refuse_replacing([arguments.html], _read(arguments.ranking), "html")
     told = read_told(arguments.ranking)
     if arguments.html:
         _write(arguments.html, page(told), bool(arguments.overwrite))

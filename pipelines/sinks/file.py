@@ -12,9 +12,9 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.pipelines.apart import keep_apart
 from private_topk.pipelines.files import exists, is_local, open_file
 from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.protected_files import refuse_replacing
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
@@ -47,7 +47,7 @@ class ToFile:
         for path in (self.place, manifest_path(self.place)):
             if is_local(path) and os.path.isdir(path):
                 raise Refusal("output", f"{verbatim(path)} is a folder", "give another path")
-        keep_apart([self.place, manifest_path(self.place)], inputs)
+        refuse_replacing([self.place, manifest_path(self.place)], inputs)
         refusal = obstacle(self.place, release, self.overwrite)
         if refusal is not None:
             raise refusal

@@ -9,9 +9,9 @@ from typing import Any
 
 import apache_beam as beam
 
-from private_topk.pipelines.apart import keep_apart
 from private_topk.pipelines.files import is_local, match_any, names_in
 from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.protected_files import refuse_replacing
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.file import check_writable
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
@@ -64,7 +64,7 @@ class ToFolder:
         inside = [path for path in inputs if os.path.realpath(path).startswith(folder)]
         if inside:
             files = self.files(period)
-            keep_apart([*files, *map(manifest_path, files)], inside)
+            refuse_replacing([*files, *map(manifest_path, files)], inside)
         if is_local(self.place):
             check_writable(f"{self.place.rstrip('/')}/any")
 

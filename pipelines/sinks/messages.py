@@ -60,7 +60,7 @@ class ToKafka:
         return self.topic.place
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        _keep_apart(self.place, inputs)
+        _refuse_replacing(self.place, inputs)
         self.topic.partitions("output")
 
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
@@ -94,7 +94,7 @@ class ToPubSub:
         resource(self.place, "topics", "output")
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        _keep_apart(self.place, inputs)
+        _refuse_replacing(self.place, inputs)
         check_google(self.place, "output")
 
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
@@ -113,7 +113,7 @@ class ToPubSub:
         return None
 
 
-def _keep_apart(place: str, inputs: Sequence[str]) -> None:
+def _refuse_replacing(place: str, inputs: Sequence[str]) -> None:
     if place in inputs:
         raise Refusal("output", f"{verbatim(place)} is read", "give another topic")
 

@@ -9,12 +9,12 @@ from typing import Any
 from private_topk.pipelines.files import as_path, is_local
 from private_topk.transforms.refusal import Refusal, verbatim
 
-__all__ = ["keep_apart", "kept_files", "ledger_file"]
+__all__ = ["ledger_file", "protected_files", "refuse_replacing"]
 
 _FIELDS = ("input", "domain", "groups", "complete_when", "payload_schema", "counts", "counts_before", "like", "config")
 
 
-def keep_apart(outputs: Iterable[str], kept: Iterable[str], field: str = "output") -> None:
+def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "output") -> None:
     """Raise Refusal of the field where an output is one of the files that are read or kept, by whatever name: a link,
     another spelling, a detour or a file:// address.
 
@@ -27,7 +27,7 @@ def keep_apart(outputs: Iterable[str], kept: Iterable[str], field: str = "output
             raise Refusal(field, rule, "give another path")
 
 
-def kept_files(asked: Mapping[str, Any]) -> list[str]:
+def protected_files(asked: Mapping[str, Any]) -> list[str]:
     """The files that are named by what is asked for, to be read or kept."""
     found = [str(asked[field]) for field in _FIELDS if asked.get(field) is not None]
     kind, _, place = str(asked.get("release_key", "")).partition(":")

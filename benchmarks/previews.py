@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.cli import main as private_topk
-from private_topk.previews import PublicCounts, Setting, Zipf, look
+from private_topk.pipelines.preview import PublicCounts, Setting, Zipf, look
 
 SHAPES = {"flat": Zipf(0.6, 300, 1000, 5), "Zipf": Zipf(1.0, 300, 1000, 5), "steep": Zipf(1.5, 300, 1000, 5)}
 MECHANISMS = ("joint", "pnf-peeling", "cdp-peeling")

@@ -18,7 +18,10 @@ from private_topk.pipelines.sinks.file import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.runners import prepare
-from private_topk.testing.audit.audit import (
+from private_topk.transforms.keys import Release
+from private_topk.transforms.mechanisms import mechanism_by_name
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.testing.audit.audit import (
     Finding,
     Sampler,
     answer_of,
@@ -27,13 +30,10 @@ from private_topk.testing.audit.audit import (
     finding_of,
     wrong_counts,
 )
-from private_topk.testing.audit.cases import Case, cases_of
-from private_topk.testing.audit.datasets import GROUPS, Dataset, Row, rows_of
-from private_topk.testing.audit.distinguish import Drawn
-from private_topk.testing.audit.paths import rankings_of
-from private_topk.transforms.keys import Release
-from private_topk.transforms.mechanisms import mechanism_by_name
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.testing.audit.cases import Case, cases_of
+from private_topk.transforms.testing.audit.datasets import GROUPS, Dataset, Row, rows_of
+from private_topk.transforms.testing.audit.distinguish import Drawn
+from private_topk.transforms.testing.audit.paths import rankings_of
 from private_topk.transforms.windows import Period
 
 __all__ = ["Audit", "Check", "audit"]

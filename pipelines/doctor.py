@@ -205,7 +205,7 @@ def _key(reference: str) -> Finding:
 
 def _ledger(url: str) -> Finding:
     """Reading takes the lock that charging takes: who may not write is refused here too."""
-    from private_topk.budget.ledger import Ledger
+    from private_topk.pipelines.budget.ledger import Ledger
 
     try:
         budgets, entries = Ledger(url).read()

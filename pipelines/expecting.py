@@ -13,11 +13,11 @@ from typing import Any
 
 from private_topk.pipelines.fields import names_a_file
 from private_topk.pipelines.files import as_path, exists, open_file, why
+from private_topk.pipelines.preview import Expected, PublicCounts, Released, Rises, Zipf
 from private_topk.pipelines.sample import WEEKS, users_per_item
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.texts import number, whole_or_power
-from private_topk.previews import Expected, PublicCounts, Released, Rises, Zipf
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.risers import Risers

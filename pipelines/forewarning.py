@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from itertools import islice
 
 from private_topk.pipelines.expecting import earlier_ranking, expected_of
+from private_topk.pipelines.preview import look
+from private_topk.pipelines.preview.outlook import NOISE
+from private_topk.pipelines.preview.reasons import short
+from private_topk.pipelines.preview.shapes import Expected
 from private_topk.pipelines.question import Question
-from private_topk.previews import look
-from private_topk.previews.outlook import NOISE
-from private_topk.previews.reasons import short
-from private_topk.previews.shapes import Expected
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.refusal import Refusal
 

@@ -13,10 +13,10 @@ from private_topk.pipelines.expecting import expected_of, sample_rises, zipf_of
 from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.files import open_content
 from private_topk.pipelines.lists import domain_of
+from private_topk.pipelines.preview import Expected, InAmounts, PublicCounts, Rises, Setting
 from private_topk.pipelines.question import RISERS_THAT_SHARE, counts_of, declared_period, risers_of
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.select import read_counts
-from private_topk.previews import Expected, InAmounts, PublicCounts, Rises, Setting
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
@@ -149,7 +149,7 @@ def _public_counts(asked: Asked, path: str, said: bool, field: str = "counts") -
 
 def _refuse_known(asked: Asked, path: str) -> None:
     """Raise Refusal where the file was the input of a release that is charged to the ledger, under the same key."""
-    from private_topk.budget.ledger import Ledger
+    from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.sources.columns import Columns
     from private_topk.pipelines.sources.files import Files
 

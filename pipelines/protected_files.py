@@ -38,7 +38,7 @@ def protected_files(asked: Mapping[str, Any]) -> list[str]:
 
 def ledger_file(url: str) -> str | None:
     """The file of a ledger, where it is one. Raises Refusal of a URL that is none."""
-    from private_topk.budget.tables import Database
+    from private_topk.pipelines.budget.tables import Database
 
     return Database(url).file
 

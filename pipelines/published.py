@@ -26,7 +26,7 @@ from private_topk.transforms.refusal import Refusal, refused, verbatim
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
-    from private_topk.budget.ledger import Receipt
+    from private_topk.pipelines.budget.ledger import Receipt
 
 __all__ = [
     "ExistingOutput",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.budget.composition import Total
-from private_topk.budget.limits import check_epsilon
-from private_topk.budget.sharing import Privacy, share_out, windows_of_a_user
+from private_topk.pipelines.budget.composition import Total
+from private_topk.pipelines.budget.limits import check_epsilon
+from private_topk.pipelines.budget.sharing import Privacy, share_out, windows_of_a_user
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.lists import domain_of, groups_of

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.publishing import publish
-from private_topk.pipelines.showing.charts import bump_chart, count_chart, has_places
-from private_topk.pipelines.showing.page import page, snippet
-from private_topk.pipelines.showing.templates import STYLE
-from private_topk.pipelines.showing.told import Listing, Told
+from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
+from private_topk.pipelines.show.page import page, snippet
+from private_topk.pipelines.show.templates import STYLE
+from private_topk.pipelines.show.told import Listing, Told
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.rows import Shape
 from private_topk.transforms.refusal import Refusal
@@ -138,7 +138,7 @@ class Rankings:
         return Told(self.rows(), own, "group" if "group" in self.table.column_names else None)
 
     def __str__(self) -> str:
-        from private_topk.pipelines.showing.text import in_text
+        from private_topk.pipelines.show.text import in_text
 
         return "\n".join(in_text(self.told()))
 

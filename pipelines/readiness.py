@@ -11,7 +11,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
-from private_topk.pipelines.showing.told import when
+from private_topk.pipelines.show.told import when
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.group_domain import DomainByGroup
 from private_topk.transforms.stated import number
@@ -114,7 +114,7 @@ def _ledger(report: Report) -> str:
     account = report.account
     if account is None:
         return "none: nobody adds up what is spent"
-    from private_topk.budget.ledger import Ledger
+    from private_topk.pipelines.budget.ledger import Ledger
 
     found = Ledger(account.ledger).quote(request_of(report, account.dataset))
     if found is None or isinstance(found, Fraction):

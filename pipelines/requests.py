@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from private_topk.budget.account import Windows
-from private_topk.budget.sharing import cost_of
+from private_topk.pipelines.budget.account import Windows
+from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.question import reach_of
@@ -15,14 +15,14 @@ from private_topk.transforms.keys import DRAWS
 from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:
-    from private_topk.budget.ledger import Request
+    from private_topk.pipelines.budget.ledger import Request
 
 __all__ = ["how_to_resume", "request_of"]
 
 
 def request_of(report: Report, dataset: str) -> Request:
     """The request of a report. Reads files once, for their name; needs the release key here. Raises Refusal."""
-    from private_topk.budget.ledger import Request
+    from private_topk.pipelines.budget.ledger import Request
 
     question, reads = report.question, report.question.reads
     try:

@@ -22,9 +22,7 @@ MODULES = ["private_topk", "private_topk.__main__"] + sorted(
     for path in (ROOT / room).rglob("*.py")
 )
 
-TEMPLATES = {
-    f"private_topk/{path.relative_to(ROOT)}" for path in (ROOT / "pipelines/showing/templates").glob("*.[chs]*")
-}
+TEMPLATES = {f"private_topk/{path.relative_to(ROOT)}" for path in (ROOT / "pipelines/show/templates").glob("*.[chs]*")}
 
 
 def run(*words: object, folder: Path) -> str:
@@ -92,7 +90,7 @@ def test_installed_elsewhere_every_module_imports_and_the_command_runs(wheel: Pa
              "name='private-topk'); command.load()()"  # fmt: skip
     words = f"import sys; sys.argv = ['private-topk', '--help']; {script}"
     assert "publish a ranking from files" in run(python, "-c", words, folder=tmp_path)
-    page = "from private_topk.pipelines.showing import page, told; print(page.page(told.Told([])))"
+    page = "from private_topk.pipelines.show import page, told; print(page.page(told.Told([])))"
     assert run(python, "-c", page, folder=tmp_path).startswith("<!DOCTYPE html>")
 
 

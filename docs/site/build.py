@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from private_topk.pipelines.commands import main as private_topk
+from private_topk.pipelines.cli import main as private_topk
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
 HERE = Path(__file__).resolve().parent
@@ -35,13 +35,13 @@ PAGES = {
     "rank": ("A ranking of a table in memory", ("private_topk.pipelines.rank", "private_topk.pipelines.rankings")),
     "transforms": ("In a Beam pipeline", ("private_topk.transforms",)),
     "mechanisms": ("Mechanisms", ("private_topk.transforms.mechanisms",)),
-    "previews": ("Previews", ("private_topk.previews",)),
-    "budget": ("Budgets", ("private_topk.budget",)),
+    "previews": ("Previews", ("private_topk.pipelines.preview",)),
+    "budget": ("Budgets", ("private_topk.pipelines.budget",)),
     "pipelines": ("Reports", ("private_topk.pipelines.question", "private_topk.pipelines.report",
                               "private_topk.pipelines.run")),
     "places": ("Sources and sinks", ("private_topk.pipelines.sources", "private_topk.pipelines.sinks")),
     "runners": ("Runners", ("private_topk.runners",)),
-    "testing": ("Testing", ("private_topk.testing",)),
+    "testing": ("Testing", ("private_topk.transforms.testing",)),
 }  # fmt: skip
 
 

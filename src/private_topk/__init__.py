@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.preview import preview
     from private_topk.pipelines.rank import rank
     from private_topk.pipelines.rankings import Rankings
-    from private_topk.previews import preview
     from private_topk.transforms import (
         Amounts,
         CountBudget,
@@ -103,7 +103,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "preview":
-        found = getattr(import_module(f"{__name__}.previews"), name)
+        found = getattr(import_module(f"{__name__}.pipelines.preview"), name)
     elif name in ("rank", "Rankings"):
         found = getattr(import_module(f"{__name__}.pipelines.{name.lower()}"), name)
     else:

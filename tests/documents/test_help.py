@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.pipelines.commands import COMMANDS
-from private_topk.pipelines.commands.parser import Parser, flag
+from private_topk.pipelines.cli import COMMANDS
+from private_topk.pipelines.cli.parser import Parser, flag
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command, write
 
@@ -20,7 +20,7 @@ EVERY = [(name, words) for name in COMMANDS for words in ([[], ["create"], ["sho
 ONLY_READ = {
     "stream --input kafka": "needs a broker; tests/pipelines/streaming has one",
     "stream --input 'incoming": "needs a clock that passes; tests/pipelines/streaming runs folders",
-    "audit --mechanism joint": "seconds to minutes; tests/pipelines/commands/test_answering.py calls a short one",
+    "audit --mechanism joint": "seconds to minutes; tests/pipelines/cli/test_answering.py calls a short one",
     "doctor --runner flink": "what it finds is the machine's",
     "doctor --release-key": "what it finds is the machine's",
     "sample": "half a second of writing; tests/documents/test_pages.py types it",
@@ -48,7 +48,7 @@ sink: {output: 'published/{start}.avro'}
 
 
 def parser_of(name: str, words: list[str]) -> Parser:
-    return import_module(f"private_topk.pipelines.commands.{name.replace('-', '_')}").parser(words)
+    return import_module(f"private_topk.pipelines.cli.{name.replace('-', '_')}").parser(words)
 
 
 def examples(name: str, words: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.pipelines.commands import COMMANDS
+from private_topk.pipelines.cli import COMMANDS
 from private_topk.runners import UnknownArgument, check_arguments
 from tests.documents.reading import PAGES, ROOT, Command, blocks, in_lines
 from tests.documents.test_pages import parses
@@ -34,16 +34,16 @@ BY_HAND = {
     **dict.fromkeys(
         (f"report FILE {how}" for how in ("--window-end DATE", "--missed [--until DATE]", "--catch-up [--until DATE]",
                                           "--check", "--window-end DATE --correction 1")),
-        "tests/pipelines/scheduled/test_publish.py calls a report in each of these ways"),
+        "tests/pipelines/report_file/test_publish.py calls a report in each of these ways"),
     "python -m benchmarks.fuzz --inputs N": "tests/pipelines/sources/test_fuzz.py runs it",
     "python -m benchmarks.fuzz --inputs 12500 --seed 1": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m tests.pipelines.faults race 1500": "tests/pipelines/test_publishing.py runs less",
     "python -m tests.pipelines.kills 50": "minutes: tests/pipelines/test_kills.py runs a few",
     "python -m tests.pipelines.streaming.test_hostile_folder 500": "a minute: the test itself runs fewer schedules",
-    "python -m tests.testing.audit.planted --seeds 20": "long: tests/pipelines/commands/test_audit.py runs one seed",
+    "python -m tests.transforms.testing.audit.planted --seeds 20": "long: tests/pipelines/cli/test_audit.py runs one",
     "python -m benchmarks.audits --folder audited":
-        "long: tests/testing/audit/test_table.py, and tests/pipelines/commands/test_audit.py runs less",
+        "long: tests/transforms/testing/audit/test_table.py, and tests/pipelines/cli/test_audit.py runs less",
 }  # fmt: skip
 OF_JOB_SERVER = {
     "--checkpointing_interval",
@@ -114,7 +114,7 @@ def test_every_option_within_the_text_is_known(page: str) -> None:
 def options_of_ours() -> set[str]:
     found = set()
     for name in COMMANDS:
-        command = import_module(f"private_topk.pipelines.commands.{name.replace('-', '_')}")
+        command = import_module(f"private_topk.pipelines.cli.{name.replace('-', '_')}")
         for words in [["create"], ["show"], ["history"]] if name == "budget" else [[]]:
             found |= set(command.parser(words)._option_string_actions)
     return found

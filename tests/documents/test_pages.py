@@ -124,7 +124,7 @@ def parses(line: str) -> None:
     """A `python -m benchmarks.NAME ...`, or a command of ours: it is there and takes these arguments."""
     if line.startswith("private-topk "):
         _, name, *words = shlex.split(line, comments=True)
-        assert not import_module(f"private_topk.pipelines.commands.{name}").parser(words).read(words)[1], line
+        assert not import_module(f"private_topk.pipelines.cli.{name}").parser(words).read(words)[1], line
         return
 
     python_, dash, module, *words = shlex.split(line)
@@ -373,7 +373,7 @@ def test_command_line(world: World) -> None:
     hold(world, "docs/command-line.md", COMMAND_LINE)
 
 
-AUDIT = [Held("private-topk audit", "parsed", "takes minutes; tests/pipelines/commands/test_audit.py runs it in small")]
+AUDIT = [Held("private-topk audit", "parsed", "takes minutes; tests/pipelines/cli/test_audit.py runs it in small")]
 
 
 def test_audit(world: World) -> None:

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.metrics.metric import MetricsFilter
 
-from private_topk.pipelines.commands.arguments import asked_of
-from private_topk.pipelines.commands.run import parser
+from private_topk.pipelines.cli.arguments import asked_of
+from private_topk.pipelines.cli.run import parser
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run as run_report
 from private_topk.pipelines.sinks.formats import format_of

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.budget.composition import rho_within
-from private_topk.budget.ledger import Ledger
-from private_topk.budget.sharing import share_out
+from private_topk.pipelines.budget.composition import rho_within
+from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.budget.sharing import share_out
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms import MECHANISMS, noise_of_counts
 from tests.pipelines.support import kill_when_charged, settled

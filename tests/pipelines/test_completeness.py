@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.budget.ledger import Ledger
+from private_topk.pipelines.budget.ledger import Ledger
 from tests.pipelines.support import Done, command
 
 HEADER = "user,item,time\n"

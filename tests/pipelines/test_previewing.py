@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from private_topk.pipelines.preview import PublicCounts, look
 from private_topk.pipelines.previewing import asked_setting, expected_counts
 from private_topk.pipelines.question import ask, declared_period
-from private_topk.previews import PublicCounts, look
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.refusal import Refusal

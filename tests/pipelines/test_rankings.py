@@ -10,8 +10,8 @@ import pytest
 from private_topk import Joint, Period, Rankings, rank
 from private_topk.pipelines.rankings import Picture
 from private_topk.pipelines.sinks.formats import FORMATS
-from private_topk.testing import fixed_release
 from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.testing import fixed_release
 
 HOSTILE = "<script>alert(1)</script>"
 ROWS = pl.DataFrame(

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from private_topk.budget.ledger import Ledger
 from private_topk.pipelines import requests
-from private_topk.pipelines.commands import run, stream
-from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.cli import run, stream
+from private_topk.pipelines.cli.arguments import asked_of
 from private_topk.pipelines.identity import IF_GIVEN, UNASKED, identity_of
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, report_of

@@ -17,8 +17,8 @@ import pytest
 import yaml
 from setuptools import find_packages
 
-from private_topk.pipelines.commands.flex_template import as_command_line, metadata
-from private_topk.pipelines.commands.run import parser
+from private_topk.pipelines.cli.flex_template import as_command_line, metadata
+from private_topk.pipelines.cli.run import parser
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command
 

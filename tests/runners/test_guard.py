@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from private_topk.pipelines import run
-from private_topk.pipelines.commands import main
+from private_topk.pipelines.cli import main
 from private_topk.transforms import top_k
 from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.sent import mark_in, statement_in

@@ -16,8 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.testing.audit.paths import Path, count_blocks, rankings_of
-from private_topk.testing.true_top_k import TrueTopK
 from private_topk.transforms import user_shard
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import make_block
@@ -26,6 +24,8 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.selection import Selection
+from private_topk.transforms.testing.audit.paths import Path, count_blocks, rankings_of
+from private_topk.transforms.testing.true_top_k import TrueTopK
 from tests.examples import examples
 
 USERS, ITEMS, GROUPS = ("u", "v", "5", ""), ("a", "b", "c"), ("north", "south", "west")

@@ -17,9 +17,8 @@ from apache_beam.transforms.window import TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.budget.sharing import cost_of
+from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.question import ask
-from private_topk.testing import max_log_ratio
 from private_topk.transforms import (
     CountBudget,
     Groups,
@@ -33,6 +32,7 @@ from private_topk.transforms.groups import chosen
 from private_topk.transforms.headings import Heading
 from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace, noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds
 from tests.examples import examples

@@ -23,7 +23,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.question import ask
-from private_topk.testing.checks import check_pair
 from private_topk.transforms import (
     Amounts,
     Groups,
@@ -44,6 +43,7 @@ from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, LimitDomain, Mechanism, TopStable
 from private_topk.transforms.parts import Part
 from private_topk.transforms.select import WindowCounts
+from private_topk.transforms.testing.checks import check_pair
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
 from tests.examples import examples

@@ -19,9 +19,9 @@ from apache_beam.transforms.window import TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.budget.account import Charge, Windows
-from private_topk.budget.composition import Cost
-from private_topk.budget.sharing import windows_of_a_user
+from private_topk.pipelines.budget.account import Charge, Windows
+from private_topk.pipelines.budget.composition import Cost
+from private_topk.pipelines.budget.sharing import windows_of_a_user
 from private_topk.pipelines.question import Question, ask, reach_of
 from private_topk.transforms import (
     Amounts,

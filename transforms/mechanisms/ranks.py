@@ -27,5 +27,8 @@ def check_ranks(ranks: Any, k: int, items: int, name: str, fewer: bool = False) 
         if whole and len(set(found)) == len(found) and (not found or (found[0] >= 0 and found[-1] < items)):
             return ranks
     many = f"at most {k}" if fewer else f"{k}"
-    raise Refusal("mechanism", f"{name} must answer with {many} different ranks, an array of integers from 0 up to the "
-                  "number of items", "private_topk.testing.check_contract shows what else it owes")  # fmt: skip
+    raise Refusal(
+        "mechanism",
+        f"{name} must answer with {many} different ranks, an array of integers from 0 up to the number of items",
+        "private_topk.transforms.testing.check_contract shows what else it owes",
+    )

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from private_topk.pipelines.showing.page import page
-from private_topk.pipelines.showing.text import in_text
-from private_topk.pipelines.showing.told import Told
+from private_topk.pipelines.show.page import page
+from private_topk.pipelines.show.text import in_text
+from private_topk.pipelines.show.told import Told
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.messages import attributes_of, message_of

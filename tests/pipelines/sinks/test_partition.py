@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.pipelines.published import existing_outputs, whole_windows
-from private_topk.pipelines.showing.reading import read_told
+from private_topk.pipelines.show.reading import read_told
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import describe_release

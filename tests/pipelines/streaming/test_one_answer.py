@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines.commands import stream as door
-from private_topk.pipelines.commands.arguments import asked_of
+from private_topk.pipelines.cli import stream as door
+from private_topk.pipelines.cli.arguments import asked_of
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
 from private_topk.runners import prepare

@@ -13,8 +13,8 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
-from private_topk.pipelines.commands.arguments import asked_of
-from private_topk.pipelines.commands.stream import parser
+from private_topk.pipelines.cli.arguments import asked_of
+from private_topk.pipelines.cli.stream import parser
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import build

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pytest
 
-from private_topk.testing import check_contract
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
+from private_topk.transforms.testing import check_contract
 
 
 class Contract:

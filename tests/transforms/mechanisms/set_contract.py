@@ -14,7 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import (
+from private_topk.transforms.mechanisms import Cost, Mechanism, RandomBits
+from private_topk.transforms.mechanisms.exact import race, reals, strips
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
+from private_topk.transforms.testing import (
     SMALL_COUNTS,
     Law,
     assert_follows,
@@ -23,10 +27,6 @@ from private_topk.testing import (
     draws_to_see,
     frequencies,
 )
-from private_topk.transforms.mechanisms import Cost, Mechanism, RandomBits
-from private_topk.transforms.mechanisms.exact import race, reals, strips
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
-from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from tests.transforms.mechanisms.contract import Contract
 
 

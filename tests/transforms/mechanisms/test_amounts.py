@@ -15,8 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, check_neighbours
-from private_topk.testing.checks import check_pair
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     About,
@@ -29,6 +27,8 @@ from private_topk.transforms.mechanisms import (
     parameters_of,
     publish_counts,
 )
+from private_topk.transforms.testing import Law, check_neighbours
+from private_topk.transforms.testing.checks import check_pair
 
 CAP = 3
 PUBLIC = [name for name, kind in MECHANISMS.items() if kind.amounts_offered and kind.about.domain == "public"]

@@ -11,13 +11,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import Law
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.exact import race
 from private_topk.transforms.mechanisms.exact.canonical_classes import Classes, TopK
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
+from private_topk.transforms.testing import Law
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.set_contract import SetContract
 

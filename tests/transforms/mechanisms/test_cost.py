@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, log_ratio_range, total
-from private_topk.testing.checks import check_pair
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     Canonical,
@@ -34,6 +32,8 @@ from private_topk.transforms.mechanisms import (
     PnfPeeling,
 )
 from private_topk.transforms.mechanisms.cost import rho_of_exponential, rho_of_pure
+from private_topk.transforms.testing import Law, log_ratio_range, total
+from private_topk.transforms.testing.checks import check_pair
 from tests.transforms.mechanisms import laws
 
 SLACK = 1e-7

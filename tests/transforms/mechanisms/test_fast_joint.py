@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from private_topk.transforms.mechanisms import Cost, Joint, Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
+from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 
-from private_topk.testing import SMALL_COUNTS, Law, check_law, max_log_ratio, neighbours
 from private_topk.transforms.mechanisms.gamma import Gamma
+from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, max_log_ratio, neighbours
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 

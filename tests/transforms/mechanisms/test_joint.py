@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from private_topk.transforms.mechanisms import Cost, Mechanism, RandomBits
 from private_topk.transforms.mechanisms.joint import Joint
+from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import Law
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import set_losses, strips
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.race import Region
 from private_topk.transforms.mechanisms.joint_set import JointSet
+from private_topk.transforms.testing import Law
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.set_contract import SetContract
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, max_log_ratio
 from private_topk.transforms.mechanisms.exact import crossing
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
+from private_topk.transforms.testing import Law, max_log_ratio
 from tests.transforms.mechanisms.unknown_contract import SampledContract
 from tests.transforms.mechanisms.unknown_laws import Counts, above_bottom, drift_of, named, top
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.testing import Law
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
+from private_topk.transforms.testing import Law
 from tests.transforms.mechanisms.unknown_contract import UnknownContract
 from tests.transforms.mechanisms.unknown_laws import Counts, above_bottom, drift_of, named, top
 

@@ -11,8 +11,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, hockey_stick
-from private_topk.testing.checks import check_pair
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     CandidatesThenRank,
@@ -36,6 +34,8 @@ from private_topk.transforms.mechanisms import (
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian, IndependentLaplace, Spread
 from private_topk.transforms.mechanisms.mechanism import About
+from private_topk.transforms.testing import Law, hockey_stick
+from private_topk.transforms.testing.checks import check_pair
 from tests.transforms.mechanisms.test_cost import SLACK, Kind, pair_of
 from tests.transforms.mechanisms.test_weighted_gaussian import law_of, sums
 

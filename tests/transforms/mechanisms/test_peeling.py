@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from private_topk.testing import frequencies
 from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.peeling import Peeling
+from private_topk.transforms.testing import frequencies
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.item_by_item import COUNTS, NoisyOrder
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from private_topk.testing import Law, assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import Cost, RandomBits
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from private_topk.transforms.testing import Law, assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.item_by_item import ItemByItem
 

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from private_topk.testing import Law
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share, largest_delta_q
 from private_topk.transforms.mechanisms.top_stable import TopStable
+from private_topk.transforms.testing import Law
 from tests.transforms.mechanisms.unknown_contract import UnknownContract
 from tests.transforms.mechanisms.unknown_laws import Counts, drift_of, named, top, top_stable
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.testing import SMALL_COUNTS, neighbours
 from private_topk.transforms.mechanisms import LimitDomain, RandomBits
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
+from private_topk.transforms.testing import SMALL_COUNTS, neighbours
 from tests.transforms.mechanisms.unknown_laws import passes, top
 
 

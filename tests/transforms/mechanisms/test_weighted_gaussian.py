@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
 
-from private_topk.testing import Law, assert_follows, draws_to_see, hockey_stick, renyi
 from private_topk.transforms.mechanisms import RandomBits, WeightedGaussian
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.testing import Law, assert_follows, draws_to_see, hockey_stick, renyi
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.noise_laws import NOISE_LAWS, kolmogorov
 

@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, hockey_stick
 from private_topk.transforms.mechanisms import RandomBits, WeightedOrder
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.testing import Law, hockey_stick
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.test_gaussian import delta_of

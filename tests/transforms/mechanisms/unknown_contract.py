@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
@@ -17,6 +16,7 @@ from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.unknown_laws import Counts, Ranked, drift_of, named, restricted, top

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.testing import assert_follows, draws_to_see
 
 
 def test_words_are_a_function_of_their_address() -> None:

@@ -11,7 +11,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import Law, assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.count_noise import (
     CorrelatedGaussian,
@@ -20,6 +19,7 @@ from private_topk.transforms.mechanisms.exact.count_noise import (
     IndependentLaplace,
     Spread,
 )
+from private_topk.transforms.testing import Law, assert_follows, draws_to_see
 
 REACH, FINE = 24, 20  # cells of the grid each way, and points of a cell
 

@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import crossing
 from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, above_bottom, first_crossing, log_threshold
+from private_topk.transforms.testing import assert_follows, draws_to_see
 from tests.transforms.mechanisms.unknown_laws import above_bottom as law_above_bottom
 from tests.transforms.mechanisms.unknown_laws import passes
 

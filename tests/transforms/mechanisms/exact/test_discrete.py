@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from private_topk.testing import Law, assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.discrete import discrete_laplace
+from private_topk.transforms.testing import Law, assert_follows, draws_to_see
 
 
 def law_of(rate: Fraction, reach: int = 400) -> Law:

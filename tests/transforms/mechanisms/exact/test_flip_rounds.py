@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import flip_rounds
 from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds, _powers
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
+from private_topk.transforms.testing import assert_follows, draws_to_see
 from tests.transforms.mechanisms.given_words import SEQUENTIAL, GivenWords
 from tests.transforms.mechanisms.laws import flip_round
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from private_topk.testing import SMALL_COUNTS
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
 from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.testing import SMALL_COUNTS
 
 VECTORS = [
     *map(np.array, SMALL_COUNTS),

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import order_statistics
 from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
@@ -16,6 +15,7 @@ from private_topk.transforms.mechanisms.exact.noise import NOISES
 from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.exact.order_statistics import _Descents
 from private_topk.transforms.mechanisms.exact.reals import precision
+from private_topk.transforms.testing import assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws
 
 CROWDED = Histogram(np.array([9, 5, 4, 0]), np.array([1, 4, 300, 7]))

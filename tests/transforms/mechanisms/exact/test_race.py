@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.exact.race import Race, _Uniform
 from private_topk.transforms.mechanisms.exact.reals import precision
+from private_topk.transforms.testing import assert_follows, draws_to_see
 from tests.transforms.mechanisms.laws import least_loss
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from private_topk.testing import SMALL_COUNTS, assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
+from private_topk.transforms.testing import SMALL_COUNTS, assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.exact.test_scaled import exact as exact_values
 

@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.testing import assert_follows
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision, uniform
 from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
 from private_topk.transforms.mechanisms.exact.strips import Strip
+from private_topk.transforms.testing import assert_follows
 
 STAIRCASES = [
     ([5, 5, 5], None),

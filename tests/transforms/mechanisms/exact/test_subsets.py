@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
+from private_topk.transforms.testing import assert_follows, draws_to_see
 
 
 @pytest.mark.parametrize(("n", "m"), [(5, 0), (5, 5), (5, 2), (6, 4)])

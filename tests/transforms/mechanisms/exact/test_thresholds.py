@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.testing import assert_follows, draws_to_see
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase, draw_threshold
+from private_topk.transforms.testing import assert_follows, draws_to_see
 
 
 def stairs(counts: tuple[int, ...], k: int, skew: Fraction = Fraction(1, 2), rate: Fraction = Fraction(1)) -> Sequences:

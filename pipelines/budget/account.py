@@ -1,0 +1,299 @@
+"""The arithmetic of a ledger: what the charges of a dataset cost one user, and whether one more fits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+from private_topk.pipelines.budget.composition import Cost, Total, rho_within
+from private_topk.pipelines.budget.limits import check_delta, check_epsilon
+from private_topk.pipelines.budget.units import UNITS
+from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.windows import Period, from_microseconds
+from private_topk.transforms.windows.cuts import Run
+from private_topk.transforms.windows.instants import Instants
+
+__all__ = ["Budget", "Charge", "Spent", "Windows", "heaviest"]
+
+_EVER = 1 << 61
+
+
+@dataclass(frozen=True, order=True)
+class Windows:
+    """Windows of event time as a ledger holds them: by their moments, so that nothing that changes later changes them.
+
+    Args:
+        runs: regular windows, runs in order of time. One window of all rows reaches from -2**61 to 2**61.
+    """
+
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def of(cls, period: Period | None) -> Windows:
+        """The windows of a period; of None, one of all rows whatever their time."""
+        return cls((Run(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1),) if period is None else period.runs)
+
+    @classmethod
+    def pairs(cls, reads: Period) -> Windows:
+        """Each window of a period together with the one before it, of the second window on."""
+        if len(reads.runs) == 1:
+            run = reads.runs[0]
+            return cls((run._replace(size=run.size + run.step, number=run.number - 1),))
+        bounds = zip(reads.starts[:-1].tolist(), reads.starts[1:].tolist(), reads.ends[1:].tolist(), strict=True)
+        return cls(tuple(Run(start, end, end - start, middle - start, 1) for start, middle, end in bounds))
+
+    @classmethod
+    def read(cls, text: str) -> Windows:
+        """What `text` wrote. Raises ValueError for anything else."""
+        found = json.loads(text)
+        runs = found if isinstance(found, list) and found and isinstance(found[0], list) else [found]
+        if not all(isinstance(run, list) and len(run) == 5 and all(type(n) is int for n in run) for run in runs):
+            raise ValueError("not windows")
+        windows = cls(tuple(Run(*run) for run in runs))
+        if not all(run.size > 0 and run.step > 0 and run.number > 0 and run.start < run.end for run in windows.runs):
+            raise ValueError("not windows")
+        return windows
+
+    def plain(self) -> list[Any]:
+        """As JSON: five numbers for regular windows, as ledgers have always held them; a list of such for others."""
+        return list(self.runs[0]) if len(self.runs) == 1 else [list(run) for run in self.runs]
+
+    @property
+    def number(self) -> int:
+        return sum(run.number for run in self.runs)
+
+    def bounds(self) -> tuple[Instants, Instants]:
+        """Start and end of every window, shape (number,) each."""
+        starts, ends = zip(*(run.bounds() for run in self.runs), strict=True)
+        return np.concatenate(starts), np.concatenate(ends)
+
+    def overlapping(self, starts: Instants, ends: Instants) -> Instants:
+        """How many of these windows overlap each of the given stretches, shape as given."""
+        return np.sum([run.overlapping(starts, ends) for run in self.runs], axis=0)
+
+    def cut_by(self, others: Windows) -> bool:
+        """Whether one of these windows overlaps one of the others and is not wholly in it."""
+        own_starts, own_ends = (np.sort(bounds) for bounds in self.bounds())
+        starts, ends = others.bounds()
+        within = np.searchsorted(own_ends, ends, "right") - np.searchsorted(own_starts, starts, "left")
+        return bool((self.overlapping(starts, ends) > np.maximum(within, 0)).any())
+
+    def halves(self) -> Windows:
+        """The windows that these are pairs of: the second of a pair starts a step after the first."""
+        found: list[Run] = []
+        for run in self.runs:
+            if run.number > 1:
+                found.append(run._replace(size=run.step, number=run.number + 1))
+                continue
+            edges = sorted({run.start, min(run.start + run.step, run.end), run.end})
+            found += [Run(low, high, high - low, high - low, 1) for low, high in pairwise(edges)]
+        return Windows(tuple(dict.fromkeys(found)))
+
+    def words(self) -> str:
+        """How a person reads them."""
+        sizes = sorted({run.size for run in self.runs})
+        if sizes[-1] > _EVER:
+            return "all rows"
+        moments = (from_microseconds(at) for at in (self.runs[0].start, self.runs[-1].end))
+        start, end = (moment.isoformat(" ").removesuffix("+00:00").removesuffix(" 00:00:00") for moment in moments)
+        lengths = _length(sizes[0]) if len(sizes) == 1 else f"{_length(sizes[0])} to {_length(sizes[-1])}"
+        return f"{start} to {end}" if self.number == 1 else f"{self.number} windows of {lengths}, {start} to {end}"
+
+
+def _length(size: int) -> str:
+    return str(timedelta(microseconds=size)).removesuffix(", 0:00:00")
+
+
+class Charge(NamedTuple):
+    """One release: what every one of its windows costs a user who is in it.
+
+    Args:
+        reach: how many of its windows one user can change, where that is bounded; None for all.
+    """
+
+    windows: Windows
+    cost: Cost
+    reach: int | None = None
+
+    def reached(self, overlapping: int | None = None) -> int:
+        """How many of its windows change with the rows of one user.
+
+        Args:
+            overlapping: the rows are those within a stretch of time that so many windows overlap; None for all rows.
+                With a bound these may give way to as many others, and others to them: a user who counts in a of them
+                before and in b after counts in abs(a - b) others more or fewer. That is up to two for each that
+                overlaps, or for each that the bound allows.
+        """
+        if overlapping is None:
+            return self.windows.number if self.reach is None else self.reach
+        if self.reach is None:
+            return overlapping
+        return min(2 * overlapping, 2 * self.reach, self.windows.number if overlapping else 0)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a set of releases costs one user.
+
+    The sums of what `Cost` names, each by itself.
+    """
+
+    epsilon: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+    rest: Fraction = Fraction(0)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether all of the releases do (`Cost.adds_up`)."""
+        return self.rest == self.delta
+
+    @classmethod
+    def of(cls, costs: Iterable[tuple[int, Cost]]) -> Spent:
+        """The sum over pairs of how many windows are reached and what each costs."""
+        costs = [(n, cost) for n, cost in costs if n]
+        return cls(
+            sum((n * cost.epsilon for n, cost in costs), Fraction(0)),
+            sum((n * cost.delta for n, cost in costs), Fraction(0)),
+            sum((n * cost.rho for n, cost in costs), Fraction(0)),
+            sum((n * cost.rest for n, cost in costs), Fraction(0)),
+        )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a dataset may spend on one privacy unit.
+
+    Two sums are kept of the releases that reach a unit, and they fit while either does: the epsilons add up to at most
+    epsilon, or the rhos to at most `rho`, which is what zCDP turns into (epsilon, delta - kept); and in either case the
+    `rest`s to at most `kept`. A release whose zCDP is not proved but for one event (`Cost.adds_up`) has no epsilon to
+    add, so with one of these only the rhos count.
+
+    Guarantee: all releases together are (epsilon, delta)-DP for the unit, even where each is chosen after seeing the
+    answers of the others, and so also by which of the two sums it fits.
+
+    Proof. Compare a dataset and a neighbour; P and Q are the laws of the whole history of answers. (1) Every release
+    but for an event of conditional probability `rest` is rho-zCDP and, where it adds up, epsilon-DP, by one and the
+    same event: an (epsilon, delta)-DP pair of laws is, but for delta, a pair of epsilon-DP ones (Kairouz, Oh &
+    Viswanath 2015; Murtagh & Vadhan 2016, Lemma 3.2), and that pair is epsilon**2/2-zCDP. On no history do the rests
+    sum to more than `kept`, so that is a bound on the probability of any of these events. Leave them out: P' <= P,
+    Q' <= Q. (2) Let A be the histories whose rhos fit at the end, B the others that were let through. On B epsilons fit
+    and add up factor by factor: P'(h) <= exp(epsilon) Q'(h). Stop the process where its rhos would pass the limit: the
+    histories of A are untouched by that, since rhos only grow, and what is stopped so is a filter's (Feldman & Zrnic
+    2021, Theorem 4.5; Whitehouse et al. 2023, Theorem 1): P'(S) <= exp(epsilon) Q'(S) + delta - kept for all S in A.
+    (3) Add the two parts of any set of histories, and the events: P(S) <= exp(epsilon) Q(S) + delta.
+
+    Where (1) fails, so does the sum: Gaussian noise spends its delta on a tail when it is added up, and on nothing when
+    its rho counts. Whoever goes on by epsilons after a tail and by rhos otherwise spends `kept` twice; the test of this
+    rule has the numbers. So a release is charged by one reading of its cost, fixed before it is drawn.
+
+    Args:
+        total: with `release_delta`, the part of delta that is kept for the releases' own deltas.
+        unit: a key of `UNITS`.
+
+    Raises:
+        Refusal: the dataset's name, the unit or the neighbours break their rule.
+    """
+
+    dataset: str
+    unit: str
+    total: Total
+    neighbours: str = "add-remove"
+    created: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dataset, str) or not self.dataset.isprintable() or not 0 < len(self.dataset) <= 200:
+            raise Refusal("dataset", "must be 1 to 200 printable characters")
+        for field, value, known in (
+            ("privacy_unit", self.unit, tuple(UNITS)), ("neighbours", self.neighbours, get_args(Neighbours)),
+        ):  # fmt: skip
+            if value not in known:
+                raise Refusal(field, f"must be one of {', '.join(known)}, got {verbatim(value)}")
+
+    @classmethod
+    def of(
+        cls,
+        dataset: str,
+        epsilon: Fraction | float,
+        delta: Fraction | float = 0,
+        release_delta: Fraction | float | None = None,
+        *,
+        unit: str = "user-window",
+        neighbours: str = "add-remove",
+    ) -> Budget:
+        """A checked budget. By default half of delta is kept for releases' own deltas.
+
+        Raises:
+            Refusal: a number, a name or a choice breaks its rule.
+        """
+        check_epsilon(epsilon)
+        check_delta(delta)
+        if release_delta is not None and not 0 <= release_delta <= delta:
+            raise Refusal("release_delta", f"must be from 0 to {{delta}}, got {float(release_delta):g}")
+        kept = Fraction(delta) / 2 if release_delta is None else Fraction(release_delta)
+        return cls(dataset, unit, Total(Fraction(epsilon), Fraction(delta), kept), neighbours)
+
+    @property
+    def kept(self) -> Fraction:
+        """The part of delta that is kept for the deltas of single releases."""
+        return self.total.release_delta or Fraction(0)
+
+    @property
+    def rho(self) -> Fraction:
+        """The limit on the sum of rhos, 0 where the budget has no delta to spare for it."""
+        return rho_within(self.total.epsilon, self.total.delta - self.kept)
+
+    def fits(self, spent: Spent) -> bool:
+        """Whether so much may be spent."""
+        added = spent.adds_up and spent.epsilon <= self.total.epsilon
+        return spent.rest <= self.kept and (added or spent.rho <= self.rho)
+
+    def used(self, spent: Spent) -> Fraction:
+        """The used part of the budget, by whichever sum uses less; above 1 does not fit."""
+
+        def part(value: Fraction, limit: Fraction) -> Fraction:
+            return value / limit if limit else Fraction(10**6 if value else 0)
+
+        added = part(spent.epsilon, self.total.epsilon if spent.adds_up else Fraction(0))
+        return max(part(spent.rest, self.kept), min(added, part(spent.rho, self.rho)))
+
+
+def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = None) -> list[tuple[int, Cost]]:
+    """For the unit for which the charges cost most: how many windows of every charge it is in, and the cost of each.
+
+    A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one
+    window of any of the charges, which are in all windows that overlap it; where there is a bound, see `reached`.
+
+    Args:
+        near: look only at stretches that these windows overlap.
+    """
+    costs = [charge.cost for charge in charges]
+    if budget.unit == "user":
+        return [(charge.reached(), charge.cost) for charge in charges]
+    units = [
+        [(charge.reached(overlapping), cost) for charge, overlapping, cost in zip(charges, row, costs, strict=True)]
+        for row in _overlaps(charges, near).tolist()
+    ]
+    return max(units, key=lambda unit: budget.used(Spent.of(unit)), default=[])
+
+
+def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
+    """The distinct rows of: how many windows of each charge overlap one window, shape (distinct, charges)."""
+    kinds = sorted({charge.windows for charge in charges})
+    if not kinds:
+        return np.zeros((0, 0), np.int64)
+    starts, ends = (np.concatenate(parts) for parts in zip(*(kind.bounds() for kind in kinds), strict=True))
+    if near is not None:
+        chosen = near.overlapping(starts, ends) > 0
+        starts, ends = starts[chosen], ends[chosen]
+    counts = np.stack([kind.overlapping(starts, ends) for kind in kinds], axis=1)
+    distinct = np.unique(counts, axis=0)
+    return distinct[:, [kinds.index(charge.windows) for charge in charges]]

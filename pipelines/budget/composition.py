@@ -1,0 +1,267 @@
+"""What several releases cost together, and the largest share of a total that each of them may spend.
+
+An example. 52 weekly rankings by an exponential mechanism, epsilon 1 and delta 1e-6 in all. Adding up, a week gets
+1/52 = 0.0192. By zCDP the total allows rho = 0.02436 (`rho_within`), a week at epsilon e costs e**2/8, and 52 of them
+fit for e = sqrt(8 * 0.02436 / 52) = 0.0612, 3.18 times as much. `largest` finds that e to the last bit of a float, and
+ball arithmetic proves that it fits.
+
+Every bound here holds for releases that are chosen after seeing earlier ones, and every share is certified: a rational
+for which integers or ball arithmetic have *proved* that n of them stay within the total. Nothing here looks at data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import comb
+from typing import ClassVar
+
+from flint import arb
+
+from private_topk.pipelines.budget.limits import at_least_0
+from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.cost import Cost as StatedCost
+from private_topk.transforms.mechanisms.cost import rho_of_pure
+from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
+from private_topk.transforms.mechanisms.noisy_counts import cost_of_counts
+
+__all__ = [
+    "ACCOUNTINGS", "Cost", "Price", "Share", "Total", "best_share", "optimal_delta", "rho_within", "rounded_down",
+    "share_under", "shares",
+]  # fmt: skip
+
+ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp")
+"""The accountings, in the order in which `plan` prints them."""
+
+MAX_WINDOWS_OF_OPTIMAL = 1000
+_SCALE = 1 << 100  # rho_within answers in multiples of its inverse
+
+Price = Callable[[Fraction, Fraction], "Cost"]
+"""What one window costs that may spend an epsilon and a delta; a pure one takes no notice of the delta."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """The budget of all releases together, exactly as the numbers were given.
+
+    Args:
+        epsilon, delta: the guarantee of the whole. A float is the binary number that it is; for the decimal 0.1 give
+            Fraction("0.1"), as the command line does.
+        release_delta: the part of delta that goes to the deltas of the single releases; the rest pays for composing
+            them better than by adding up. By default what suits the mechanism and the accounting.
+
+    Raises:
+        Refusal: a number is negative, or no finite number.
+    """
+
+    identity_tag: ClassVar[str] = "total"
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    release_delta: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta", "release_delta"):
+            value = getattr(self, name)
+            if value is not None or name != "release_delta":
+                object.__setattr__(self, name, at_least_0(name, value))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one release costs a user who is in it: (epsilon, delta)-DP, and rho-zCDP but for a probability of `rest`.
+
+    `bounded_range` is what the mechanism states of its log-ratios, None where it states nothing. `rest` tells two kinds
+    apart, of which a ledger must not mix the proofs (`Budget`):
+
+    - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP, and rho-zCDP with
+      the rho of that. So is every pure release (delta 0), and every one of which nothing but (epsilon, delta) is known.
+    - rest < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its (epsilon,
+      delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above a
+      threshold: but for the event `rest`, that what one user alone holds passes it.
+
+    Raises:
+        Refusal: a number is negative, or no finite number: it would give a budget back.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    rho: Fraction
+    rest: Fraction = Fraction(0)
+    bounded_range: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta", "rho", "rest"):
+            object.__setattr__(self, name, at_least_0(name, getattr(self, name)))
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, k: int) -> Cost:
+        """The cost of one draw of k items."""
+        return cls._as_stated(mechanism.cost(k))
+
+    @classmethod
+    def of_counts(cls, counts: CountBudget) -> Cost:
+        """The cost of publishing noisy counts of the items drawn."""
+        return cls._as_stated(cost_of_counts(counts.epsilon, counts.delta))
+
+    @classmethod
+    def _as_stated(cls, stated: StatedCost) -> Cost:
+        if stated.rho is None:
+            return cls.of_any(stated.epsilon, stated.delta)
+        return cls(stated.epsilon, stated.delta, stated.rho, stated.rest, stated.bounded_range)
+
+    @classmethod
+    def of_any(cls, epsilon: Fraction, delta: Fraction) -> Cost:
+        """The cost of a release of which nothing else is known: epsilon tanh(epsilon / 2)-zCDP, but for delta.
+
+        But for a probability of delta it is an epsilon-DP one (Bun & Steinke 2016, Lemma 8.8), and these are what
+        `rho_of_pure` proves of them.
+        """
+        epsilon = at_least_0("epsilon", epsilon)
+        return cls(epsilon, delta, rho_of_pure(epsilon) if epsilon else Fraction(0), delta)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether its epsilon may be added to others' in a ledger: but for its `rest`, it is epsilon-DP."""
+        return self.rest == self.delta
+
+    def readings(self) -> list[Cost]:
+        """The costs it may be charged as: as it is, or as a release of which only (epsilon, delta) is known."""
+        return [self] if self.adds_up else [self, Cost.of_any(self.epsilon, self.delta)]
+
+    def __add__(self, other: Cost) -> Cost:
+        sums = (getattr(self, name) + getattr(other, name) for name in ("epsilon", "delta", "rho", "rest"))
+        return Cost(*sums)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What each of n releases may spend, a float as a fraction, and the accounting that allows it."""
+
+    accounting: str
+    epsilon: Fraction
+    delta: Fraction
+    cost: Cost
+
+
+def shares(price: Price, total: Total, windows: int) -> dict[str, Share]:
+    """The largest share under every accounting that applies; for one release, the total itself. Cost: 10 to 100 ms.
+
+    basic: epsilons and deltas add up (Dwork & Roth 2014, Theorem 3.16).
+    optimal: the best that holds for all epsilon-DP releases (Kairouz, Oh & Viswanath 2015, Theorem 3.3).
+    bounded-range: for exponential mechanisms (Dong, Durfee & Rogers 2020, the adaptive bound of section 4).
+    zcdp: rhos add up (Bun & Steinke 2016, Lemma 2.3; epsilon**2/8 for exponential mechanisms: Cesar & Rogers 2021).
+    """
+    found = {}
+    for accounting in ACCOUNTINGS if windows > 1 else ACCOUNTINGS[:1]:
+        share = share_under(accounting, price, total, windows)
+        if share is not None:
+            found[accounting] = share
+    return found
+
+
+def best_share(found: dict[str, Share]) -> Share:
+    """The share with the least noise: the largest rho, and the first of equals."""
+    return max(found.values(), key=lambda share: share.cost.rho)
+
+
+def share_under(accounting: str, price: Price, total: Total, windows: int) -> Share | None:
+    """The largest share under one accounting, or None where it does not apply."""
+    probe = price(total.epsilon, total.delta)
+    own = accounting == "zcdp" and probe.delta > 0 and not probe.rest  # its delta costs nothing under zCDP
+    release = total.release_delta
+    if release is None:
+        release = total.delta if accounting == "basic" else Fraction(0) if own or not probe.delta else total.delta / 2
+    rest = total.delta - release
+    if accounting != "basic" and rest <= 0:
+        return None
+    delta = rounded_down(rest if own else release / windows)
+
+    def cost(epsilon: Fraction) -> Cost:
+        return price(epsilon, delta)
+
+    within = _within(accounting, cost, probe, total.epsilon, rest, windows)
+    if within is None:
+        return None
+    start = Fraction(2) ** _exponent(total.epsilon / windows)  # a power of two, so that floats are what is searched
+    if not within(start):
+        return None
+    epsilon = largest(within, start)
+    return Share(accounting, epsilon, delta if probe.delta else Fraction(0), cost(epsilon))
+
+
+def _within(
+    accounting: str, cost: Callable[[Fraction], Cost], probe: Cost, epsilon: Fraction, delta: Fraction, windows: int
+) -> Callable[[Fraction], bool] | None:
+    """Whether a share stays within (epsilon, delta), delta being what is left for composing."""
+    if accounting == "basic":
+        return lambda share: windows * share <= epsilon
+    if accounting == "optimal" and windows <= MAX_WINDOWS_OF_OPTIMAL:
+        return lambda share: at_most(optimal_delta(epsilon, share, windows), delta)
+    if accounting == "bounded-range" and probe.bounded_range is not None:
+        return lambda share: at_most(bounded_range_epsilon(windows, cost(share).bounded_range or share, delta), epsilon)
+    if accounting == "zcdp":
+        limit = rho_within(epsilon, delta)
+        return lambda share: windows * cost(share).rho <= limit
+    return None
+
+
+def optimal_delta(epsilon: Fraction, share: Fraction, windows: int) -> Real:
+    """The smallest delta for which n share-DP releases are always (epsilon, delta)-DP together, for n up to 1000."""
+
+    def value() -> arb:
+        step = ball(share).exp()
+        sign, bound = step / (1 + step), ball(epsilon).exp()
+        least = 1 - sign
+        total = arb(0)
+        for misses in range(windows + 1):
+            if (windows - 2 * misses) * share <= epsilon:
+                break
+            hits = windows - misses
+            total += comb(windows, misses) * (sign**hits * least**misses - bound * sign**misses * least**hits)
+        return total
+
+    return value
+
+
+@lru_cache(maxsize=256)
+def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest rho for which rho-zCDP is proved to give (epsilon, delta)-DP, up to 1 part in 10,000.
+
+    For every order a > 1, delta = exp((a - 1)(a rho - epsilon)) (1 - 1/a)**a / (a - 1) (Canonne, Kamath & Steinke
+    2020, Proposition 12 with the Renyi divergence a rho). Solved for rho, the best of a fixed grid of orders is taken,
+    so that the answer is the same on every machine. Zero where delta is.
+    """
+    if delta <= 0:
+        return Fraction(0)
+    orders = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
+    return Fraction(max(0, *(floor(_rho_at(order, epsilon, delta)) for order in orders)), _SCALE)
+
+
+def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
+    """What one order proves, in units of 1 / _SCALE."""
+
+    def value() -> arb:
+        a, excess = ball(order), ball(order - 1)
+        slack = ball(delta).log() + excess.log() - a * (excess / a).log()
+        return _SCALE * (ball(epsilon) + slack / excess) / a
+
+    return value
+
+
+def rounded_down(value: Fraction) -> Fraction:
+    """The largest float (of 53 bits) at most `value`, as a fraction; 0 stays 0."""
+    if value <= 0:
+        return Fraction(0)
+    unit = Fraction(2) ** (_exponent(value) - 52)
+    return value // unit * unit
+
+
+def _exponent(value: Fraction) -> int:
+    """The e for which 2**e <= value < 2**(e + 1)."""
+    guess = value.numerator.bit_length() - value.denominator.bit_length()
+    return guess if Fraction(2) ** guess <= value else guess - 1

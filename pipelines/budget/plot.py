@@ -1,0 +1,60 @@
+"""Spending over time, as a picture."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from private_topk.pipelines.budget.account import Budget, Spent, heaviest
+from private_topk.pipelines.budget.ledger import Entry
+from private_topk.transforms.refusal import Refusal, verbatim
+
+__all__ = ["check_plot", "plot"]
+
+_KINDS = (".png", ".svg", ".pdf")
+
+
+def check_plot(path: str) -> None:
+    """Raise Refusal for a file of no kind of picture."""
+    if not path.lower().endswith(_KINDS):
+        raise Refusal("plot", f"{verbatim(path)} must end with one of {', '.join(_KINDS)}")
+
+
+def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
+    """Draw the used part of every budget after each charge. Raises Refusal if it cannot be drawn or written."""
+    check_plot(path)
+    try:
+        from matplotlib.dates import date2num
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise Refusal("plot", "needs matplotlib: pip install 'private-topk[plot]'") from None
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for budget in budgets:
+        times, used = _course(budget, [entry for entry in entries if entry.request.dataset == budget.dataset])
+        axes.step(
+            date2num(times), used, where="post", marker="o", markersize=3, label=f"{budget.dataset}, {budget.unit}"
+        )
+    axes.axhline(1, color="black", linewidth=1, linestyle="--")
+    axes.set_ylim(0, 1.05)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.xaxis_date()
+    axes.set_ylabel("of the budget used")
+    axes.set_xlabel("charged (UTC)")
+    figure.legend(loc="outside upper left", frameon=False, ncols=2)
+    figure.autofmt_xdate()
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise Refusal("plot", verbatim(f"{path} cannot be written: {error}")) from None
+
+
+def _course(budget: Budget, entries: list[Entry]) -> tuple[list[datetime], list[float]]:
+    times, used = [_moment(budget.created)], [0.0]
+    for place, entry in enumerate(entries, 1):
+        times.append(_moment(entry.charged))
+        used.append(float(budget.used(Spent.of(heaviest(budget, [other.charge for other in entries[:place]])))))
+    return times, used
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=None)

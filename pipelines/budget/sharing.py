@@ -1,0 +1,269 @@
+"""What a report's epsilon and delta are the total of, and the share that every window gets.
+
+An example. `--epsilon 3 --publish-counts 1 --privacy-unit user --horizon 2`: the total is 4, of which the ranking has
+three quarters and the noisy counts one. Adding up, a window may spend 4 / 2 = 2, and that is parted by the same ratio:
+1.5 for its ranking, 0.5 for its counts. With a delta to compose by, a window may spend more than half; the ratio stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from private_topk.pipelines.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
+from private_topk.pipelines.budget.limits import check_delta, check_epsilon, check_windows
+from private_topk.pipelines.budget.units import UNITS
+from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.parameters import check_parameter, plain
+from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.stated import stated
+
+if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
+    from private_topk.transforms.count_budget import CountBudget
+    from private_topk.transforms.selection import Selection
+
+__all__ = [
+    "LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out", "windows_of_a_user",
+]  # fmt: skip
+
+LEDGER_ACCOUNTINGS = ("basic", "zcdp")
+"""The accountings by which a ledger adds up, and so the only ones that may split a budget it holds."""
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What is protected across windows.
+
+    Args:
+        unit: a key of `UNITS`.
+        windows: how many windows the total is split over.
+        total: of all windows together, or None where every window has its own budget.
+        accounting: which composition proves the total, or None.
+        each: how many rankings of a window one user can change, where that is more than one: `windows` counts all.
+        of: how many windows there are, where a user counts in fewer of them.
+        pairs: each ranking is of the rows of two windows, one after the other.
+    """
+
+    identity_tag: ClassVar[str] = "privacy"
+
+    unit: str = "user-window"
+    windows: int = 1
+    total: Total | None = None
+    accounting: str | None = None
+    each: int | None = field(default=None, metadata={"asked if given": True})
+    of: int | None = field(default=None, metadata={"asked if given": True})
+    pairs: bool | None = field(default=None, metadata={"asked if given": True})
+
+    def describe(self, window: dict[str, Any]) -> dict[str, Any]:
+        """The manifest's entry, from that of a single window: unit, total and share."""
+        unit = UNITS[self.unit] + (" and the one before it" if self.pairs and self.unit == "user-window" else "")
+        if self.total is None:
+            return {**window, "unit": unit}
+        pure = self.accounting == "basic" and not window["delta"]
+        share = {name: window[name] for name in ("epsilon", "delta", "ranking", "noisy_counts")}
+        return {
+            "epsilon": stated(self.total.epsilon),
+            "delta": 0.0 if pure else stated(self.total.delta),
+            "neighbours": window["neighbours"],
+            "unit": unit,
+            "windows": self.of or self.windows // (self.each or 1),
+            **({} if self.of is None else {"windows_of_a_user": self.windows // (self.each or 1)}),
+            **({} if self.each is None else {"rankings_of_a_user_in_a_window": self.each}),
+            "accounting": self.accounting,
+            "share_of_a_window": share,
+            "guarantee": "pure" if pure else "approximate",
+        }
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A budget shared out: what is protected, and what a single window draws with."""
+
+    privacy: Privacy
+    mechanism: Mechanism
+    counts: CountBudget | None = None
+
+
+def share_out(
+    mechanism: Mechanism,
+    k: int,
+    counts: CountBudget | None = None,
+    spare_delta: float | Fraction | None = None,
+    *,
+    unit: str = "user-window",
+    windows: int = 1,
+    horizon: int | None = None,
+    held: Total | None = None,
+    overlap: int = 1,
+    each: int = 1,
+    of: int | None = None,
+    bounded: bool = False,
+) -> Shared:
+    """The mechanism and the noisy counts of a single window, from those that carry a report's whole budget.
+
+    Args:
+        mechanism, counts: with the budget as it was given: of every window, or with the unit `user` of all together.
+        k: how many items a window publishes.
+        spare_delta: a delta given to a mechanism that has none of its own: it pays for composing only.
+        unit: a key of `UNITS`.
+        windows: how many windows the run publishes.
+        horizon: how many windows there will be in all, by default those of this run.
+        held: the budget in a ledger, so that the shares of all runs add up to it exactly.
+        overlap: how many windows the rows of one window are in: more than 1 for sliding ones (`Period.overlap`).
+        each: how many rankings of a window one user can change: these count as windows in all of the above.
+        of: how many windows there are, where a user counts in fewer of them: the above are of these.
+        bounded: a bound decides which rows of a user count in a window. Of windows that overlap the rows of one are a
+            part of a user's in the next, where others then count in their place: the user is replaced there and does
+            not go, which only `swap` covers.
+
+    Raises:
+        Refusal: a parameter is missing, breaks its rule or does not apply.
+
+    Cost: 10 to 100 ms where a total is split.
+    """
+    if unit not in UNITS:
+        raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
+    check_sizes(mechanism, counts, spare_delta)
+    added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
+    if unit == "user-window" and overlap > each and bounded and added:
+        raise Refusal("neighbours", "must be swap where windows overlap and {max_items_per_user} or groups bound what "
+                      "counts of a user: without the rows of one window others of the user count in the next",
+                      "give {neighbours} swap, or {privacy_unit} user")  # fmt: skip
+    reached = _reached(unit, windows, horizon, overlap)
+    if unit == "user-window" and overlap == 1:
+        if spare_delta is not None:
+            raise Refusal("delta", f"does not apply to {mechanism.about.name}", "leave it out")
+        return Shared(Privacy(), mechanism, counts)
+    check_windows(reached, "horizon")
+    split = Split(mechanism, k, counts, spare_delta)
+    total, spendable = (given if held is None else _as_held(given, held) for given in (split.total, split.spendable))
+    if reached == 1:  # the one share is the total, as it was given
+        return Shared(Privacy(unit, 1, total, "basic", of=of), mechanism, counts)
+    share = best_share(_found(split, spendable, reached, held is not None))
+    privacy = Privacy(unit, reached, total, share.accounting, each if each > 1 else None, of)
+    return Shared(privacy, *split.window(share.epsilon, share.delta))
+
+
+def _reached(unit: str, windows: int, horizon: int | None, overlap: int) -> int:
+    """In how many windows the rows of one user are that share one budget."""
+    if unit == "user-window":
+        if horizon is not None:
+            raise Refusal("horizon", "needs {privacy_unit} user", "with user-window every window has its own budget")
+        return overlap
+    reached = windows if horizon is None else horizon
+    if reached < windows:
+        raise Refusal("horizon", f"must be at least the {windows} windows of this run, got {reached}")
+    return reached
+
+
+def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each: int = 1, alone: int = 1) -> int:
+    """For how many of so many windows to pay, where a user counts in at most `most` of them.
+
+    One who is added or removed changes `most`. One who is replaced counts in `most` before and in `most` after: those
+    that are left and those that are entered pair up, as groups do, and a pair costs one draw where the mechanism says
+    `moves_as_one`. Where it does not, all that change are paid for: as few are the same as there is room for, and in a
+    window that is left or entered fewer rankings of groups change.
+
+    Args:
+        most: None where a user counts in every window that they are active in.
+        each: for how many rankings of a window to pay where the user is in it before and after.
+        alone: how many change where the user is in it before or after.
+
+    Returns:
+        So many windows of `each` rankings as hold all that change.
+
+    Raises:
+        Refusal: `most` is no number of windows.
+    """
+    most = check_parameter("max_windows_per_user", most)
+    if most is None or most >= windows:
+        return windows
+    if mechanism.rankings_moved(1) == 1:
+        return most
+    both = max(2 * most - windows, 0)
+    return -(-(both * each + 2 * (most - both) * alone) // each)
+
+
+def check_sizes(mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None) -> None:
+    """Raise Refusal for numbers that no arithmetic on budgets should have to bear."""
+    check_epsilon(mechanism.parameter("epsilon"))
+    delta = mechanism.parameter("delta", spare_delta)
+    if delta is not None:
+        if not 0 < delta < 1:
+            raise Refusal("delta", f"must lie strictly between 0 and 1, got {plain(delta)}")
+        check_delta(delta)
+    if counts is not None:
+        check_epsilon(counts.epsilon, "publish_counts")
+        check_delta(counts.delta, "publish_counts_delta")
+
+
+class Split:
+    """How a total is parted between ranking and noisy counts: by the same ratio in every window.
+
+    Raises:
+        Refusal: at construction, for a delta that breaks its rule, or a mechanism that has no epsilon to part.
+    """
+
+    def __init__(
+        self, mechanism: Mechanism, k: int, counts: CountBudget | None, spare_delta: float | Fraction | None = None
+    ) -> None:
+        names = {field.name for field in fields(mechanism)}
+        if "epsilon" not in names:
+            raise Refusal("mechanism", f"{mechanism.about.name} has no epsilon of its own to split over windows")
+        self._approximate = "delta" in names
+        own = mechanism.parameter("delta") if self._approximate else spare_delta
+        if k < 1:
+            raise Refusal("k", f"must be at least 1, got {k}")
+        self._mechanism, self._k, self._counts = mechanism, k, counts
+        epsilons = [Fraction(mechanism.parameter("epsilon")), Fraction(counts.epsilon if counts else 0)]
+        deltas = [Fraction(own or 0), Fraction(counts.delta if counts else 0)]
+        self.total = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
+        # A decimal or the float beside it, whichever is less: most shares, and with them the draws, are then what they
+        # were when budgets were floats, and none is a part of more than was given.
+        epsilons, deltas = ([min(part, Fraction(float(part))) for part in parts] for parts in (epsilons, deltas))
+        self.spendable = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
+        if not self.total.delta < 1:
+            raise Refusal("delta", f"must be below 1 with that of the noisy counts, got {float(self.total.delta):g}")
+        releases = [deltas[0] if self._approximate else Fraction(0), deltas[1]]
+        self._epsilons = [part / self.spendable.epsilon for part in epsilons]
+        self._deltas = [part / sum(releases) if part else Fraction(0) for part in releases]
+
+    def window(self, epsilon: Fraction, delta: Fraction) -> tuple[Mechanism, CountBudget | None]:
+        """The mechanism and the counts of a window that may spend an epsilon and a delta."""
+        ranking, counted = (float(rounded_down(part * epsilon)) for part in self._epsilons)
+        ranking_delta, counted_delta = (float(rounded_down(part * delta)) for part in self._deltas)
+        budget: dict[str, Any] = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
+        counts = self._counts and replace(self._counts, epsilon=counted, delta=counted_delta)
+        return replace(self._mechanism, **budget), counts
+
+    def price(self, epsilon: Fraction, delta: Fraction) -> Cost:
+        """What such a window costs."""
+        mechanism, counts = self.window(epsilon, delta)
+        return _cost(mechanism, self._k, counts)
+
+
+def cost_of(selection: Selection) -> Cost:
+    """What one window of a report costs a user who is in it: all of its rankings that the user can change."""
+    cost = _cost(selection.mechanism, selection.k, selection.publish_counts)
+    return sum(repeat(cost, selection.rankings_of_a_user() - 1), start=cost)
+
+
+def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:
+    cost = Cost.of(mechanism, k)
+    return cost if counts is None else cost + Cost.of_counts(counts)
+
+
+def _found(split: Split, total: Total, windows: int, held: bool) -> dict[str, Share]:
+    if not held:
+        return shares(split.price, total, windows)
+    found = {name: share_under(name, split.price, total, windows) for name in LEDGER_ACCOUNTINGS}
+    return {name: share for name, share in found.items() if share is not None}
+
+
+def _as_held(total: Total, held: Total) -> Total:
+    """The total with delta parted as the ledger parts its own, so that equal totals give equal limits."""
+    delta = min(total.delta, held.delta)
+    parted = (held.release_delta or Fraction(0)) / held.delta if held.delta else Fraction(0)
+    return Total(total.epsilon, delta, delta * parted)

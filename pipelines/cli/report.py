@@ -1,0 +1,191 @@
+"""`private-topk report`: the periods of a report file."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from datetime import datetime, timezone, tzinfo
+from typing import TYPE_CHECKING
+
+from private_topk.pipelines.cli.answering import print_json
+from private_topk.pipelines.cli.arguments import add_exact_counters
+from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch
+from private_topk.pipelines.cli.status import told
+from private_topk.pipelines.report_file.periods import Periods, now
+from private_topk.pipelines.report_file.schema import read_report
+from private_topk.pipelines.texts import moment
+from private_topk.pipelines.unfinished import Unfinished, heard
+from private_topk.transforms.refusal import Refusal, printable, verbatim
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.report_file.publish import ScheduledReport
+
+__all__ = ["execute", "parser"]
+
+_EXAMPLE = """examples:
+  private-topk report reports/weekly.yaml --check
+  private-topk report reports/weekly.yaml --window-end 2026-01-12
+  private-topk report reports/weekly.yaml --catch-up --until 2026-02-02 --json
+
+Calling it twice publishes once. docs/reports.md describes the file."""
+_ASKED = ("window_end", "missed", "catch_up", "check")
+_BEFORE = {True: "published before", False: "published"}
+
+
+def parser(words: Sequence[str] = ()) -> Parser:
+    text = "Publish one period of a scheduled report, or what was missed."
+    found = Parser(prog="private-topk report", description=text, epilog=_EXAMPLE, needs=("file",), choose=[_ASKED])
+    found.add_argument("file", metavar="FILE", nargs="?", help="the report, such as reports/weekly.yaml")
+    asked = found.add_argument_group("what is asked for (one of these)")
+    add(asked, "window_end", "DATE", "publish the period that ends here", moment)
+    add_switch(asked, "missed", "list the periods that have ended and are not published")
+    add_switch(asked, "catch_up", "publish them all, oldest first")
+    add_switch(asked, "check", "only check the file; with --window-end also whether that period could be "
+               "published, and what that would do: nothing is drawn, charged or published")  # fmt: skip
+    add(found, "until", "DATE", "with --missed and --catch-up: look at periods up to here (default: now)", moment)
+    add(found, "correction", "TEXT", "with --window-end: publish again, over corrected input, as a release of its own; "
+        "costs budget")  # fmt: skip
+    add_switch(found, "quiet", "do not print rankings")
+    add_switch(found, "show_left_out", "tell on stderr why rows were left out and whether they are many, for the "
+               "operator only; with --exact-counters how many")  # fmt: skip
+    add_exact_counters(found)
+    add_json(found, "what became of every period")
+    return found
+
+
+def execute(arguments: Namespace, others: list[str]) -> None:
+    """Check, list or publish periods."""
+    parser().refuse(others)
+    _check(arguments)
+    file = read_report(arguments.file)
+    periods = Periods(file, arguments.correction)
+    numbers = _numbers(periods, arguments)
+    from private_topk.pipelines.report_file.publish import ScheduledReport
+
+    report = ScheduledReport(file, arguments.correction)
+    if arguments.check:
+        _look(report, numbers, arguments)
+    elif arguments.window_end is not None:
+        _publish_one(report, numbers[0], arguments)
+    else:
+        _go_through(report, numbers, arguments)
+
+
+def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
+    """Whether the file is right, and with a period whether that could be published."""
+    from private_topk.pipelines.cli.launching import tell_readiness
+
+    report.check()
+    found: dict[str, object] = {"report": report.name, "well_described": True}
+    if not arguments.json:
+        print(f"{arguments.file}: {report.name} is well described", flush=True)
+    for number in numbers:
+        report.look(number, lambda its, launch: found.update(tell_readiness(its, launch, arguments)))
+    if arguments.json:
+        print_json(found)
+
+
+def _check(arguments: Namespace) -> None:
+    if arguments.file is None:
+        raise Refusal("", "FILE must be given: the report, such as reports/weekly.yaml")
+    asked = [name for name in _ASKED if getattr(arguments, name) is not None]
+    if len(asked) != 1 and asked != ["window_end", "check"]:
+        raise Refusal("", "give one of {window_end}, {missed}, {catch_up} and {check}")
+    if arguments.correction is not None and arguments.window_end is None:
+        raise Refusal("correction", "needs {window_end}: a correction is of one period")
+    if arguments.until is not None and not (arguments.missed or arguments.catch_up):
+        raise Refusal("until", "goes with {missed} or {catch_up}")
+
+
+def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
+    """Of the periods that are asked about; none where only the file is looked at. Raises Refusal."""
+    if arguments.window_end is not None:
+        return (_number(periods, arguments),)
+    if not (arguments.missed or arguments.catch_up):
+        return ()
+    until = now() if arguments.until is None else _in_zone(arguments.until, periods.schedule.zone)
+    if until > now():
+        raise Refusal("until", f"{arguments.until.isoformat()} is not over yet", "of a period that is not over, rows "
+                      "would still come")  # fmt: skip
+    return range(periods.schedule.ended(until))
+
+
+def _number(periods: Periods, arguments: Namespace) -> int:
+    """Of the period that ends at --window-end. Raises Refusal if none does, or it is not over."""
+    end = _in_zone(arguments.window_end, periods.schedule.zone)
+    shown = arguments.window_end.isoformat().removesuffix("T00:00:00")
+    try:
+        number = periods.schedule.number(end)
+    except ValueError as error:
+        raise Refusal("window_end", f"{shown} ends no period of {verbatim(arguments.file)}: {error}") from None
+    if end > now():
+        raise Refusal("window_end", f"{shown} is not over yet: rows would still come")
+    return number
+
+
+def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> None:
+    published = _publish(report, number, arguments)
+    if arguments.json:
+        print_json({"report": report.name, "periods": [_told(report, number, _BEFORE[not published])]})
+    elif not published:
+        print(f"{report.name}, {report.words(number)}: published before, in {printable(report.place(number))}")
+
+
+def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
+    """Every missed period in turn: one that fails keeps no later one from being published."""
+    went = [_went(report, number, arguments) for number in numbers]
+    if arguments.json:
+        print_json({"report": report.name, "periods": [_told(report, *its) for its in enumerate(went)]})
+    elif set(went) <= {"published before"}:
+        print(f"{report.name}: nothing was missed")
+    failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
+    if failed:
+        raise Unfinished(f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
+                         "When that is mended, call it again")  # fmt: skip
+
+
+def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
+    """What became of a period: one of the words of docs/command-line.md."""
+    try:
+        if report.published(number):
+            return "published before"
+        if not arguments.json:
+            how = "catching up" if arguments.catch_up else "missed"
+            print(f"{report.name}, {report.words(number)}: {how}", flush=True)
+        if not arguments.catch_up:
+            return "missed"
+        return _BEFORE[not _publish(report, number, arguments)]
+    except Exception as error:
+        if heard() is not None:  # whatever a library made of it
+            raise
+        told(error, about=f"private-topk: {report.words(number)}: ")
+        return "failed"
+
+
+def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
+    """A period as JSON."""
+    period = report.schedule.period(number)
+    return {"start": period.start, "end": period.end, "release_id": report.release_id(number),
+            "output": report.place(number), "outcome": how}  # fmt: skip
+
+
+def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:
+    """Whether there was anything to publish."""
+    from private_topk.pipelines.cli.show import show_left_out, show_rows
+
+    exact = bool(arguments.exact_counters)
+    done = report.publish(number, exact)
+    if done is not None and arguments.show_left_out and not done.deferred:
+        show_left_out(done.rows_left_out(), exact)
+    if done is not None and not (arguments.quiet or arguments.json or done.deferred):
+        show_rows(done.report.sink, done.report.question.period)
+    return done is not None
+
+
+def _in_zone(value: datetime, zone: tzinfo) -> datetime:
+    """The moment, in UTC: to Python a reading that the clock has twice, or leaves out, equals no moment elsewhere."""
+    moment = value if value.tzinfo else value.replace(tzinfo=zone)
+    try:
+        return moment.astimezone(timezone.utc)
+    except OverflowError:  # in the year 1 or 9999, where no period ends
+        return moment

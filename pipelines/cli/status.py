@@ -1,0 +1,118 @@
+"""How a command ends: what it says, showing no data, and with which exit status."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from private_topk.pipelines.cli.parser import flag
+from private_topk.pipelines.logs import level
+from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished, heard, unheed_signals
+from private_topk.transforms.refusal import Refusal, printable
+
+__all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "leave", "open_streams", "told"]
+
+DONE, FAILED, BAD_INPUT = 0, 1, 2
+_OF_A_SIGNAL = 128
+
+
+def open_streams() -> None:
+    """Let the standard streams that are closed, as some services leave them, lead nowhere.
+
+    Python has None in their place, which nobody can print to, and a file that is opened gets their number: whatever a
+    library prints to standard error would go into it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run a command; turn what it raises into a message and an exit status.
+
+    0 done, 2 bad input, 1 failed, 130 or 143 ended by SIGINT or SIGTERM.
+    """
+    logged = logging.root.manager.disable
+    logging.disable(logging.ERROR)  # runners log what a worker raised, whose text may hold data
+    try:
+        command()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (Exception, KeyboardInterrupt) as error:
+        return told(_heard_in(error))
+    finally:
+        logging.disable(logged)
+    return DONE
+
+
+def told(error: BaseException, about: str = "private-topk: ") -> int:
+    """Say on stderr what went wrong; the exit status that it makes."""
+    with level("error"):
+        return _told(error, about)
+
+
+def _told(error: BaseException, about: str) -> int:
+    if isinstance(error, Refusal):
+        print(f"{about}{error.shown(flag)}", file=sys.stderr)
+        return BAD_INPUT
+    if isinstance(error, KeyboardInterrupt):
+        name, number = (
+            ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
+        )
+        state = printable(error.state) if isinstance(error, Interrupted) else ""
+        print(f"{about}{name}{'; ' if state else ''}{state}", file=sys.stderr)
+        return _OF_A_SIGNAL + number
+    state = printable(str(error)) if isinstance(error, Unfinished) else ""
+    cause = error.__cause__ if state else error
+    if cause is None:
+        print(f"{about}{state}", file=sys.stderr)
+        return FAILED
+    if getattr(cause, "shows_no_data", False):
+        print(f"{about}failed: {cause}. {state[:1].upper()}{state[1:]}", file=sys.stderr)
+        return FAILED
+    # Its text may hold data, so only its kind and place are shown.
+    kind = type(cause).__name__ + _of_the_system(cause)
+    print(f"{about}failed with {kind}{'; ' if state else ''}{state}", file=sys.stderr)
+    for frame in traceback.extract_tb(cause.__traceback__)[-4:]:
+        print(f"  at {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
+    return FAILED
+
+
+def leave(status: int) -> NoReturn:
+    """End the process with a status, without taking the interpreter down piece by piece.
+
+    Arrow's threads may just be letting go of a file of ours; while Python takes itself down, that aborts the process.
+    """
+    unheed_signals()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # as in `private-topk mechanisms | head`, or on a full disk
+            pass
+    os._exit(status)
+
+
+def _heard_in(error: BaseException) -> BaseException:
+    """An error, or the signal that a library may have made it of: as where a module is missed that was being loaded."""
+    stop = heard()
+    if stop is None or isinstance(error, KeyboardInterrupt):
+        return error
+    return Interrupted(str(error) if isinstance(error, Unfinished) else "", stop)
+
+
+def _number(error: KeyboardInterrupt) -> int:
+    return error.number if isinstance(error, Stopped) else signal.SIGINT
+
+
+def _of_the_system(error: BaseException) -> str:
+    """What the operating system said, such as a full disk, also inside a runner's error: its own words, no data."""
+    found = re.search(r"\[Errno (\d{1,3})\]", str(error))
+    return f" ({os.strerror(int(found[1]))})" if found else ""

@@ -1,0 +1,32 @@
+"""What a ranking would look like, before any budget is spent on one: from public knowledge of the counts alone.
+
+Arithmetic and seeded draws; it knows neither Beam nor files.
+"""
+
+from __future__ import annotations
+
+from private_topk.pipelines.preview.comparing import Preview, preview, preview_of
+from private_topk.pipelines.preview.estimates import Estimate
+from private_topk.pipelines.preview.outlook import Outlook, look
+from private_topk.pipelines.preview.setting import Setting
+from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf
+from private_topk.pipelines.preview.solving import Solved, largest_k, least_epsilon
+
+__all__ = [
+    "Estimate",
+    "Expected",
+    "InAmounts",
+    "Outlook",
+    "Preview",
+    "PublicCounts",
+    "Released",
+    "Rises",
+    "Setting",
+    "Solved",
+    "Zipf",
+    "largest_k",
+    "least_epsilon",
+    "look",
+    "preview",
+    "preview_of",
+]

@@ -1,0 +1,235 @@
+"""What every mechanism is expected to publish of expected counts, and which of them to take. Spends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from private_topk.pipelines.budget.sharing import Privacy, Shared
+from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
+from private_topk.pipelines.preview.reasons import reasons
+from private_topk.pipelines.preview.setting import Setting
+from private_topk.pipelines.preview.shapes import Expected
+from private_topk.pipelines.preview.tables import ranks_table, table
+from private_topk.pipelines.preview.weights import weight_of
+from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.refusal import Refusal
+
+if TYPE_CHECKING:  # it loads Arrow, which no preview needs
+    from private_topk.transforms.amounts import Amounts
+
+__all__ = ["Preview", "preview", "preview_of"]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What is expected of one question, for every mechanism that can answer it.
+
+    Args:
+        expected: the counts in words.
+        items: how many items there are.
+        outlooks: of every admissible mechanism, the best first.
+        privacy: what is protected, for each of these.
+        left_out: what keeps each of the other mechanisms from answering.
+        draws: how many were asked for, or None for as many as a few seconds allow; each outlook has its own number.
+    """
+
+    setting: Setting
+    expected: str
+    items: int
+    outlooks: tuple[Outlook, ...]
+    privacy: Mapping[str, Privacy]
+    left_out: Mapping[str, Refusal]
+    draws: int | None = None
+
+    def __getitem__(self, name: str) -> Outlook:
+        return next(outlook for outlook in self.outlooks if outlook.name == name)
+
+    @property
+    def best(self) -> Outlook:
+        """The one to take: a sequence where there is any.
+
+        That of the largest recall. Of those that cannot be told from it, the one with most places right; of those that
+        cannot be told from that one, one whose run is pure, and then the first in the list of mechanisms.
+        """
+        return self.outlooks[0]
+
+    @property
+    def best_set(self) -> Outlook | None:
+        """The set of the largest recall, or None."""
+        return next((outlook for outlook in self.outlooks if not outlook.ordered), None)
+
+    @property
+    def close_to_noise(self) -> bool:
+        """Whether even the best one is expected to miss more than half of the top k."""
+        return self.best.recall.value < NOISE
+
+    @property
+    def windows(self) -> int:
+        """Over how many windows the budget is shared."""
+        return next(iter(self.privacy.values())).windows
+
+    def reasons(self) -> list[str]:
+        """What to take and why, in sentences."""
+        return reasons(self.outlooks, self.windows)
+
+    def __str__(self) -> str:
+        parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]
+        return "\n\n".join("\n".join(lines) for lines in parts)
+
+    def _few(self) -> list[list[str]]:
+        """How often the slow ones were drawn: that hangs on the machine, unless it is said how often."""
+        few = [f"{o.name} {o.draws}" for o in self.outlooks if self.draws is None and o.draws < DRAWS]
+        return [[f"Draws that fitted into 3 s of CPU time, of {DRAWS}: {', '.join(few)}"]] if few else []
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        setting = self.setting
+        return {
+            "expected": self.expected,
+            "items": self.items,
+            "k": setting.k,
+            "epsilon": float(setting.epsilon),
+            "delta": None if setting.delta is None else float(setting.delta),
+            "privacy_unit": setting.privacy_unit,
+            "windows": self.windows,
+            "recommended": self.best.name,
+            "close_to_noise": self.close_to_noise,
+            "reasons": self.reasons(),
+            "mechanisms": [outlook.plain() for outlook in self.outlooks],
+            "left_out": {name: error.shown() for name, error in self.left_out.items()},
+        }
+
+
+def preview(
+    expected: Expected,
+    k: int,
+    epsilon: float | Fraction,
+    delta: float | Fraction | None = None,
+    *,
+    mechanisms: Iterable[str] = tuple(MECHANISMS),
+    parameters: Mapping[str, Any] | None = None,
+    unknown_domain: bool = False,
+    neighbours: str | None = None,
+    max_items_per_user: int | None = None,
+    publish_counts: CountBudget | None = None,
+    privacy_unit: str = "user-window",
+    horizon: int | None = None,
+    groups_per_user: int | None = None,
+    amounts: Amounts | None = None,
+    max_windows_per_user: int | None = None,
+    draws: int | None = None,
+) -> Preview:
+    """What every mechanism is expected to publish of a window, and which one to take. Spends nothing.
+
+    Args:
+        expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
+            groups those of one group; with amounts `InAmounts`.
+        k, epsilon, delta, unknown_domain, neighbours, max_items_per_user, publish_counts, privacy_unit, horizon:
+            as the run would be asked.
+        max_windows_per_user, groups_per_user, amounts: likewise.
+        mechanisms: their names; all built-in ones by default.
+        parameters: of the mechanisms, by name.
+        draws: how many for each mechanism: 400 by default, fewer where they are slow.
+
+    Raises:
+        Refusal: a number breaks its rule, or none of the mechanisms can answer.
+
+    Cost: up to a second for each mechanism, some seconds for those that are slow at large k.
+    """
+    setting = Setting(
+        k=k,
+        epsilon=epsilon,
+        delta=delta,
+        unknown_domain=unknown_domain,
+        neighbours=neighbours,
+        max_items_per_user=max_items_per_user,
+        parameters=parameters or {},
+        publish_counts=publish_counts,
+        privacy_unit=privacy_unit,
+        horizon=horizon,
+        groups_per_user=groups_per_user,
+        amounts=amounts,
+        max_windows_per_user=max_windows_per_user,
+    )
+    return preview_of(expected, setting, mechanisms, draws)
+
+
+def preview_of(
+    expected: Expected,
+    setting: Setting,
+    mechanisms: Iterable[str] = tuple(MECHANISMS),
+    draws: int | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Preview:
+    """The same of a setting.
+
+    Args:
+        tell: is told the name of every mechanism before it is tried.
+    """
+    histogram = expected.histogram(setting.max_items_per_user, setting.unknown_domain)
+    shared, left_out = _admissible(setting, mechanisms, histogram.items, expected)
+    worth = 1.0 if setting.amounts is None else float(setting.amounts.value_resolution)
+    outlooks = []
+    for name, share in shared.items():
+        if tell is not None:
+            tell(name)
+        weight = weight_of(share.mechanism, expected)
+        outlooks.append(look(share.mechanism, histogram, setting.k, draws, _pure(share), weight, worth))
+    privacy = {name: share.privacy for name, share in shared.items()}
+    return Preview(setting, expected.words(), histogram.items, tuple(_ordered(outlooks)), privacy, left_out, draws)
+
+
+def _pure(share: Shared) -> bool:
+    """Whether the run as a whole is: composing windows may need a delta where the mechanism needs none."""
+    counted = share.counts is not None and share.counts.delta > 0
+    pure = share.mechanism.about.guarantee == "pure" and not counted
+    return pure and share.privacy.accounting in (None, "basic")
+
+
+def _admissible(
+    setting: Setting, mechanisms: Iterable[str], items: int, expected: Expected
+) -> tuple[dict[str, Shared], dict[str, Refusal]]:
+    """The share of every mechanism that can answer, and what is wrong with each of the others.
+
+    Raises:
+        Refusal: it is wrong with all of them.
+    """
+    shared: dict[str, Shared] = {}
+    left_out: dict[str, Refusal] = {}
+    if not setting.unknown_domain and setting.k > items:
+        raise Refusal("k", f"must be at most the number of items, got k = {setting.k} and {items} items")
+    for name in mechanisms:
+        try:
+            share = setting.share_of(name)
+            weight_of(share.mechanism, expected)
+            shared[name] = share
+        except Refusal as error:
+            left_out[name] = error
+    if not shared:
+        raise next(iter(left_out.values()))
+    return shared, left_out
+
+
+def _ordered(outlooks: list[Outlook]) -> list[Outlook]:
+    """The one to take, then the others by their recall; sequences before sets."""
+    found: list[Outlook] = []
+    for ordered in (True, False):
+        some = [outlook for outlook in outlooks if outlook.ordered is ordered]
+        some.sort(key=lambda outlook: (-outlook.recall.value, -outlook.order.value))
+        if some:
+            first = _chosen([outlook for outlook in outlooks if outlook in some])
+            found += [first, *(outlook for outlook in some if outlook is not first)]
+    return found
+
+
+def _chosen(outlooks: list[Outlook]) -> Outlook:
+    """Of some in the order of the list of mechanisms."""
+    most = max(outlooks, key=lambda outlook: outlook.recall.value)
+    equal = [outlook for outlook in outlooks if outlook.recall.high >= most.recall.low]
+    ordered = max(equal, key=lambda outlook: outlook.order.value)
+    equal = [outlook for outlook in equal if outlook.order.high >= ordered.order.low]
+    return next((outlook for outlook in equal if outlook.pure), equal[0])

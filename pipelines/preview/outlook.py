@@ -1,0 +1,206 @@
+"""What one mechanism is expected to publish of given counts, by seeded draws."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from private_topk.pipelines.preview.estimates import Estimate, mean, share
+from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+
+__all__ = ["DRAWS", "NOISE", "Outlook", "look"]
+
+DRAWS = 400
+"""So many draws tell a chance within 5 in a hundred, and the mean of ten of them within 2."""
+
+NOISE = 0.5
+"""Where less than this part of the top k is found, or a place holds one of them less often, that is called noise."""
+
+_NUMBERS = ("recall", "order", "l_inf", "l_1", "ratio", "returned")
+_SECONDS = 3.0
+_FEWEST = 30
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is expected of one draw. A count is that of users who hold an item; items of equal counts are equally right.
+
+    Args:
+        mechanism: with the budget of one window.
+        draws: how many were made.
+        pure: whether the run it is for would be, as a whole.
+        right: for each place of a sequence, the chance that an item of the right count stands there; none for a set.
+        belongs: for each place of a sequence, the chance that its item is one of the top k; none for a set.
+        found: for each of the true ranks, the chance that its item is among those returned; of items with equal counts,
+            how many of those that the top k has room for.
+        so_far: for each place of a sequence, the chance that it and all before it are right.
+        recall: how much of the top k is returned; of fewer items, where fewer are held and the domain is unknown.
+        order: how many of the places are right, as a part of k; 0 for a set.
+        l_inf, l_1: the largest and the sum of the differences between the counts of the top k and of what is returned,
+            rank by rank; a place that stays empty counts as 0, and a set is put in order first.
+        ratio: the sum of the counts returned by that of the top k; 1 where that is 0.
+        returned: how many items.
+    """
+
+    mechanism: Mechanism
+    k: int
+    draws: int
+    pure: bool
+    right: tuple[Estimate, ...]
+    belongs: tuple[Estimate, ...]
+    found: tuple[Estimate, ...]
+    so_far: tuple[Estimate, ...]
+    recall: Estimate
+    order: Estimate
+    l_inf: Estimate
+    l_1: Estimate
+    ratio: Estimate
+    returned: Estimate
+
+    @property
+    def name(self) -> str:
+        """The mechanism's."""
+        return self.mechanism.about.name
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a sequence is published, and not a set."""
+        return self.mechanism.answer == "sequence"
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        many = {name: [one.plain() for one in getattr(self, name)] for name in ("right", "belongs", "found", "so_far")}
+        single = {name: getattr(self, name).plain() for name in _NUMBERS}
+        return {"mechanism": self.name, "parameters": self.mechanism.parameters(), "answer": self.mechanism.answer,
+                "draws": self.draws, "pure": self.pure, **single, **many}  # fmt: skip
+
+
+def look(
+    mechanism: Mechanism,
+    histogram: Histogram,
+    k: int,
+    draws: int | None = None,
+    pure: bool | None = None,
+    weight: int = 1,
+    resolution: float = 1.0,
+) -> Outlook:
+    """What a mechanism with the budget of one window is expected to publish of a window.
+
+    Args:
+        draws: how many; by default 400, or fewer where they take more than 3 s of CPU time, but at least 30.
+        pure: whether the whole run is; by default whether the mechanism is.
+        weight: what every user adds to an item, where the mechanism adds up weights (`weight_of`).
+        resolution: what a unit of the histogram is worth: errors are told in that.
+
+    The draws are those of a fixed key, so that the same question has the same answer. A run draws by its own key.
+
+    Raises:
+        Refusal: the mechanism does not take this k, or not these counts.
+    """
+    top = _Top(histogram, k)
+    rows = [top.seen(values) for values in _drawn(mechanism, histogram, k, draws, weight)]
+    ordered, largest = mechanism.answer == "sequence", float(top.counts[0])
+    right, belongs, found = (np.array([getattr(row, name) for row in rows]) for name in ("right", "belongs", "found"))
+
+    def number(name: str, most: float, worth: float = 1.0) -> Estimate:
+        return mean([getattr(row, name) * worth for row in rows], most * worth)
+
+    return Outlook(
+        mechanism=mechanism,
+        k=k,
+        draws=len(rows),
+        pure=mechanism.about.guarantee == "pure" if pure is None else pure,
+        right=_chances(right) if ordered else (),
+        belongs=_chances(belongs) if ordered else (),
+        found=_chances(found),
+        so_far=_chances(np.logical_and.accumulate(right, axis=1)) if ordered else (),
+        recall=number("recall", 1.0),
+        order=mean(right.mean(axis=1), 1.0) if ordered else Estimate.known(0.0),
+        l_inf=number("l_inf", largest, resolution),
+        l_1=number("l_1", largest * k, resolution),
+        ratio=number("ratio", 1.0),
+        returned=Estimate.known(k) if mechanism.about.domain == "public" else number("returned", k),
+    )
+
+
+def _chances(hits: NDArray[Any]) -> tuple[Estimate, ...]:
+    """Of each place or rank, of which each draw, a row, says whether it was met."""
+    return tuple(share(float(number), len(hits)) for number in hits.sum(axis=0))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    right: NDArray[np.bool_]
+    belongs: NDArray[np.bool_]
+    found: NDArray[np.float64]
+    recall: float
+    l_inf: float
+    l_1: float
+    ratio: float
+    returned: int
+
+
+class _Top:
+    """The true top k, to hold drawn counts against."""
+
+    def __init__(self, histogram: Histogram, k: int) -> None:
+        counts = histogram.top(min(k, histogram.items))
+        self.counts = np.concatenate((counts, np.zeros(k - len(counts), np.int64)))
+        # In an unknown domain there may be fewer than k items to find.
+        self.wanted = k if histogram.items >= k else histogram.items
+        self._spots = self._alike(self.counts[: self.wanted])
+
+    def seen(self, values: NDArray[np.int64]) -> _Seen:
+        """How drawn counts, in the order of the draw, compare."""
+        k, n = len(self.counts), len(values)
+        places = np.concatenate((values, np.full(k - n, -1)))
+        ordered = np.sort(values)[::-1]
+        off = np.abs(self.counts - np.maximum(places, 0))
+        found = np.zeros(k)
+        found[: self.wanted] = np.minimum(self._alike(ordered), self._spots) / self._spots
+        total = int(self.counts.sum())
+        return _Seen(
+            right=places == self.counts,
+            belongs=places >= self.counts[self.wanted - 1],
+            found=found,
+            recall=float(found.sum()) / self.wanted,
+            l_inf=float(off.max()),
+            l_1=float(off.sum()),
+            ratio=float(values.sum()) / total if total else 1.0,
+            returned=n,
+        )
+
+    def _alike(self, falling: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many of some falling counts are as large as each of the top ones that are wanted."""
+        top = -self.counts[: self.wanted]
+        return np.searchsorted(-falling, top, "right") - np.searchsorted(-falling, top)
+
+
+def _drawn(
+    mechanism: Mechanism, histogram: Histogram, k: int, draws: int | None, weight: int
+) -> list[NDArray[np.int64]]:
+    """The counts of the items of many answers, each in its order; those of sets in decreasing order."""
+    weighed = Histogram(histogram.values * weight, histogram.sizes)
+    users = histogram.counts_at if mechanism.orders_by_users else None
+    prepared, bits = mechanism.prepare(weighed, users), RandomBits.keyed(_key(mechanism, k))
+    found: list[NDArray[np.int64]] = []
+    start = time.process_time()
+    while len(found) < (draws or DRAWS):
+        values = histogram.counts_at(prepared.ranks(k, bits))
+        found.append(values if mechanism.answer == "sequence" else np.sort(values)[::-1])
+        if draws is None and len(found) >= _FEWEST and time.process_time() - start > _SECONDS:
+            break
+    return found
+
+
+def _key(mechanism: Mechanism, k: int) -> bytes:
+    """Of the draws of a preview. Known to all: what it draws is never published as private."""
+    shape = {"mechanism": mechanism.about.name, "answer": mechanism.answer, "k": k}
+    return b"private-topk preview" + hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).digest()

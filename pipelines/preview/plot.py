@@ -1,0 +1,83 @@
+"""A preview as a picture: what is found of each rank, and how far off every mechanism is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from private_topk.pipelines.preview.comparing import Preview
+from private_topk.pipelines.preview.estimates import Estimate
+from private_topk.transforms.refusal import Refusal, verbatim
+
+__all__ = ["check_plot", "plot"]
+
+_KINDS = (".png", ".svg", ".pdf")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999933")
+_MARKS = "os^Dv<>pP*X"
+
+
+def check_plot(path: str) -> None:
+    """Raise Refusal for a file of no kind of picture, or where nothing is there to draw with."""
+    if not path.lower().endswith(_KINDS):
+        raise Refusal("plot", f"{verbatim(path)} must end with one of {', '.join(_KINDS)}")
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise Refusal("plot", "needs matplotlib: pip install 'private-topk[plot]'") from None
+
+
+def plot(preview: Preview, path: str) -> None:
+    """Draw each rank's chance to be found, and the l_1 error, of every mechanism.
+
+    Raises:
+        Refusal: the file has no known ending or cannot be written.
+    """
+    check_plot(path)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _ranks(left, preview)
+    _bars(right, preview)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", frameon=False, ncols=5)
+    figure.suptitle(preview.expected, fontsize="medium")
+    try:
+        figure.savefig(path, metadata={"Date": None} if path.lower().endswith(".svg") else None)
+    except (OSError, ValueError) as error:
+        raise Refusal("plot", verbatim(f"{path} cannot be written: {error}")) from None
+
+
+def _ranks(axes: Any, preview: Preview) -> None:  # noqa: ANN401 - matplotlib has no types here
+    """Every rank's chance to be found, of the best few."""
+    ranks = range(1, preview.setting.k + 1)
+    for number, outlook in enumerate(preview.outlooks[: len(_COLOURS)]):
+        _line(axes, list(ranks), list(outlook.found), number, outlook.name)
+    axes.set(xlabel="rank", ylabel="chance that its item is published", ylim=(0, 1.03))
+    axes.set_xlim(0.5, preview.setting.k + 0.5)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.3)
+
+
+def _bars(axes: Any, preview: Preview) -> None:  # noqa: ANN401
+    shown = preview.outlooks[: len(_COLOURS)]
+    for number, outlook in enumerate(shown):
+        low, high = _reach(outlook.l_1)
+        axes.barh(number, outlook.l_1.value, color=_COLOURS[number], xerr=[[low], [high]])
+    axes.set_yticks(range(len(shown)), [outlook.name for outlook in shown])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"l_1 error, in {'users' if preview.setting.amounts is None else 'amounts'}")
+
+
+def _line(axes: Any, at: list[int], estimates: list[Estimate], number: int, name: str) -> None:  # noqa: ANN401
+    colour = _COLOURS[number]
+    axes.plot(at, [one.value for one in estimates], color=colour, marker=_MARKS[number], markersize=4, label=name)
+    reach = [_reach(one) for one in estimates]
+    low = [one.value - off for one, (off, _) in zip(estimates, reach, strict=True)]
+    high = [one.value + off for one, (_, off) in zip(estimates, reach, strict=True)]
+    axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _reach(estimate: Estimate) -> tuple[float, float]:
+    """How far it may be off, down and up; nothing for an error that never came, whose size nobody knows."""
+    if not estimate.value:
+        return 0.0, 0.0
+    return estimate.value - estimate.low, estimate.high - estimate.value

@@ -1,0 +1,138 @@
+"""What would be asked in a run, and the mechanism with one window's share of its budget, for every mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from private_topk.pipelines.budget.composition import Total
+from private_topk.pipelines.budget.limits import check_delta, check_epsilon, check_windows
+from private_topk.pipelines.budget.sharing import Shared, share_out, windows_of_a_user
+from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.parameters import check_parameter
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.refusal import Refusal
+
+if TYPE_CHECKING:  # it loads Arrow, which no preview needs
+    from private_topk.transforms.amounts import Amounts
+    from private_topk.transforms.risers import Risers
+
+__all__ = ["Setting"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run would be asked, but for the mechanism and the rows. The budget is the whole one, as it is given there.
+
+    Args:
+        epsilon, delta: of every window, or with the unit `user` of all together. A pure mechanism leaves the delta
+            alone, unless it pays for composing windows.
+        unknown_domain: the items are not public.
+        parameters: of mechanisms, by name; those that take one get it.
+        publish_counts: the noisy counts take their part of the budget.
+        privacy_unit, windows, horizon, overlap, held: as `share_out` takes them.
+        groups_per_user: in how many groups of a window a user counts, each with a ranking, or None without groups.
+        amounts: what users did is added up, and not how many users there are.
+        max_windows_per_user: a user counts in at most so many of the windows, or of the horizon.
+        risers: ranked is by how scores rise against the window before.
+
+    Raises:
+        Refusal: a number breaks its rule.
+    """
+
+    k: int
+    epsilon: float | Fraction
+    delta: float | Fraction | None = None
+    unknown_domain: bool = False
+    neighbours: str | None = None
+    max_items_per_user: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    publish_counts: CountBudget | None = None
+    privacy_unit: str = "user-window"
+    windows: int = 1
+    horizon: int | None = None
+    overlap: int = 1
+    held: Total | None = None
+    groups_per_user: int | None = None
+    amounts: Amounts | None = None
+    max_windows_per_user: int | None = None
+    risers: Risers | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+            raise Refusal("k", f"must be a whole number of at least 1, got {self.k!r}")
+        check_epsilon(self.epsilon)
+        if self.delta is not None:
+            check_delta(self.delta)
+            if not 0 < self.delta < 1:
+                raise Refusal("delta", f"must lie strictly between 0 and 1, got {float(self.delta):g}")
+        if self.groups_per_user is not None:
+            check_windows(self.groups_per_user, "groups_per_user")
+        if check_parameter("max_windows_per_user", self.max_windows_per_user) and self.privacy_unit != "user":
+            raise Refusal("max_windows_per_user", "needs {privacy_unit} user")
+        others = (self.publish_counts, "publish_counts"), (self.max_windows_per_user, "max_windows_per_user")
+        for value, name in others if self.risers is not None else ():
+            if value is not None:
+                raise Refusal(name, "does not go with {against}, as in a run", "leave it out")
+
+    def share_of(self, name: str) -> Shared:
+        """The mechanism of that name as one window of the run would draw with it, and what the total is of.
+
+        Raises:
+            Refusal: it cannot answer this question: the rule that it breaks, as the run would say it.
+        """
+        kind = mechanism_by_name(name)
+        own = parameters_of(kind)
+        if self.unknown_domain and kind.about.domain == "public":
+            raise Refusal("", "needs a public domain")
+        if "delta" in own and self.delta is None:
+            raise Refusal("", "needs {delta}")
+        mechanism = make_mechanism(
+            name,
+            **{field: value for field, value in self.parameters.items() if field in own},
+            epsilon=self.epsilon,
+            delta=self.delta if "delta" in own else None,
+            neighbours=self.neighbours,
+            max_items_per_user=self.max_items_per_user if "max_items_per_user" in own else None,
+        )
+        if self.amounts is not None and (mechanism.weighs_users or not vars(kind).get("amounts_offered", False)):
+            raise Refusal("", "adds up no amounts")
+        if self.risers is not None and not vars(kind).get("differences_alone", False):
+            raise Refusal("", "ranks no risers, as users move their scores up and down")
+        if mechanism.weighs_users and self.publish_counts is not None:
+            raise Refusal("", "counts nobody, so that there are no noisy counts")
+        if isinstance(mechanism, UnknownDomainMechanism):
+            mechanism.kbar_for(self.k)
+        shared = self._share(mechanism, "delta" in own)
+        cap = (1 if self.amounts is None else self.amounts.cap) * (1 if self.risers is None else self.risers.width)
+        return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
+
+    def _share(self, mechanism: Mechanism, has_delta: bool) -> Shared:
+        """As `ask` shares a run's budget out: every ranking that one user can change counts as a window."""
+        each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
+        if self.risers is not None and self.groups_per_user is not None:
+            each *= 1 if vars(type(mechanism)).get("moves_as_one", False) else 2
+        windows, horizon, of = self.windows, self.horizon, None
+        if self.max_windows_per_user is not None:
+            of = windows if horizon is None else horizon
+            alone = self.groups_per_user or 1
+            windows, horizon = windows_of_a_user(of, self.max_windows_per_user, mechanism, each, alone), None
+        overlap = self.overlap * each
+        composes = self.privacy_unit == "user" or overlap > 1
+        return share_out(
+            mechanism,
+            self.k,
+            self.publish_counts,
+            self.delta if composes and not has_delta else None,
+            unit=self.privacy_unit,
+            windows=windows * each,
+            horizon=None if horizon is None else horizon * each,
+            held=self.held,
+            overlap=overlap,
+            each=each,
+            of=of,
+            bounded=self.risers is None and (self.max_items_per_user is not None or self.groups_per_user is not None),
+        )

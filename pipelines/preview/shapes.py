@@ -1,0 +1,288 @@
+"""What is publicly expected of the counts of one window: a shape, counts that are public, or an earlier release.
+
+Every class answers with a histogram, and with a line of words that says what it is made of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from private_topk.pipelines.preview.estimates import pooled
+from private_topk.transforms.mechanisms.exact.counts import check_counts
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.refusal import Refusal
+
+if TYPE_CHECKING:  # it loads Arrow, which no preview needs
+    from private_topk.transforms.amounts import Amounts
+    from private_topk.transforms.risers import Risers
+
+__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf"]
+
+Floats = NDArray[np.float64]
+
+_SINGLE = 20_000
+_GROWTH = 1.001
+_MOST_ITEMS, _MOST_USERS = 10**12, 10**12
+
+
+class Expected(Protocol):
+    """The counts that are expected of one window. All of it is public."""
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        """The counts, bounded as in the run.
+
+        Args:
+            max_items_per_user: how many items of a user are counted, or None for all.
+            unknown: the domain is, so that items of count 0 are not there.
+        """
+
+    def words(self) -> str:
+        """What these counts are, in one line."""
+
+
+@dataclass(frozen=True)
+class InAmounts:
+    """The same items, ranked by what users did of them: histograms are of sums, in units of the resolution.
+
+    Args:
+        expected: users per item, where `each` is given; otherwise sums of amounts already.
+        amounts: the cap and the resolution of the run.
+        each: what a user adds to an item that they hold, on average and after the cap.
+
+    Raises:
+        Refusal: nobody adds so much.
+    """
+
+    expected: Expected
+    amounts: Amounts
+    each: Fraction | float | None = None
+
+    def __post_init__(self) -> None:
+        most = self.amounts.max_value
+        if self.each is not None and not 0 < self.each <= most:
+            raise Refusal("amount", f"must be above 0 and at most {float(most):g}, got {float(self.each):g}", "it is "
+                          "what a user adds on average, after the cap of {max_value}")  # fmt: skip
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        users = self.expected.histogram(max_items_per_user, unknown)
+        worth = float(Fraction(1 if self.each is None else self.each) / self.amounts.value_resolution)
+        return _histogram(users.values.astype(np.float64) * worth, users.sizes, unknown)
+
+    def words(self) -> str:
+        each = "" if self.each is None else f", who add {float(self.each):g} each"
+        return f"{self.expected.words()}{each}; sums of amounts of at most {float(self.amounts.max_value):g}"
+
+
+@dataclass(frozen=True)
+class Zipf:
+    """Popularity falls as 1 / rank**exponent, and every user holds as many items as any other.
+
+    The rule: a user holds item i with probability 1 - exp(-w i**-exponent), as somebody does who takes items one after
+    the other until `items_per_user` different ones are there; w is such that the probabilities add up to that. The
+    count of item i is `users` times its probability, rounded: what is expected, without chance. Where at most m items
+    of a user are counted, each of a user's items is among them with probability m / items_per_user. Beyond 20,000 items
+    ranks are taken in stretches of a thousandth, all of a stretch with the count of its middle.
+
+    Args:
+        exponent: at least 0; 1 is Zipf's law, 0 makes all items alike.
+        items: how many there are, held or not.
+        users: of one window.
+        items_per_user: different ones, in one window; less than `items`.
+
+    Raises:
+        Refusal: a number breaks its rule.
+    """
+
+    exponent: float
+    items: int
+    users: int
+    items_per_user: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.exponent <= 10:
+            raise Refusal("zipf", f"must be from 0 to 10, got {self.exponent:g}")
+        for name, most in (("items", _MOST_ITEMS), ("users", _MOST_USERS)):
+            if not 1 <= getattr(self, name) <= most:
+                raise Refusal(name, f"must be a whole number from 1 to {most:,}, got {getattr(self, name)}")
+        if not 0 < self.items_per_user < self.items:
+            rule = f"must be above 0 and below the {self.items:,} items, got {self.items_per_user:g}"
+            raise Refusal("items_per_user", rule, "it counts the different items of a user in one window")
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        ranks, sizes = _stretches(self.items)
+        popularity = ranks**-self.exponent
+        held = -np.expm1(-popularity * _weight(popularity, sizes, self.items_per_user))
+        kept = min(1.0, (max_items_per_user or math.inf) / self.items_per_user)
+        return _histogram(held * self.users * kept, sizes, unknown)
+
+    def items_of_a_user(self, most: int) -> int:
+        """How many items every user has, where at most so many are counted: a whole number."""
+        return max(1, round(min(self.items_per_user, most)))
+
+    def words(self) -> str:
+        return (f"Zipf {self.exponent:g}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} each "
+                "in a window")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PublicCounts:
+    """Counts that are public, or made up: users per item of one window, as they are after any bound of items per user.
+
+    Never counts that a run is to protect: a preview of them is a release that no budget pays for.
+
+    Raises:
+        Refusal, TypeError: they are no counts.
+    """
+
+    counts: Sequence[int] | NDArray[np.int64]
+    name: str = "counts"
+    _checked: Histogram = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_checked", Histogram.of(check_counts(self.counts)))
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        return _seen(self._checked) if unknown else self._checked
+
+    def words(self) -> str:
+        return f"{self.name}: {self._checked.items:,} items, the largest count {self._checked.largest:,}"
+
+
+@dataclass(frozen=True)
+class Rises:
+    """How public counts rise from one window to the next: the scores of `risers`, less the least of them.
+
+    Only differences of scores are looked at, by mechanisms and by what is said of them; they are in whole scores, users
+    times the denominator of the weight.
+
+    Args:
+        counts, before: of the same items, in their order, (d,).
+
+    Raises:
+        Refusal, TypeError: they are no counts, or not of as many items.
+    """
+
+    counts: Sequence[int] | NDArray[np.int64]
+    before: Sequence[int] | NDArray[np.int64]
+    risers: Risers
+    name: str = "counts"
+    _scores: Histogram = field(init=False, repr=False, compare=False)
+    _largest: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        now, before = check_counts(self.counts), check_counts(self.before)
+        if len(now) != len(before):
+            raise Refusal("counts_before", f"must be of the same items as {{counts}}, in their order: got "
+                          f"{len(before)} for {len(now)}")  # fmt: skip
+        if max(now.max(), before.max()) > _MOST_USERS:
+            raise Refusal("counts", f"must be at most {_MOST_USERS:,}")
+        scores = self.risers.now * now - self.risers.before * before
+        object.__setattr__(self, "_scores", Histogram.of(scores - scores.min()))
+        object.__setattr__(self, "_largest", int(scores.max()))
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        return self._scores
+
+    def words(self) -> str:
+        return (f"{self.name}: how {self._scores.items:,} items rise, the largest score "
+                f"{self._largest / self.risers.now:,g}")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Released:
+    """An earlier ranking with its noisy counts: all of that is public, and costs nothing to look at again.
+
+    The rule: published ranks say that counts fall, so that noisy counts which rise are replaced by their mean (isotonic
+    regression; the noise shrinks with it), one user apart from each other; those below 0 are 0. Counts of the items
+    that were not published are extrapolated: they fall as the power of the rank that fits the published ones best.
+
+    Args:
+        noisy_counts: of one window, in the order of the ranks, or of a set in any order.
+        items: of the domain; None where it is unknown. Then items are those with an extrapolated count of at least 1.
+        ranked: whether their order was published.
+
+    Raises:
+        Refusal: there is no count above 0.
+    """
+
+    noisy_counts: Sequence[int]
+    items: int | None = None
+    ranked: bool = True
+    name: str = "an earlier ranking"
+
+    def __post_init__(self) -> None:
+        if not len(self.noisy_counts) or max(self.noisy_counts) <= 0:
+            raise Refusal("like", f"{self.name} has no noisy count above 0", "nothing can be told from it")
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        known = self._falling()
+        after = np.arange(1, len(known) + 1)
+        last, power = max(known[-1], 0.5), self._power(known)
+        total = self.items if self.items is not None else math.ceil(len(known) * (2 * last) ** (1 / power))
+        ranks, sizes = _stretches(min(max(total, len(known)), _MOST_ITEMS), len(known))
+        values = np.concatenate((known, last * (ranks / len(known)) ** -power))
+        return _histogram(values, np.concatenate((np.ones(len(after), np.int64), sizes)), unknown)
+
+    def words(self) -> str:
+        power = self._power(self._falling())
+        return (f"{self.name}: {len(self.noisy_counts)} noisy counts, and beyond them counts that fall as "
+                f"1 / rank^{power:.2f}")  # fmt: skip
+
+    def _falling(self) -> Floats:
+        counts = np.asarray(self.noisy_counts, np.float64)
+        blocks = pooled((counts if self.ranked else np.sort(counts)[::-1]).tolist())
+        # What is pooled cannot be told apart, which does not make it equal: equal counts are right in any order.
+        apart = np.concatenate([value + (size - 1) / 2 - np.arange(size) for value, size in blocks])
+        return np.maximum(np.sort(apart)[::-1], 0.0)
+
+    def _power(self, known: Floats) -> float:
+        """The slope of log count over log rank by least squares, within [1/4, 4]; 1 where one count is all there is."""
+        logs = np.log(np.maximum(known, 0.5))
+        ranks = np.log(np.arange(1, len(known) + 1))
+        spread = ranks - ranks.mean()
+        if not spread.any():
+            return 1.0
+        return float(np.clip(-(spread @ logs) / (spread @ spread), 0.25, 4.0))
+
+
+def _stretches(items: int, after: int = 0) -> tuple[Floats, NDArray[np.int64]]:
+    """Stretches of the ranks after + 1 .. items: the middle of each, and how many ranks it has."""
+    single = np.arange(after + 1, min(items, after + _SINGLE) + 1)
+    first = int(single[-1]) if len(single) else after
+    steps = math.ceil(math.log(max(items, 1) / max(first, 1)) / math.log(_GROWTH)) if items > first else 0
+    ends = np.unique(np.minimum(np.ceil(first * _GROWTH ** np.arange(1, steps + 1)), items).astype(np.int64))
+    starts = np.concatenate(([first], ends))[:-1].astype(np.int64)
+    middles = (starts + 1 + ends) / 2
+    return np.concatenate((single, middles)), np.concatenate((np.ones(len(single), np.int64), ends - starts))
+
+
+def _weight(popularity: Floats, sizes: NDArray[np.int64], wanted: float) -> float:
+    """The w for which 1 - exp(-w popularity) adds up to what is wanted, by bisection of its logarithm."""
+    low, high = -200.0, 200.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        total = float(-np.expm1(-popularity * math.exp(middle)) @ sizes)
+        low, high = (middle, high) if total < wanted else (low, middle)
+    return math.exp((low + high) / 2)
+
+
+def _histogram(values: Floats, sizes: NDArray[np.int64], unknown: bool) -> Histogram:
+    rounded = np.floor(values + 0.5).astype(np.int64)
+    different, places = np.unique(-rounded, return_inverse=True)
+    numbers = np.zeros(len(different), np.int64)
+    np.add.at(numbers, places.reshape(-1), sizes)
+    found = Histogram(-different, numbers)
+    return _seen(found) if unknown else found
+
+
+def _seen(histogram: Histogram) -> Histogram:
+    """Without the items of count 0, unless there are no others."""
+    held = histogram.values > 0
+    return Histogram(histogram.values[held], histogram.sizes[held]) if held.any() else histogram

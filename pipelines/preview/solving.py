@@ -1,0 +1,141 @@
+"""The least epsilon, or the largest k, of which a recall can be expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+
+from private_topk.pipelines.preview.outlook import look
+from private_topk.pipelines.preview.setting import Setting
+from private_topk.pipelines.preview.shapes import Expected
+from private_topk.pipelines.preview.weights import weight_of
+from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.refusal import Refusal
+
+__all__ = ["Solved", "largest_k", "least_epsilon"]
+
+_DECADES = range(-4, 3)
+_EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in _DECADES for digits in range(10, 100)]
+"""Two digits each, from 0.0001 to 990: nobody promises more of them."""
+_MOST_K = 1 << 17
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The setting that was looked for, and the mechanism that reaches it first."""
+
+    setting: Setting
+    mechanism: str
+
+
+def least_epsilon(
+    expected: Expected,
+    setting: Setting,
+    recall: float,
+    mechanisms: Iterable[str] | None = None,
+    tell: Tell | None = None,
+) -> Solved:
+    """The least epsilon of two digits, from 0.0001 to 990, at which a mechanism is expected to find so much.
+
+    Recall is taken to grow with epsilon, and is estimated by the draws of `look`, the same for every epsilon.
+
+    Args:
+        setting: its epsilon is not looked at.
+        recall: as a part of the top k, above 0 and at most 1.
+        mechanisms: names; by default all that answer with a sequence.
+
+    Raises:
+        Refusal: no such epsilon is enough.
+    """
+    histogram, best, winner = _start(expected, setting, recall), len(_EPSILONS), ""
+    for name in _names(mechanisms):
+
+        def enough(place: int, name: str = name) -> bool:
+            return _reaches(replace(setting, epsilon=_EPSILONS[place]), name, expected, histogram, recall)
+
+        if best == 0 or not enough(best - 1):
+            continue
+        _told(tell, name)
+        best, winner = _first(enough, 0, best - 1), name
+    if not winner:
+        raise Refusal("recall", f"of {recall:g} is not reached by any epsilon up to {float(_EPSILONS[-1]):g}",
+                      "ask for less of it")  # fmt: skip
+    return Solved(replace(setting, epsilon=_EPSILONS[best]), winner)
+
+
+def largest_k(
+    expected: Expected,
+    setting: Setting,
+    recall: float,
+    mechanisms: Iterable[str] | None = None,
+    tell: Tell | None = None,
+) -> Solved:
+    """The largest k, up to 131,072, with which a mechanism is expected to find so much of the top k.
+
+    Recall is taken to fall in k: the search goes on by doubling k as long as it is reached, so that a k beyond one at
+    which it is not is never found.
+
+    Args:
+        setting: its k is not looked at.
+        recall, mechanisms: as for `least_epsilon`.
+
+    Raises:
+        Refusal: not even k = 1 is reached.
+    """
+    histogram, best, winner = _start(expected, setting, recall), 0, ""
+    most = min(histogram.items, _MOST_K)
+    for name in _names(mechanisms):
+
+        def missed(k: int, name: str = name) -> bool:
+            return not _reaches(replace(setting, k=k), name, expected, histogram, recall)
+
+        if best >= most or missed(best + 1):
+            continue
+        _told(tell, name)
+        low = best + 1
+        while low < most and not missed(min(2 * low, most)):
+            low = min(2 * low, most)
+        best, winner = low if low == most else _first(missed, low + 1, min(2 * low, most)) - 1, name
+    if not winner:
+        raise Refusal(
+            "recall", f"of {recall:g} is not reached even for k = 1", "take a larger epsilon, or ask for less"
+        )
+    return Solved(replace(setting, k=best), winner)
+
+
+def _start(expected: Expected, setting: Setting, recall: float) -> Histogram:
+    if not 0 < recall <= 1:
+        raise Refusal("recall", f"must be above 0 and at most 1, got {recall:g}", "it is a part of the top k")
+    return expected.histogram(setting.max_items_per_user, setting.unknown_domain)
+
+
+def _names(mechanisms: Iterable[str] | None) -> Iterable[str]:
+    return [name for name, kind in MECHANISMS.items() if kind.about.answer == "sequence"] if mechanisms is None else (
+        mechanisms)  # fmt: skip
+
+
+def _told(tell: Tell | None, name: str) -> None:
+    if tell is not None:
+        tell(name)
+
+
+def _reaches(setting: Setting, name: str, expected: Expected, histogram: Histogram, recall: float) -> bool:
+    try:
+        mechanism = setting.share_of(name).mechanism
+        weight = weight_of(mechanism, expected)
+    except Refusal:
+        return False
+    return setting.k <= histogram.items and look(mechanism, histogram, setting.k, weight=weight).recall.value >= recall
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The least number at which something holds that holds from there on; it does at `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return high

@@ -1,0 +1,167 @@
+"""What a ranking promises to the people in its data, in words and in symbols, and how to read it. From its manifest.
+
+Every sentence has to be true of any ranking that it is said of: what a manifest does not say is not said here either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from private_topk.pipelines.show.told import Told
+from private_topk.transforms.stated import number
+
+__all__ = ["how_to_read", "in_symbols", "in_words", "parameters"]
+
+_WEAK = math.log(100)
+NOT_PRIVATE = "This ranking is not private. It was made for a test, without noise or with noise that anybody can " \
+              "take off, and must not be handed on."  # fmt: skip
+
+
+def in_words(told: Told) -> list[str]:
+    """The guarantee as sentences; empty where there is no manifest to take it from."""
+    if not told.is_private:
+        return [NOT_PRIVATE]
+    privacy = told.facts.get("privacy")
+    if not privacy:
+        return []
+    total = "share_of_a_window" in privacy
+    windows = len({(window.get("start"), window.get("end")) for window in told.facts.get("windows") or ()})
+    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", _who(told.facts)]
+    if not total and windows > 1:
+        sentences.append(
+            f"Each window has this budget of its own. Of a person who is active in several of the {windows} windows, "
+            "what these tell adds up: the epsilons and the deltas of these windows are added.")  # fmt: skip
+    if privacy["epsilon"] > _WEAK:
+        sentences.append("A factor above 100 is a weak promise: who knows much already may learn much from this.")
+    sentences.append("The list of windows, all parameters and, unless it is unknown, the list of items are public, and "
+                     "not protected.")  # fmt: skip
+    return sentences
+
+
+def _reach(privacy: Mapping[str, Any], windows: int) -> str:
+    if "the one before it" in str(privacy.get("unit")):
+        return "within one window and the one before it"
+    if "share_of_a_window" in privacy:
+        return f"in all {privacy['windows']} windows together"
+    return "in the data" if windows <= 1 else "within one window"
+
+
+def _change(privacy: Mapping[str, Any], reach: str) -> str:
+    if privacy.get("neighbours") == "swap":
+        return f"Had any one person done something else {reach}, the same ranking could have come out:"
+    return f"Had any one person's rows {reach} been missing, or one more person's been there, the same ranking could " \
+           "have come out:"  # fmt: skip
+
+
+def _bound(privacy: Mapping[str, Any]) -> str:
+    epsilon, delta = float(privacy["epsilon"]), float(privacy["delta"])
+    more = f", but for a probability of at most {number(delta)}" if delta else ""
+    cases = (
+        "in either case as in the other"
+        if privacy.get("neighbours") == "swap"
+        else ("with them as without, or without as with")
+    )
+    return f"every outcome is at most {_factor(epsilon)} times as likely {cases}{more}."
+
+
+def _factor(epsilon: float) -> str:
+    if epsilon > 13:
+        return f"e^{number(epsilon)}"
+    value = math.exp(epsilon)
+    digits = 3 if value < 1.1 else 2 if value < 10 else 0
+    # Rounded up: a promise that is stated must not be better than the one that is kept.
+    return f"{math.ceil(value * 10**digits) / 10**digits:,.{digits}f}"
+
+
+def _who(facts: Mapping[str, Any]) -> str:
+    limit = facts.get("max_items_per_user")
+    most = f" At most {limit:,} items of each person and window were counted." if limit else ""
+    windows = facts.get("max_windows_per_user")
+    of_windows = f" Each counted in at most {windows:,} of the windows." if windows else ""
+    groups, per_user = facts.get("groups"), (facts.get("groups") or {}).get("per_user")
+    of_groups = f" Each counted in at most {per_user:,} of the groups of a window." if groups else ""
+    return "A person is one value of the user column: who has two accounts is protected as two." \
+           f"{most}{of_groups}{of_windows}"  # fmt: skip
+
+
+def in_symbols(told: Told) -> str:
+    """The inequality, or nothing where there is no manifest."""
+    privacy = told.facts.get("privacy")
+    if not privacy or not told.is_private:
+        return ""
+    delta = f" + {number(privacy['delta'])}" if privacy["delta"] else ""
+    how = "replacing one user's rows" if privacy.get("neighbours") == "swap" else "adding or removing one user"
+    return f"P(A(D) ∈ S) ≤ e^{number(privacy['epsilon'])} · P(A(D′) ∈ S){delta} for every set S of rankings and all " \
+           f"D, D′ that differ by {how}"  # fmt: skip
+
+
+def how_to_read(told: Told) -> list[str]:
+    """What places and counts mean, and what they do not."""
+    listings = told.listings()
+    sentences = [_what_is_ranked(told.facts)]
+    if told.facts.get("answer", "sequence") == "set":
+        sentences.append("This mechanism answers with a set: the items are in the order of the public list, or of "
+                         "their spelling, and not in order of rank.")  # fmt: skip
+    sentences.append("Items were drawn with noise. Items whose true counts are close may have changed places, and "
+                     "one just below the last place may have taken one above it.")  # fmt: skip
+    sentences.append("Nothing in a ranking shows how much of it is noise: where few people are in the data, or epsilon "
+                     "is small, it may be all noise. An empty window has a ranking too.")  # fmt: skip
+    if len({(listing.start, listing.end) for listing in listings}) > 1:
+        sentences.append("Noise is drawn anew in every window: an item that moves by a place or two from one window to "
+                         "the next need not have moved at all.")  # fmt: skip
+    if any(listing.counted for listing in listings):
+        sentences.append("Counts have noise of their own and may be below zero. Where a range is shown, the true count "
+                         "lies in it with a probability of at least 95%, for each item by itself.")  # fmt: skip
+    if any(row["returned"] < row["k"] for row in told.rows):
+        sentences.append("Fewer items than asked for were returned somewhere: where the items are not public, rare "
+                         "ones must stay unpublished.")  # fmt: skip
+    return sentences
+
+
+def _what_is_ranked(facts: Mapping[str, Any]) -> str:
+    against = facts.get("against")
+    if against:
+        less = "" if against["weight"] == 1 else f" {against['weight']} of"
+        what = (
+            "an amount that is added up over people" if facts.get("amounts") else "how many different people have them"
+        )
+        return f"Items are ranked by their rise: {what}, less{less} that of the window before."
+    if facts.get("amounts"):
+        return "Items are ranked by an amount that is added up over people; each adds no more than a bound to an item."
+    return "Items are ranked by how many different people have them. How often one person has an item does not matter."
+
+
+def _items(domain: Mapping[str, Any]) -> str:
+    if domain.get("kind") == "range":
+        return f"the numbers from {domain['start']:,} to {domain['stop'] - 1:,}"
+    split = ", split over the workers" if domain.get("split") else ""
+    return f"{domain['size']:,}, a public list{split}" if domain.get("kind") == "public" else "not known beforehand"
+
+
+def parameters(told: Told) -> list[tuple[str, str]]:
+    """The settings, as names and values."""
+    facts, found = told.facts, []
+    domain, privacy = facts.get("domain") or {}, facts.get("privacy") or {}
+    found.append(("release", told.name))
+    if facts.get("mechanism"):
+        own = {name: value for name, value in (facts.get("parameters") or {}).items() if value is not None}
+        found.append(
+            ("mechanism", ", ".join([facts["mechanism"], *(f"{name} {value}" for name, value in own.items())]))
+        )
+    if told.rows or "k" in facts:
+        found.append(("items asked for", f"{facts.get('k') or told.rows[0]['k']:,}"))
+    if domain:
+        found.append(("items to choose from", _items(domain)))
+    if "unit" in privacy:
+        found.append(("protected unit", str(privacy["unit"])))
+        if privacy.get("accounting"):
+            shared = privacy.get("windows_of_a_user", privacy["windows"])
+            found.append(("windows that share the budget", f"{shared:,}, by {privacy['accounting']} composition"))
+    for name, label in (("key_id", "key"), ("runner", "run by"), ("ranking_sha256", "SHA-256 of the ranking")):
+        if facts.get(name):
+            found.append((label, str(facts[name])))
+    if facts.get("versions"):
+        found.append(("versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())))
+    return found

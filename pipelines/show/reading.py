@@ -1,0 +1,158 @@
+"""A published ranking read back, with its manifest: a file, or a folder with a file for every window."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
+from private_topk.pipelines.publishing import manifest_path
+from private_topk.pipelines.show.told import Told
+from private_topk.pipelines.sinks.formats import FORMATS, format_of
+from private_topk.transforms.refusal import Refusal, verbatim
+
+__all__ = ["is_manifest", "read_told"]
+
+_NEEDED = ("window_start", "window_end", "rank", "item", "k", "returned", "release_id")
+_OF_A_FILE = ("output", "ranking_sha256", "windows", "partition")
+
+_TEXT, _WHOLE, _NUMBER = (str,), (int,), (int, float)
+_FACTS: dict[str, tuple[type, ...]] = {
+    "report": _TEXT, "mechanism": _TEXT, "answer": _TEXT, "parameters": (dict,), "max_items_per_user": _WHOLE,
+    "max_windows_per_user": _WHOLE, "privacy": (dict,), "domain": (dict,), "versions": (dict,), "groups": (dict,),
+    "against": (dict,), "amounts": (dict,), "weights": (dict,),
+}  # fmt: skip
+_WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "noise_stddev": _NUMBER, "noise_95": _NUMBER}
+_OF_A_DOMAIN = {"range": {"start": _WHOLE, "stop": _WHOLE}, "public": {"size": _WHOLE}}
+
+
+def read_told(place: str) -> Told:
+    """What a ranking file, or the files of a folder, and their manifests tell.
+
+    Raises:
+        Refusal: there is no ranking, it cannot be read, or a manifest is of another ranking.
+    """
+    path = as_path(place, "ranking")
+    found = [_read(file) for file in _files(path)]
+    rows = [row for some, _ in found for row in some]
+    facts = [manifest for _, manifest in found if manifest]
+    if facts and any(_shared(its) != _shared(facts[0]) for its in facts[1:]) or len({_name(row) for row in rows}) > 1:
+        raise Refusal("", f"{verbatim(place)} holds several releases", "give one of its files")
+    whole = dict(facts[0], windows=[window for its in facts for window in its.get("windows", ())]) if facts else {}
+    if len(found) > 1:
+        whole.pop("ranking_sha256", None)
+    return Told(rows, whole if len(facts) == len(found) else {}, "group" if rows and "group" in rows[0] else None)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row["release_id"])
+
+
+def _shared(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in _OF_A_FILE}
+
+
+def _files(path: str) -> list[str]:
+    if path.lower().endswith(tuple(FORMATS)) and exists(path):
+        return [path]
+    try:
+        found = [file.path for inside in ("*", "*=*/*") for file in match_any(f"{path.rstrip('/')}/{inside}")]
+    except Exception as error:  # every file system raises its own kind
+        raise Refusal("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
+    files = [file for file in found if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in found]
+    if not files:
+        raise Refusal("", f"{verbatim(path)} is no ranking", f"give a file that ends with one of "
+                      f"{', '.join(FORMATS)}, or a folder of them with their manifests")  # fmt: skip
+    return files
+
+
+def _read(path: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    with open_file(path) as source:
+        content = source.read()
+    try:
+        rows = format_of(path).decode(content)
+    except KeyError:  # a table, of something else
+        raise Refusal("", f"{verbatim(path)} is no ranking of ours", "it has other columns") from None
+    except Exception as error:  # every format raises its own kinds
+        raise Refusal("", f"{verbatim(path)} cannot be read: {type(error).__name__}") from None
+    missing = [name for name in _NEEDED if rows and name not in rows[0]]
+    if missing:
+        raise Refusal("", f"{verbatim(path)} is no ranking of ours", f"it has no column {', '.join(missing)}")
+    manifest = _manifest(path, content)
+    of = manifest.get("partition")
+    group = next(iter(of.values()), None) if isinstance(of, dict) else None
+    return (rows if group is None else [{**row, "group": group} for row in rows]), manifest
+
+
+def _manifest(path: str, content: bytes) -> dict[str, Any]:
+    place = manifest_path(path)
+    if not exists(place):
+        return {}
+    with open_file(place) as source:
+        try:
+            found = json.loads(source.read())
+        except (ValueError, RecursionError):
+            found = None
+    if not is_manifest(found):
+        raise Refusal(
+            "", f"{verbatim(path)}: {verbatim(place)} is no manifest", "copy the one beside the ranking again"
+        )
+    if found.get("ranking_sha256", "") != hashlib.sha256(content).hexdigest():
+        raise Refusal("", f"{verbatim(path)} is not the file that its manifest is of",
+                      "one of the two was changed or replaced: the SHA-256 is another")  # fmt: skip
+    return found
+
+
+def is_manifest(found: object) -> bool:
+    """Whether a value of JSON has the facts that are shown, each in its form; others may be missing or null.
+
+    One that anybody has changed is told to be none, and not guessed at.
+    """
+    if not isinstance(found, dict) or not _fits(found, _FACTS):
+        return False
+    windows, privacy, domain = found.get("windows", []), found.get("privacy"), found.get("domain")
+    return (
+        isinstance(windows, list)
+        and all(isinstance(window, dict) and _is_window(window) for window in windows)
+        and ("k" not in found or _is(found["k"], _WHOLE) and found["k"] > 0)
+        and (not privacy or _is_privacy(privacy))
+        and (not domain or _has(domain, _OF_A_DOMAIN.get(str(domain.get("kind")), {})))
+        and (not found.get("groups") or _has(found["groups"], {"per_user": _WHOLE}))
+        and (not found.get("against") or "weight" in found["against"])
+    )
+
+
+def _is_window(window: Mapping[str, Any]) -> bool:
+    try:
+        _ = [
+            datetime.fromisoformat(window[name]).utcoffset()
+            for name in ("start", "end")
+            if window.get(name) is not None
+        ]
+    except (ValueError, TypeError):
+        return False
+    return _fits(window, _WINDOW)
+
+
+def _is_privacy(privacy: Mapping[str, Any]) -> bool:
+    shared = "share_of_a_window" in privacy or privacy.get("accounting")
+    return (
+        _has(privacy, {"epsilon": _NUMBER, "delta": _NUMBER, **({"windows": _WHOLE} if shared else {})})
+        and privacy["epsilon"] > 0
+        and _fits(privacy, {"windows_of_a_user": _WHOLE})
+    )
+
+
+def _fits(facts: Mapping[str, Any], kinds: Mapping[str, tuple[type, ...]]) -> bool:
+    return all(facts.get(name) is None or _is(facts[name], kind) for name, kind in kinds.items())
+
+
+def _has(facts: Mapping[str, Any], kinds: Mapping[str, tuple[type, ...]]) -> bool:
+    return all(name in facts and _is(facts[name], kind) for name, kind in kinds.items())
+
+
+def _is(value: object, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)

@@ -1,0 +1,108 @@
+"""`charge` around a job of one's own: the example of the documentation, run as it is printed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines import cli
+from private_topk.pipelines.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge
+from private_topk.transforms.refusal import Refusal
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "budget.md"
+URL = "sqlite:///budget.db"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def request(report: str = "a", epsilon: int = 1) -> Request:
+    cost = Cost.of_any(Total(epsilon).epsilon, Total(epsilon).delta)
+    return Request("orders", "user-window", report, "k", "f", {"mechanism": "mine"}, Windows.of(None), cost)
+
+
+def example() -> tuple[list[str], str]:
+    section = DOCS.read_text().partition("### A job of your own")[2].partition("\n### ")[0]
+    command = next(line.split() for line in section.splitlines() if line.startswith("$ private-topk"))
+    return command[1:], section.partition("```python\n")[2].partition("```")[0]
+
+
+def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None:
+    command, code = example()
+    (place / "release.key").write_text("the key of the example's test")
+    (place / "orders.csv").write_text("user,drink\n" + "ann,tea\nann,tea\nbob,coffee\neve,tea\n")
+    (place / "job.py").write_text(code)
+    assert cli.main(command[1:]) == 0
+
+    def job() -> str:
+        """What the job says; tests/documents types it, in a process of its own."""
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            runpy.run_path("job.py", run_name="__main__")
+        return said.getvalue()
+
+    assert "54.9% of the budget is used" in job()
+    answer = (place / "answer").read_text()
+    assert answer in ("tea\n", "coffee\n")
+    assert "repeating it costs nothing" in job()
+    assert (place / "answer").read_text() == answer
+    (place / "orders.csv").write_text("user,drink\nann,coffee\n")
+    with pytest.raises(Refusal, match="release_id tea or coffee/2026 was used on"):
+        job()
+    assert (place / "answer").read_text() == answer, "nothing ran"
+    (place / "job.py").write_text(code.replace("tea or coffee/2026", "tea or coffee/2027"))
+    with pytest.raises(Refusal, match="does not suffice"):
+        job()
+    assert (place / "answer").read_text() == answer
+    assert [entry.outcome for entry in Ledger(URL).read()[1]] == ["released"]
+
+
+def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path) -> None:
+    ledger = Ledger(URL)
+    ledger.create(Budget("orders", "user-window", Total(1)))
+    said: list[str] = []
+    for interrupt in (RuntimeError, KeyboardInterrupt):
+        with pytest.raises(interrupt), charge(request(), ledger, said.append):
+            raise interrupt
+    assert [entry.outcome for entry in ledger.read()[1]] == ["failed"]
+    assert said[0] == "charged a to dataset orders; 100.0% of the budget is used"
+    assert said[1].startswith("the charge stays") and said[2].startswith("resuming a")
+    with charge(request(), URL, said.append) as receipt:
+        assert receipt.outcome == "failed"
+    assert [entry.outcome for entry in ledger.read()[1]] == ["released"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_ledger_that_is_gone_at_the_end_changes_nothing_of_how_it_ended(place: Path, fails: bool) -> None:
+    """The answer is out, or the job has failed for a reason of its own, whatever can be noted of it."""
+    Ledger(URL).create(Budget.of("orders", 2))
+    told: list[str] = []
+    with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext(), charge(request(), URL, told.append):
+        (place / "budget.db").rename(place / "away")
+        if fails:
+            raise ZeroDivisionError
+    ended = "failed" if fails else "released"
+    start = (
+        f"that it was {ended} could not be noted, and it stays as started: ledger sqlite:///budget.db does not exist"
+    )
+    assert told[1].startswith(start) and len(told) == 2 + fails
+    (place / "away").rename(place / "budget.db")
+    with charge(request(), URL, told.append) as receipt:
+        assert receipt.outcome == "started"
+    assert [entry.outcome for entry in Ledger(URL).read()[1]] == ["released"]
+
+
+def test_a_block_that_cannot_be_paid_for_does_not_run(place: Path) -> None:
+    Ledger(URL).create(Budget("orders", "user-window", Total(1)))
+    ran = []
+    with pytest.raises(Refusal, match="does not suffice"), charge(request(epsilon=2), URL):
+        ran.append(1)
+    assert not ran and Ledger(URL).read()[1] == []
+    assert Account(URL, "orders").budget("user-window").total.epsilon == 1

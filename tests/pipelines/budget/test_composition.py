@@ -1,0 +1,172 @@
+"""Shares of a budget: against the papers' formulas written anew, dp-accounting, and composed laws by enumeration."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp
+
+from private_topk.pipelines.budget.account import Budget
+from private_topk.pipelines.budget.composition import (
+    Cost,
+    Price,
+    Total,
+    best_share,
+    optimal_delta,
+    rho_within,
+    shares,
+)
+from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon
+from private_topk.transforms.mechanisms.exact.reals import precision
+from private_topk.transforms.refusal import Refusal, plain
+
+JOINT = MECHANISMS["joint"]
+MICRO = Fraction(1, 10**6)
+
+
+def ranged(epsilon: Fraction, delta: Fraction) -> Cost:
+    return Cost.of(JOINT(epsilon), 10)
+
+
+def pure(epsilon: Fraction, delta: Fraction) -> Cost:
+    return Cost.of(JOINT(epsilon, noise="exponential"), 10)
+
+
+@pytest.mark.parametrize("number", [-1, Fraction(-1, 10**9), math.nan, math.inf, "much", None, [1], "{delta}"])
+def test_no_budget_and_no_cost_is_below_0(number: Any) -> None:  # noqa: ANN401
+    rule = f"^epsilon must be (at least 0|a finite number), got {re.escape(str(plain(number)))}"
+    for make in (Total, lambda n: Cost.of_any(n, Fraction(0)), lambda n: Cost(n, Fraction(0), Fraction(0))):
+        with pytest.raises(Refusal, match=rule if not isinstance(number, str) else "must be a finite number, got"):
+            make(number)
+    for name in ("delta", "rho", "rest"):
+        with pytest.raises(Refusal, match=f"^{name} must be"):
+            Cost(**{**dict.fromkeys(("epsilon", "delta", "rho", "rest"), Fraction(1)), name: number})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [({"dataset": ""}, "dataset"), ({"dataset": None}, "dataset"), ({"unit": "usr"}, "privacy_unit"),
+     ({"unit": ["user"]}, "privacy_unit"), ({"neighbours": "{unit}"}, "neighbours")],
+)  # fmt: skip
+def test_a_budget_is_checked_however_it_is_made(wrong: dict[str, Any], field: str) -> None:
+    given = {"dataset": "plays", "unit": "user", "total": Total(1), "neighbours": "swap"}
+    with pytest.raises(Refusal) as found:
+        Budget(**{**given, **wrong})
+    assert found.value.field == field and all(str(value) in str(found.value) for value in wrong.values() if value)
+
+
+def value(real: object) -> float:
+    with precision(256):
+        return float(real())
+
+
+def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+@pytest.mark.parametrize("windows", [2, 7, 52, 365])
+@pytest.mark.parametrize("price", [ranged, pure])
+def test_shares_fill_the_budget_and_never_overspend(price: Price, windows: int) -> None:
+    found = shares(price, Total(Fraction(1), MICRO), windows)
+    limits = {
+        "basic": lambda s: windows * Fraction(s) <= 1,
+        "optimal": lambda s: value(optimal_delta(Fraction(1), Fraction(s), windows)) <= MICRO,
+        "bounded-range": lambda s: value(bounded_range_epsilon(windows, Fraction(s), MICRO)) <= 1,
+        "zcdp": lambda s: windows * price(Fraction(s), MICRO).rho <= rho_within(Fraction(1), MICRO),
+    }
+    assert {"basic", "optimal"} <= set(found)
+    for name, share in found.items():
+        assert limits[name](share.epsilon) and not limits[name](share.epsilon * (1 + Fraction(1, 2**50))), name
+
+
+def test_exponential_mechanisms_get_more() -> None:
+    total = Total(Fraction(1), MICRO)
+    joint, flipped = shares(ranged, total, 52), shares(pure, total, 52)
+    assert best_share(joint).accounting == "zcdp" and best_share(flipped).accounting == "optimal"
+    assert "bounded-range" not in flipped
+    assert float(joint["zcdp"].epsilon) == pytest.approx(2 * float(flipped["zcdp"].epsilon), rel=1e-3)
+    assert joint["zcdp"].epsilon > 3 * joint["basic"].epsilon
+
+
+def test_a_pure_total_and_a_single_release_only_add_up() -> None:
+    assert set(shares(ranged, Total(Fraction(1)), 52)) == {"basic"}
+    single = shares(ranged, Total(Fraction(1), MICRO), 1)
+    assert set(single) == {"basic"} and single["basic"].epsilon == 1
+
+
+@pytest.mark.parametrize("windows", [1, 3, 8])
+@pytest.mark.parametrize("share", [0.1, 0.7])
+def test_optimal_delta_is_that_of_all_outcomes_of_randomised_response(windows: int, share: float) -> None:
+    up, down = math.exp(share) / (1 + math.exp(share)), 1 / (1 + math.exp(share))
+    outcomes = np.array(list(product([0, 1], repeat=windows)))
+    p, q = np.prod(np.where(outcomes, up, down), 1), np.prod(np.where(outcomes, down, up), 1)
+    for epsilon in (0.05, 0.3, 1.0, 3.0):
+        expected = hockey_stick(p, q, epsilon)
+        assert value(optimal_delta(Fraction(epsilon), Fraction(share), windows)) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["optimal", "bounded-range", "zcdp"])
+def test_composed_exponential_mechanisms_keep_the_promise(name: str) -> None:
+    """Two items, n draws at the share, splits t of the range: the exact hockey-stick divergence stays below delta."""
+    windows, delta = 20, Fraction(1, 1000)
+    share = float(shares(ranged, Total(Fraction(1), delta), windows)[name].epsilon)
+    worst = 0.0
+    for t in np.linspace(0.05, 0.95, 19) * share:
+        # P/Q is exp(t) on one item and exp(t - share) on the other, which fixes both laws.
+        q = (1 - math.exp(t - share)) / (math.exp(t) - math.exp(t - share))
+        p = q * math.exp(t)
+        ways = [math.comb(windows, i) for i in range(windows + 1)]
+        laws = [np.array([w * x**i * (1 - x) ** (windows - i) for i, w in enumerate(ways)]) for x in (p, q)]
+        worst = max(worst, hockey_stick(*laws, 1.0))
+    assert 0 < worst <= delta
+
+
+@pytest.mark.parametrize("epsilon", ["1/10", "1", "8"])
+@pytest.mark.parametrize("delta", ["1/1000", "1/1000000000"])
+def test_rho_within_is_the_paper_s_conversion_at_its_best_order(epsilon: str, delta: str) -> None:
+    rho = rho_within(Fraction(epsilon), Fraction(delta))
+    with mp.workdps(40):
+        e, r = (
+            mp.mpf(Fraction(epsilon).numerator) / Fraction(epsilon).denominator,
+            mp.mpf(rho.numerator) / rho.denominator,
+        )
+
+        def delta_at(a: mp.mpf, r: mp.mpf) -> mp.mpf:
+            return mp.exp((a - 1) * (a * r - e)) / (a - 1) * (1 - 1 / a) ** a
+
+        orders = [1 + mp.mpf(2) ** (mp.mpf(i) / 200) for i in range(-1200, 4000)]
+        assert min(delta_at(a, r) for a in orders) <= Fraction(delta)
+        assert min(delta_at(a, r * mp.mpf("1.0002")) for a in orders) > Fraction(delta), "some budget is left lying"
+
+
+@pytest.mark.long
+def test_dp_accounting_agrees() -> None:
+    dp = pytest.importorskip("dp_accounting", reason="needs the extra `accounting`")
+    from dp_accounting import pld, rdp
+
+    total, windows = Total(Fraction(1), MICRO), 52
+    accountant = rdp.RdpAccountant()
+    accountant.compose(dp.ZCDpEvent(float(rho_within(total.epsilon, total.delta))))
+    assert accountant.get_epsilon(1e-6) == pytest.approx(1, abs=2e-3)
+    share = float(shares(pure, total, windows)["optimal"].epsilon)
+    one = pld.privacy_loss_distribution.from_privacy_parameters(
+        pld.common.DifferentialPrivacyParameters(share, 0), value_discretization_interval=share / 64
+    )
+    assert one.self_compose(windows).get_epsilon_for_delta(1e-6) == pytest.approx(1, abs=0.02)
+
+
+def test_fractions_of_delta_are_spent_once() -> None:
+    """An approximate mechanism without a zCDP bound: n release deltas and the composition's delta make the total."""
+    kind = MECHANISMS["limit-domain"]
+    found = shares(lambda e, d: Cost.of(kind(e, d), 3), Total(Fraction(2), MICRO), 30)
+    assert 30 * Fraction(found["basic"].delta) <= MICRO < 30 * Fraction(found["basic"].delta) * (1 + Fraction(1, 2**50))
+    for name in ("optimal", "zcdp"):
+        assert 30 * Fraction(found[name].delta) <= MICRO / 2
+        assert found[name].epsilon > found["basic"].epsilon

@@ -1,0 +1,260 @@
+"""The ledger on real databases, with real processes charging it at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
+from multiprocessing.connection import Connection
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from private_topk.pipelines.budget.account import Budget, Windows
+from private_topk.pipelines.budget.composition import Cost, Total, rho_within, shares
+from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
+
+JOINT = MECHANISMS["joint"]
+DAY = timedelta(days=1)
+MONDAY = datetime(2026, 1, 5, tzinfo=timezone.utc)
+
+
+def budget(epsilon: str = "1", delta: str = "0", unit: str = "user-window", **more: str) -> Budget:
+    return Budget("plays", unit, Total(Fraction(epsilon), Fraction(delta), Fraction(delta) / 2), **more)
+
+
+def request(report: str, epsilon: float = 0.25, windows: Windows | None = None, **more: object) -> Request:
+    parameters = {"mechanism": "joint", "k": 10, "epsilon": epsilon, "neighbours": "add-remove"}
+    values = {
+        "dataset": "plays", "unit": "user-window", "report": report, "key_id": "k1", "fingerprint": "f1",
+        "parameters": parameters, "windows": windows or weeks(1), "cost": Cost.of(JOINT(epsilon), 10),
+    }  # fmt: skip
+    return Request(**{**values, **more})
+
+
+def weeks(number: int, first: int = 0, days: int = 7) -> Windows:
+    start = MONDAY + first * days * DAY
+    return Windows.of(Period(start, start + number * days * DAY, days * DAY))
+
+
+def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    for report, used in [("a", 0.25), ("b", 0.5), ("c", 0.75)]:
+        assert ledger.charge(request(report)).used == used
+    with pytest.raises(Refusal, match=r"adding up epsilon: 0.75 spent \+ 0.5 asked = 1.25, over 1(.|\n)*0.25 is left"):
+        ledger.charge(request("d", 0.5))
+    assert ledger.charge(request("d")).used == 1
+    with pytest.raises(Refusal, match="nothing is left"):
+        ledger.charge(request("e", 1e-9))
+    assert [entry.request.report for entry in ledger.read("plays")[1]] == ["a", "b", "c", "d"]
+
+
+def test_what_is_read_is_what_was_charged(url: str) -> None:
+    times = iter(MONDAY + n * DAY for n in range(9))
+    ledger = Ledger(url, clock=lambda: next(times))
+    ledger.create(budget("1", "1e-6", "user", neighbours="swap"))
+    asked = request("a", 0.1, weeks(4), parameters={"mechanism": "joint", "k": 3, "neighbours": "swap"}, unit="user")
+    receipt = ledger.charge(asked)
+    ledger.finish(receipt.entry, "released")
+    ledger.finish(receipt.entry, "failed")
+    [read], [entry] = ledger.read()
+    assert (read.total, read.neighbours, read.unit) == (Total(1, Fraction("1e-6"), Fraction("5e-7")), "swap", "user")
+    assert entry.request.cost == Cost(Fraction(0.1), Fraction(0), Fraction(0.1) ** 2 / 8)
+    assert (entry.request.windows, entry.request.parameters["k"]) == (weeks(4), 3)
+    assert (entry.charged[:10], entry.finished[:10], entry.outcome) == ("2026-01-06", "2026-01-07", "released")
+
+
+def test_a_repeat_costs_nothing_and_anything_else_costs(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    first = ledger.charge(request("a"))
+    assert first.outcome is None
+    assert ledger.charge(request("a")).outcome == "started"
+    ledger.finish(first.entry, "released")
+    assert ledger.charge(request("a")).outcome == "released"
+    other = {"mechanism": "joint", "k": 11, "epsilon": 0.25, "neighbours": "add-remove"}
+    assert ledger.charge(request("a", parameters=other)).used == 0.5
+    assert ledger.charge(request("a", key_id="k2", fingerprint="f2")).used == 0.75
+    assert ledger.charge(request("a", windows=weeks(2))).used == 1
+    assert len(ledger.read()[1]) == 4
+
+
+def test_the_same_id_over_other_input_is_refused(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("9"))
+    ledger.create(Budget("other", "user-window", Total(Fraction(9), Fraction(0), Fraction(0))))
+    ledger.charge(request("a"))
+    with pytest.raises(Refusal, match="release_id a was used on .* for other input"):
+        ledger.charge(request("a", fingerprint="f2"))
+    with pytest.raises(Refusal, match="release_id a was used on .* for other input"):
+        ledger.charge(request("a", dataset="other"))
+    assert ledger.charge(request("b", fingerprint="f2")).outcome is None
+
+
+def test_windows_that_overlap_share_a_budget_and_others_do_not(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    assert ledger.charge(request("weeks 1-4", 0.5, weeks(4))).used == 0.5
+    assert ledger.charge(request("weeks 5-8", 0.5, weeks(4, first=4))).used == 0.5
+    assert ledger.charge(request("a day of week 1", 0.25, weeks(1, days=1))).used == 0.75
+    # Two days more would be in week 1 together, though each day by itself has budget left.
+    with pytest.raises(Refusal, match=r"0.75 spent \+ 0.5 asked = 1.25"):
+        ledger.charge(request("two days of week 1", 0.25, weeks(2, first=2, days=1)))
+    assert ledger.charge(request("a day of week 2", 0.5, weeks(1, first=7, days=1))).used == 1
+    with pytest.raises(Refusal, match="does not suffice"):
+        ledger.charge(request("all rows", 0.25, Windows.of(None)))
+
+
+def test_sliding_windows_add_up_where_they_overlap(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("1.5"))
+    days = Windows.of(Period(MONDAY, MONDAY + 56 * DAY, SlidingWindows(7 * DAY, DAY)))
+    every_week = Windows.of(Period(MONDAY, MONDAY + 56 * DAY, SlidingWindows(7 * DAY, 7 * DAY)))
+    with pytest.raises(Refusal, match=r"0 spent \+ 1.625 asked"):  # a week overlaps 6 before, itself and 6 after
+        ledger.charge(request("daily", 0.125, days))
+    assert float(ledger.charge(request("weekly", 0.125, every_week)).used) < 0.1
+
+
+def test_calendars_add_up_with_other_windows_where_they_overlap(url: str) -> None:
+    """The first of November in Berlin begins while it is October in UTC: that hour's week is in both months."""
+    berlin = ZoneInfo("Europe/Berlin")
+    months = Period(datetime(2026, 10, 1, tzinfo=berlin), datetime(2026, 12, 1, tzinfo=berlin),
+                    CalendarWindows("month", "Europe/Berlin"))  # fmt: skip
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    assert ledger.charge(request("months", 0.5, Windows.of(months))).used == 0.5
+    first = datetime(2026, 10, 26, tzinfo=timezone.utc)
+    with pytest.raises(Refusal, match=r"1 spent \+ 0.25 asked = 1.25"):
+        ledger.charge(request("a week", 0.25, Windows.of(Period(first, first + 7 * DAY))))
+    hour = datetime(2026, 10, 31, 23, tzinfo=timezone.utc)
+    assert ledger.charge(request("an hour", 0.5, Windows.of(Period(hour, hour + DAY / 24)))).used == 1
+    assert ledger.charge(request("months", 0.5, Windows.of(months))).outcome == "started", "a repeat is known"
+    assert ledger.read()[1][0].request.windows == Windows.of(months)
+
+
+def test_a_user_budget_pays_for_every_window_even_of_other_units(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    ledger.create(budget("2", unit="user"))
+    assert ledger.charge(request("a", 0.5, weeks(3))).used == 0.5
+    with pytest.raises(Refusal, match=r"the user budget of dataset plays(.|\n)*1.5 spent \+ 1 asked = 2.5, over 2"):
+        ledger.charge(request("b", 0.5, weeks(2, first=3)))
+
+
+def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
+    """52 releases at the zCDP share, 3.18 times what adding up would allow; the 53rd is refused."""
+    ledger = Ledger(url)
+    ledger.create(budget("1", "1e-6", "user"))
+    held = ledger.budget("plays", "user")
+    share = shares(lambda e, d: Cost.of(JOINT(e), 10), held.total, 52)["zcdp"]
+    assert 52 * share.epsilon > 3
+    for week in range(52):
+        used = ledger.charge(request(f"week {week}", float(share.epsilon), weeks(1, week), unit="user")).used
+    assert 0.999999 < used <= 1
+    with pytest.raises(Refusal, match=r"adding up rho: .* asked = .*, over 0.0229348 \(zCDP"):
+        ledger.charge(request("week 53", float(share.epsilon), weeks(1, 52), unit="user"))
+    assert held.rho == rho_within(Fraction(1), Fraction("5e-7"))
+
+
+def test_neighbours_are_not_mixed(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("1", neighbours="swap"))
+    with pytest.raises(Refusal, match="neighbours must be swap"):
+        ledger.charge(request("a"))
+
+
+def test_what_is_missing_is_named(url: str) -> None:
+    ledger = Ledger(url)
+    with pytest.raises(Refusal, match="budget create"):
+        ledger.read()
+    ledger.create(budget("1"))
+    with pytest.raises(Refusal, match="has a user-window budget already"):
+        ledger.create(budget("2"))
+    with pytest.raises(Refusal, match="dataset songs has no budget in this ledger, which knows plays"):
+        ledger.budget("songs", "user-window")
+    with pytest.raises(Refusal, match="no budget for privacy_unit user, only for user-window"):
+        ledger.budget("plays", "user")
+
+
+def test_a_charge_with_no_budget_of_its_unit_is_refused(url: str) -> None:
+    """Else a job of one's own that names a dataset wrongly would be let through, charged to nobody."""
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    with pytest.raises(Refusal, match="dataset songs has no budget in this ledger, which knows plays"):
+        ledger.charge(request("a", dataset="songs"))
+    with pytest.raises(Refusal, match="dataset plays has no budget for privacy_unit user, only for user-window"):
+        ledger.charge(request("a", unit="user"))
+    assert ledger.read()[1] == []
+
+
+def answer(url: str, pipe: Connection) -> None:
+    """What a process of its own does: orders in, answers out, until there are no more."""
+    ledger = Ledger(url)
+    pipe.send("ready")
+    while (order := pipe.recv()) is not None:
+        try:
+            if order == "create":
+                ledger.create(budget("1"))
+                pipe.send("created")
+            else:
+                pipe.send("repeat" if ledger.charge(request(order)).outcome else "charged")
+        except Refusal as error:
+            expected = "not suffice" in str(error) or "already" in str(error)
+            pipe.send("refused" if expected else str(error))
+
+
+class Workers:
+    """Ten processes that do the same at the same moment, forked from one that has imported everything."""
+
+    def __init__(self, url: str) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self._pipes, self._processes = [], []
+        for _ in range(10):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=answer, args=(url, theirs))
+            process.start()
+            self._pipes.append(ours)
+            self._processes.append(process)
+        assert self._answers() == ["ready"] * 10
+        assert len({process.pid for process in self._processes}) == 10
+
+    def do(self, orders: list[str]) -> list[str]:
+        """What they answer, sorted."""
+        for pipe, order in zip(self._pipes, orders, strict=True):
+            pipe.send(order)
+        return self._answers()
+
+    def _answers(self) -> list[str]:
+        return sorted(pipe.recv() for pipe in self._pipes)
+
+    def stop(self) -> None:
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
+            pipe.send(None)
+            process.join(60)
+
+
+def test_ten_processes_at_once(url: str) -> None:
+    workers = Workers(url)
+    try:
+        assert workers.do(["create"] * 10) == ["created"] + ["refused"] * 9
+        assert workers.do(["same"] * 10) == ["charged"] + ["repeat"] * 9
+        assert workers.do([f"report {n}" for n in range(10)]) == ["charged"] * 3 + ["refused"] * 7
+        assert workers.do([f"late {n}" for n in range(10)]) == ["refused"] * 10
+    finally:
+        workers.stop()
+    assert len(Ledger(url).read()[1]) == 4
+
+
+def test_urls_that_are_none_and_passwords_that_stay_hidden(tmp_path: object) -> None:
+    with pytest.raises(Refusal, match="ledger must be a database URL"):
+        Ledger("budget.db")
+    with pytest.raises(Refusal, match="its driver is not installed"):
+        Ledger("oracle://x")
+    with pytest.raises(Refusal, match="cannot be used") as caught:
+        Ledger("postgresql://me:hunter2@127.0.0.1:1/x").read()
+    assert "hunter2" not in str(caught.value)

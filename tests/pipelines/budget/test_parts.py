@@ -1,0 +1,143 @@
+"""Rows that are a part of a user's in a window: who is bounded is replaced there, which add-remove does not cover."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.budget.account import Budget, Windows
+from private_topk.pipelines.budget.composition import Cost
+from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.pipelines.question import ask
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.risers import Risers
+from private_topk.transforms.testing import max_log_ratio
+from private_topk.transforms.windows import Period
+from tests.transforms.mechanisms import laws
+
+ITEMS = ["x", "y"]
+START = "2026-01-05"
+
+
+def period(end: str, window: str, every: str | None = None) -> Period:
+    return Period.of(START, end, window, every=every)
+
+
+def test_a_part_of_a_bounded_user_may_cost_twice_an_add_remove() -> None:
+    """The reason of the rule: a user of the items x and y, of which x is kept, loses the row of x."""
+    gone, part = 0.0, 0.0
+    for others in itertools.product(range(4), repeat=3):
+        with_x, with_y = ((x + others[0], y + others[1], others[2]) for x, y in ((1, 0), (0, 1)))
+        here, there, nobody = (laws.peeling(counts, 1, Fraction(1)) for counts in (with_x, with_y, others))
+        gone, part = max(gone, max_log_ratio(here, nobody)), max(part, max_log_ratio(here, there))
+    assert gone <= 1 + 1e-9 and part > 1.2
+
+
+SLIDING = period("2026-01-19", "7d", "1d")
+
+
+@pytest.mark.parametrize("bound", [{"max_items_per_user": 1}, {"groups": ["north", "south"]}])
+def test_sliding_windows_of_bounded_users_need_swap(bound: dict[str, object]) -> None:
+    with pytest.raises(Refusal, match="neighbours must be swap where windows overlap"):
+        ask(1, Joint(1.0), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
+    ask(1, Joint(1.0, neighbours="swap"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
+    ask(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)  # type: ignore[arg-type]
+    ask(1, Joint(1.0), ITEMS, period=SLIDING)
+    ask(1, Joint(1.0), ITEMS, period=period("2026-01-19", "7d"), **bound)  # type: ignore[arg-type]
+
+
+WEEKS, DAYS = Windows.of(period("2026-02-02", "7d")), Windows.of(period("2026-02-02", "1d"))
+CUTTING = Windows.of(Period.of("2026-01-08", "2026-01-22", "7d"))
+MONTH, APART = Windows.of(period("2026-02-02", "28d")), Windows.of(Period.of("2026-03-02", "2026-03-16", "7d"))
+
+
+def test_windows_that_are_cut_are_told_by_their_moments() -> None:
+    kinds = [WEEKS, DAYS, CUTTING, MONTH, APART, Windows.of(SLIDING), Windows.of(None)]
+    for one, other in itertools.product(kinds, repeat=2):
+        pairs = itertools.product(zip(*one.bounds(), strict=True), zip(*other.bounds(), strict=True))
+        cut = any(a < d and c < b and not (c <= a and b <= d) for (a, b), (c, d) in pairs)
+        assert one.cut_by(other) == cut, (one.words(), other.words())
+
+
+def request(report: str, windows: Windows, bound: int | None, neighbours: str = "add-remove", **more: str) -> Request:
+    parameters = {"mechanism": "joint", "neighbours": neighbours, "max_items_per_user": bound, **more}
+    cost = Cost.of(Joint(0.25), 10)
+    return Request("plays", "user-window", report, "key", report, parameters, windows, cost)
+
+
+def ledger(folder: Path, neighbours: str = "add-remove") -> Ledger:
+    books = Ledger(f"sqlite:///{folder / 'budget.db'}")
+    books.create(Budget.of("plays", 100, neighbours=neighbours))
+    return books
+
+
+@pytest.mark.parametrize("bounds", [(2, None), (None, 2), (2, 2)])
+def test_a_ledger_refuses_windows_that_cut_through_those_of_bounded_users(
+    tmp_path: Path, bounds: tuple[int | None, int | None]
+) -> None:
+    books = ledger(tmp_path)
+    books.charge(request("weekly", WEEKS, bounds[0]))
+    with pytest.raises(Refusal, match="window must not cut through those of weekly, charged on"):
+        books.charge(request("across", CUTTING, bounds[1]))
+    books.charge(request("later", APART, bounds[1]))
+    books.charge(request("again", WEEKS, bounds[1]))
+
+
+def test_windows_within_others_are_refused_by_whose_users_are_bounded(tmp_path: Path) -> None:
+    """Of a week's rows the month holds them all: the month is cut by the week, and not the week by the month."""
+    books = ledger(tmp_path)
+    books.charge(request("weekly", WEEKS, 2))
+    books.charge(request("month", MONTH, None))
+    with pytest.raises(Refusal, match="cut through those of weekly"):
+        books.charge(request("month, bounded", MONTH, 2))
+
+
+def test_sliding_windows_of_bounded_users_cut_through_each_other(tmp_path: Path) -> None:
+    """Whatever unit the run was planned for: a budget of `user-window` is of the rows of one of them."""
+    books = ledger(tmp_path)
+    books.create(Budget.of("plays", 100, unit="user"))
+    sliding = Windows.of(SLIDING)
+    for windows, bound, unit in ((sliding, None, "user-window"), (APART, 2, "user")):
+        books.charge(replace(request(unit, windows, bound), unit=unit))
+    with pytest.raises(Refusal, match="window must not cut through each other: a bound"):
+        books.charge(replace(request("sliding", sliding, 2), unit="user"))
+
+
+def test_swap_covers_it(tmp_path: Path) -> None:
+    books = ledger(tmp_path, "swap")
+    for report, windows in (("weekly", WEEKS), ("across", CUTTING), ("month", MONTH)):
+        books.charge(request(report, windows, 2, "swap"))
+
+
+def test_risers_are_bounded_in_each_of_their_two_windows(tmp_path: Path) -> None:
+    """Neighbouring pairs share a whole window, which is bounded by itself; a week across two is a part of both."""
+    books = ledger(tmp_path)
+    pairs = Windows.pairs(Risers(1).reads(period("2026-02-02", "7d")))
+    books.charge(request("risers", pairs, 2, against="previous"))
+    books.charge(request("weekly", WEEKS, 2))
+    with pytest.raises(Refusal, match="cut through those of risers"):
+        books.charge(request("across", CUTTING, None))
+
+
+def bounds(windows: Windows) -> set[tuple[int, int]]:
+    return set(zip(*(edge.tolist() for edge in windows.bounds()), strict=True))
+
+
+@pytest.mark.parametrize("window", ["7d", "5d", "day", "week", "month", None])
+@pytest.mark.parametrize("end", ["2026-03-02", "2026-05-04"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_the_halves_of_pairs_are_the_windows_that_are_read(window: str | None, end: str, zone: str) -> None:
+    """Of a single pair too, and of months, of which one is longer than the other."""
+    first, last = ("2026-02-01", f"{end[:8]}01") if window == "month" else ("2026-02-02", end)
+    reads = Risers(1).reads(Period.of(first, last, window, time_zone=zone))
+    pairs = Windows.pairs(reads)
+    assert pairs.number == len(reads) - 1
+    for held in (pairs, Windows.read(json.dumps(pairs.plain()))):
+        assert bounds(held.halves()) == bounds(Windows.of(reads))
+        assert not held.halves().cut_by(held)

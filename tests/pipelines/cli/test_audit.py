@@ -1,0 +1,62 @@
+"""The audit says so where the path has a defect: each is planted in the product itself, at the seam where it would be.
+
+With the seed used here every defect is found; a right path fails an audit at the default confidence for one seed in a
+thousand at most.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from private_topk.pipelines import auditing
+from private_topk.transforms.testing.audit.cases import cases_of
+from tests.pipelines.support import command
+from tests.transforms.testing.audit.planted import DEFECTS
+
+
+@pytest.mark.parametrize("defect", list(DEFECTS))
+def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the audit's checks only the one that sees it is run here, which saves time and nothing else."""
+    plant, check, _, _, mechanism, draws, said, _ = DEFECTS[defect]
+    case = DEFECTS[defect].case(mechanism)
+    monkeypatch.setattr(auditing, "cases_of", lambda names: [case])
+    if check != "counts":
+        monkeypatch.setattr(auditing, "wrong_counts", lambda sampler: iter(()))
+    plant(monkeypatch)
+    done = command(
+        "audit", f"--mechanism={mechanism}", f"--draws={draws}", "--beam-draws=0", "--seed=planted", "--stop"
+    )
+    assert done.status == 1 and "checks failing: see the lines marked" in done.err, done
+    assert said in done.out and sum("EXCEEDED" in line or "WRONG" in line for line in done.out.splitlines()) == 1, (
+        done.out
+    )
+
+
+@pytest.mark.long
+def test_a_right_path_passes_through_beam_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users, amounts with counts, and groups of which two change: three cases of thirteen, and a test of the noise."""
+    whole = cases_of(["laplace"])
+    wanted = [("users", "add-remove", True), ("amounts", "swap", True), ("groups", "swap", False)]
+    some = [next(case for case in whole if (case.of, case.neighbours, case.counted) == one)
+            for one in wanted]  # fmt: skip
+    monkeypatch.setattr(auditing, "cases_of", lambda names: some)
+    done = command("audit", "--mechanism=laplace", "--draws=40", "--beam-draws=20", "--seed=right")
+    assert done.status == 0 and "no bound is above what is declared, in 4 checks" in done.out, done
+    lines = [line for line in done.out.splitlines() if line.startswith("laplace")]
+    assert [line.split()[3] for line in lines] == ["users", "users", "amounts", "groups"] and len(whole) == 12
+    assert all(line.split()[8] == "0.00" for line in lines[1:]), "bounds of so few draws"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--draws=3"], "--draws must be at least 20, got 3"),
+        (["--beam-draws=3"], "--beam-draws must be 0 or at least 20"),
+        (["--confidence=1"], "--confidence must be between 0 and 1"),
+        (["--mechanism=jiont"], "did you mean joint?"),
+        (["--draw=3"], "did you mean --draws?"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(words: list[str], said: str) -> None:
+    done = command("audit", *words)
+    assert done.status == 2 and said in done.err and done.out == "", done

@@ -1,0 +1,104 @@
+"""`private-topk preview` and what `plan` says of it: one setting, several, solved ones, and slips."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.budget import planning
+from private_topk.pipelines.preview import outlook
+from tests.pipelines.support import command, options
+
+SHAPE = {"zipf": 1, "items": 200, "users": 3000, "items_per_user": 4}
+
+
+def preview(*more: str, **settings: object) -> str:
+    done = command("preview", *options(**{**SHAPE, "draws": 20, **settings}), *more)
+    assert done.status == 0, done.err
+    assert done.err == ""
+    return done.out
+
+
+def test_one_setting_whole() -> None:
+    said = preview(k=3, epsilon=1, delta=1e-6, mechanism="joint,cdp-peeling,restricted-normal", privacy_unit="user",
+                   horizon=10)  # fmt: skip
+    assert said.startswith("Expected: Zipf 1: 200 items, 3,000 users with 4 each in a window. Nothing is charged.\n")
+    assert "Asked: the top 3 of 200 items, epsilon 1, delta 1e-06 in all, over 10 windows" in said
+    assert "Not admissible: restricted-normal: --max-items-per-user must be given" in said
+    assert "Take " in said
+    assert said.rstrip().endswith("--k 3 --epsilon 1 --delta 1e-06 --privacy-unit user --horizon 10")
+
+
+def test_a_pure_run_is_recommended_without_the_delta() -> None:
+    said = preview(k=3, epsilon=5, delta=1e-6, mechanism="joint")
+    assert said.rstrip().endswith("In a run: --mechanism joint --k 3 --epsilon 5")
+
+
+def test_several_settings_as_a_table() -> None:
+    said = preview(k="3,5", epsilon="0.001,1", mechanism="joint,peeling")
+    assert "k=3, epsilon=0.001" in said and "k=5, epsilon=1" in said
+    assert "* the one to take; close to noise: k=3, epsilon=0.001; k=5, epsilon=0.001" in said
+
+
+def test_json() -> None:
+    one = json.loads(preview("--json", k=3, epsilon=1, mechanism="joint"))
+    assert one["recommended"] == "joint" and one["mechanisms"][0]["draws"] == 20
+    many = json.loads(preview("--json", k="3,4", epsilon=1, mechanism="joint"))
+    assert [found["k"] for found in many] == [3, 4]
+
+
+def test_numbers_of_items_side_by_side() -> None:
+    said = preview(items="100,1e4", k=3, epsilon=0.01, mechanism="joint,peeling")
+    assert "items=100" in said and "items=10000" in said and "(and other numbers of items)" in said
+
+
+def test_a_picture_of_one_setting(tmp_path: Path) -> None:
+    preview(k=3, epsilon=1, mechanism="joint,peeling", plot=tmp_path / "ranks.svg")
+    assert "l_1 error, in users" in (tmp_path / "ranks.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"k": 3}, "--epsilon must be given"),
+        ({"k": 3, "epsilon": 1, "recall": 0.9}, "--recall looks for --k or for --epsilon: give one of the two"),
+        ({"k": 3, "recall": 90}, "--recall must be above 0 and at most 1, got 90"),
+        ({"k": 3, "epsilon": 1, "draws": 0}, "--draws must be at least 1, got 0"),
+        ({"k": "3,x", "epsilon": 1}, "--k must be a whole number, got 'x'"),
+        ({"k": 300, "epsilon": 1}, "--k must be at most the number of items, got k = 300 and 200 items"),
+        ({"k": 3, "epsilon": 1, "mechanism": "jiont"}, "did you mean joint?"),
+        ({"k": 3, "epsilon": 1, "mechanism": "gaussian"}, "needs --delta"),
+        ({"k": 3, "epsilon": 1, "items": "many"}, "--items must be a number"),
+        ({"k": 3, "epsilon": 1, "items": "2.5"}, "--items must be a whole number such as 1000 or 1e6"),
+        ({"k": 3, "epsilon": 1, "horizon": 4}, "--horizon needs --privacy-unit user"),
+        ({"k": "3,4", "epsilon": 1, "plot": "x.svg"}, "--plot draws one setting: give one --k, one --epsilon"),
+        ({"k": 3, "epsilon": 1, "plot": "x.gif"}, "--plot x.gif must end with one of .png, .svg, .pdf"),
+        ({"k": 3, "epsilon": 1, "dataset": "d"}, "--ledger and --dataset go together"),
+    ],
+)
+def test_slips_are_told_by_their_names(settings: dict, said: str) -> None:
+    done = command("preview", *options(**{**SHAPE, **settings}))
+    assert done.status == 2 and said in done.err, done.err
+
+
+def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger = {"ledger": "sqlite:///b.db", "dataset": "d"}
+    assert command("budget", "create", *options(**ledger, epsilon=2, privacy_unit="user")).status == 0
+    found = json.loads(preview("--json", k=3, epsilon=1, mechanism="joint", privacy_unit="user", horizon=4, **ledger))
+    assert found["mechanisms"][0]["parameters"]["epsilon"] == 0.25
+
+
+def test_plan_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlook, "DRAWS", 8)
+    monkeypatch.setattr(planning, "installed", lambda: False)  # dp-accounting, which takes a second
+    plan = options(
+        mechanism="joint", epsilon=1, delta=1e-6, windows=52, like="zipf=1,items=200,users=3000,items_per_user=4"
+    )
+    done = command("plan", *plan)
+    assert done.status == 0 and "Judging by Zipf 1: 200 items" in done.out, done.err
+    assert "\njoint finds" in done.out and "\nBest: " in done.out
+    bare = command("plan", *plan[:-1])
+    assert "`private-topk preview` tells what a ranking with such a share would be like" in bare.out

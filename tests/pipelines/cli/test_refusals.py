@@ -1,0 +1,115 @@
+"""Wrong values for every argument: refused before any work, in one line, by the name that was typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.cli import run
+from private_topk.pipelines.cli.parser import Value, flag
+from tests.pipelines.support import command, settled
+
+WEEKS = ["--window=7d", "--from=2026-01-05", "--to=2026-01-26"]
+NONSENSE = ["{k}", "\x00", "a\nb", "é" * 300, "--", "x" * 5000, "\x1b[31m", "../..", "'"]  # noqa: RUF001
+PLACES = {"--output", "--complete-when"}
+"""A folder that is there is one."""
+FREE = {"--release-id", "--item-column", "--user-column", "--time-column"}
+"""Any printable text is one; columns are looked for in the input."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rows = [f"u{n},i{n % 7},2026-01-{5 + n % 20:02}T10:00:00" for n in range(100)]
+    (tmp_path / "rows.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
+    (tmp_path / "items.txt").write_text("".join(f"i{n}\n" for n in range(12)))
+    (tmp_path / "key").write_text("a key of the tests, which is no secret")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refusal(place: Path, *words: str, without: str = "") -> str:
+    base = ["run", "--quiet", "--input=rows.csv", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1",
+            "--output=out.csv"]  # fmt: skip
+    before = set(place.iterdir())
+    done = command(*(word for word in settled([*base, *words]) if word.partition("=")[0] != without or word in words))
+    assert done.status == 2, (words, done)
+    assert done.err.startswith("private-topk: ") and done.err.count("\n") == 1, (words, done.err)
+    assert done.err.strip().isprintable() and not done.out and set(place.iterdir()) == before
+    return done.err.removeprefix("private-topk: ").strip()
+
+
+ARGUMENTS = [action.option_strings[0] for action in run.parser()._actions if isinstance(action, Value)]
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: str) -> None:
+    more = {"--time-zone": WEEKS, "--every": WEEKS, "--release-id": ["--release-key=file:key"], "--horizon": WEEKS,
+            "--dataset": ["--ledger=sqlite:///none.db"], "--ledger": ["--dataset=x"], "--time-column": WEEKS,
+            "--publish-counts-delta": ["--publish-counts=1"]}.get(name, [])  # fmt: skip
+    without = "--domain" if name == "--domain-range" else ""
+    assert refusal(place, f"{name}=", *more).startswith(f"{name} must not be empty")
+    texts = NONSENSE[1:3] if name in FREE else [text for text in NONSENSE if name not in PLACES or text != "../.."]
+    for text in texts:
+        said = refusal(place, *more, f"{name}={text}", without=without)
+        assert said.startswith((name, "--input rows.csv", "--ledger")), said
+    if name != "--release-id":
+        said, plain = (
+            refusal(place, *more, f"{name}={text}", without=without) for text in ("{k} and {{epsilon}}", "qz and zzq")
+        )
+        assert said == plain.replace("qz and zzq", "{k} and {{epsilon}}"), "braces name no field in what was given"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--every=1d"], "--every is of the windows of a period: give --from and --to too"),
+        (["--time-zone=Europe/Berlin"], "--time-zone is of the windows of a period"),
+        ([*WEEKS, "--time-zone=localtime"], "--time-zone must be a name of the IANA database"),
+        ([*WEEKS, "--every=8d"], "--every must be above 0 and at most the length of a window, 7 days, got 8 days"),
+        (["--window=7d", "--from=2026-01-26", "--to=2026-01-05"], "--from and --to: period must end after it starts"),
+        (["--window=1s", "--from=2026-01-05", "--to=2026-01-26"], "at most 100,000 windows, got 1,814,400: choose a"),
+        (["--window=7d"], "--window needs --from and --to"),
+        (["--from=2026-01-05"], "--from and --to go together"),
+        (["--publish-counts-delta=1e-6"], "--publish-counts-delta needs --publish-counts"),
+        (
+            ["--publish-counts=1", "--publish-counts-delta=0"],
+            "--publish-counts-delta must lie strictly between 0 and 1",
+        ),
+        (["--domain-column=x"], "--domain-column does not apply to items.txt"),
+        (
+            ["--unknown-domain"],
+            "give --domain, a public list of items, --domain-range, consecutive integers, or --unknown",
+        ),
+        (["--delta=1e-6"], "--delta does not apply to joint: leave it out"),
+        (["--gamma=1"], "--gamma does not apply to joint: leave it out"),
+        (["--skew=1e400"], "--skew must be a number such as 0.6 or 3/5"),
+        (["--horizon=3"], "--horizon needs --privacy-unit user"),
+        (["--k=1000"], "--k must be at most the number of items, got k = 1000 and 12 items"),
+        (["--shards=3"], "--shards must be a power of two from 1 to 65536, got 3"),
+        (["--dataset=x"], "--ledger and --dataset go together"),
+        (["--release-id=weekly"], "--release-id needs --release-key"),
+        (["--mechanism=jiont"], "did you mean joint?"),
+        (["--runner=flnk"], "did you mean flink?"),
+        (["--direct_num_workers=-3"], "--direct_num_workers must be 1"),
+        (
+            ["--input=kafka://h:1/t"],
+            "--input kafka://h:1/t is a stream, which does not end by itself: `private-topk stream`",
+        ),
+        (["--input=pubsub://projects/p/subscriptions/s"], "`private-topk stream` takes it with the same arguments"),
+        (["--domain=hdfs://h/items.txt"], "--domain hdfs://h/items.txt cannot be read: "),
+        (["--output=hdfs://h/out.csv"], "--output hdfs://h/out.csv cannot be looked at: "),
+    ],
+)
+def test_what_does_not_go_together(place: Path, words: list[str], said: str) -> None:
+    assert said in refusal(place, *words)
+
+
+@pytest.mark.parametrize("name", ["--input", "--output", "--mechanism", "--k", "--epsilon"])
+def test_what_must_be_there(place: Path, name: str) -> None:
+    assert refusal(place, without=name) == f"{name} must be given"
+
+
+def test_every_argument_is_spelt_as_its_field() -> None:
+    for action in run.parser()._actions:
+        assert action.dest == "help" or action.option_strings == [flag(action.dest)]

@@ -1,0 +1,130 @@
+"""`private-topk show`: a ranking read back on the terminal, as JSON and as a page; and what is no ranking."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.show.reading import read_told
+from private_topk.pipelines.show.text import in_text
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.support import command
+
+ITEMS = ["<script>alert(1)</script>", "tea", "cake"]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One ranking in every format, and one in a folder with a file for each of its two windows."""
+    import polars as pl
+
+    from private_topk import Joint, Period, rank
+    from private_topk.pipelines.rankings import Rankings
+    from private_topk.pipelines.sinks.formats import FORMATS
+
+    folder = tmp_path_factory.mktemp("published")
+    rows = pl.DataFrame({"user": [f"u{n}" for n in range(90)], "item": ITEMS * 30, "time": [0, 90_000, 1] * 30})
+    period = Period.of("1970-01-01", "1970-01-03", "1d")
+    ranked = rank(rows, 2, Joint(1.0), ITEMS, period=period, publish_counts=0.5)
+    for ending in FORMATS:
+        (folder / ending[1:]).mkdir()
+        ranked.write(f"{folder}/{ending[1:]}/ranking{ending}")
+    (folder / "weeks").mkdir()
+    for n, facts in enumerate(ranked.facts["windows"]):
+        window = Rankings(ranked.table.slice(2 * n, 2), {**ranked.facts, "windows": [facts]})
+        window.write(f"{folder}/weeks/{n}.csv")
+    return folder
+
+
+def test_every_format_tells_the_same(published: Path) -> None:
+    told = [read_told(f"{published}/{kind}/ranking.{kind}") for kind in ("avro", "csv", "jsonl", "ndjson", "parquet")]
+    texts = {"\n".join(in_text(its)) for its in told}
+    [text] = texts
+    assert text.startswith("1970-01-01 00:00 to 1970-01-02 00:00 UTC\n  1  ") and "e^1.5" in text
+
+
+def test_a_folder_of_windows_is_one_ranking(published: Path) -> None:
+    whole, parts = (list(in_text(read_told(f"{published}/{place}"))) for place in ("csv/ranking.csv", "weeks"))
+    assert whole == parts
+    assert command("show", f"{published}/weeks/").out == "\n".join(whole) + "\n"
+
+
+def test_a_page_is_written_once(published: Path, tmp_path: Path) -> None:
+    page, ranking = tmp_path / "page.html", f"{published}/avro/ranking.avro"
+    done = command("show", ranking, "--html", page)
+    assert done == (0, f"page: {page}\n", "")
+    text = page.read_text()
+    assert ITEMS[0] not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and text.count("<table") == 3
+    again = command("show", ranking, "--html", page)
+    assert (
+        again.status == 2
+        and "--html" in again.err
+        and "exists and is kept: give another path, or --overwrite" in again.err
+    )
+    assert command("show", ranking, "--html", page, "--overwrite").status == 0 and page.read_text() == text
+
+
+def test_json_holds_rows_and_manifest(published: Path) -> None:
+    found = json.loads(command("show", f"{published}/parquet/ranking.parquet", "--json").out)
+    assert len(found["rows"]) == 4 and found["rows"][0]["window_start"] == "1970-01-01T00:00:00Z"
+    assert found["manifest"]["mechanism"] == "joint" and len(found["manifest"]["windows"]) == 2
+
+
+def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Path) -> None:
+    (tmp_path / "ranking.csv").write_bytes((published / "csv" / "ranking.csv").read_bytes())
+    told = read_told(f"{tmp_path}/ranking.csv")
+    assert not told.facts and "What it promises" not in "\n".join(in_text(told))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["show"], "RANKING must be given"),
+        (["show", "none.avro"], "none.avro is no ranking: give a file that ends with one of .avro"),
+        (["show", "plain.txt"], "plain.txt is no ranking"),
+        (["show", "rows.csv"], "rows.csv is no ranking of ours: it has "),
+        (["show", "broken.avro"], "broken.avro cannot be read: "),
+        (["show", "changed.csv"], "is not the file that its manifest is of: one of the two was changed"),
+        (["show", "odd.csv"], "odd.manifest.json is no manifest"),
+        (["show", "two"], "two holds several releases: give one of its files"),
+        (["show", "rows.csv", "--html", "x", "--json"], "--html does not go with --json"),
+        (["show", "rows.csv", "--overwrite"], "--overwrite is of --html: leave it out"),
+        (["show", "good.csv", "--html", "no/such/folder.html"], "cannot be written: No such file or directory"),
+        (["show", "rows.csv", "--htm", "x"], "did you mean --html?"),
+    ],
+)
+def test_what_cannot_be_shown(
+    words: list[str], message: str, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ranking, manifest = ((published / "csv" / f"ranking.{end}").read_bytes() for end in ("csv", "manifest.json"))
+    for name, content in {"plain.txt": b"", "rows.csv": b"user,item\na,b\n", "broken.avro": b"x", "good.csv": ranking,
+                          "changed.csv": ranking.replace(b"tea", b"gin"), "changed.manifest.json": manifest,
+                          "odd.csv": ranking, "odd.manifest.json": b"[]"}.items():  # fmt: skip
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "two").mkdir()
+    for name in ("a", "b"):
+        other = json.loads(manifest) | {"report": name}
+        (tmp_path / "two" / f"{name}.csv").write_bytes(ranking)
+        (tmp_path / "two" / f"{name}.manifest.json").write_text(json.dumps(other))
+    done = command(*words)
+    assert done.status == 2 and message in done.err and done.out == ""
+
+
+def test_what_steers_a_terminal_is_written_out(tmp_path: Path) -> None:
+    rows = {"window_start": None, "window_end": None, "rank": 1, "item": "a\x1b[2Jb\nc", "noisy_count": None, "k": 1,
+            "returned": 1, "release_id": "x"}  # fmt: skip
+    (tmp_path / "ranking.jsonl").write_text(json.dumps(rows) + "\n")
+    assert "  1  a\\x1b[2Jb\\nc\n" in command("show", f"{tmp_path}/ranking.jsonl").out
+
+
+def test_other_kinds_of_files_refuse_in_a_sentence(tmp_path: Path) -> None:
+    for ending in ("avro", "csv", "jsonl", "parquet"):
+        for content in (b"", b"\x00" * 50, b"{}", b"\xff"):
+            (tmp_path / f"x.{ending}").write_bytes(content)
+            try:
+                assert not read_told(f"{tmp_path}/x.{ending}").rows
+            except Refusal as refusal:
+                assert str(refusal).startswith(str(tmp_path))

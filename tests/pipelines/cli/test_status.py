@@ -1,0 +1,200 @@
+"""How a command ends: what is said is true, whatever ended it, and nothing half done is left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.cli.status import guarded
+from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.published import what_is_out
+from private_topk.pipelines.question import ask
+from private_topk.pipelines.report import Report
+from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.files import Files
+from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
+from private_topk.runners import prepare
+from private_topk.transforms import Period, Release, ReleaseKey
+from private_topk.transforms.mechanisms import Joint
+from tests.pipelines.support import command, write
+
+ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "rows.csv", ROWS)
+    (tmp_path / "items.txt").write_text("a\nb\nc\n")
+    (tmp_path / "key").write_text("a key of enough bytes")
+    assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=9").status == 0
+    return tmp_path
+
+
+def endless(*more: str) -> list[str]:
+    """A stream whose horizon ends in a hundred years."""
+    asked = ["--input=./in/*.csv", "--domain=items.txt", "--mechanism=joint", "--k=2", "--epsilon=1", "--output=out",
+             "--window=52w", "--from=2026-01-01", "--to=2126-01-01", *more]  # fmt: skip
+    return [sys.executable, "-m", "private_topk", "stream", *asked]
+
+
+@pytest.mark.server  # by itself: the workers of parallel tests are deaf to SIGINT, and so would be their children
+@pytest.mark.parametrize(("sent", "status", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
+def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, status: int, word: str) -> None:
+    kept = ["--release-key=file:key", "--release-id=the id", "--ledger=sqlite:///b.db", "--dataset=d"]
+    before = {path.name for path in folder.iterdir()}
+    # A test runner's workers ignore SIGINT, which a child would inherit.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    process = subprocess.Popen(endless(*kept), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard)
+    while not Ledger("sqlite:///b.db").read()[1]:
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.Signals[sent])
+    out, err = process.communicate(timeout=600)
+    assert (process.returncode, out) == (status, ""), err
+    assert (
+        f"private-topk: {word}; nothing is published. To go on with this very release, run again with the same " in err
+    )
+    assert err.endswith("--release-id the id\n") and "the charge stays" in err and "secret" not in err
+    assert [entry.outcome for entry in Ledger("sqlite:///b.db").read()[1]] == ["failed"]
+    assert {path.name for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_none_of_a_runs_business(folder: Path, closed: str) -> None:
+    """As below some services: what is printed goes nowhere, and not into a file that has got the stream's number."""
+    asked = "--input in/rows.csv --domain items.txt --mechanism joint --k 2 --epsilon 1 --release-key file:key"
+    words = f"run {asked} --release-id r --output"
+    assert command(*words.split(), "plain.jsonl").status == 0
+    shell = f"{sys.executable} -m private_topk {words} out.jsonl {closed}"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True)
+    assert done.returncode == 0 and "rror" not in done.stderr, done.stderr
+    assert (folder / "out.jsonl").read_bytes() == (folder / "plain.jsonl").read_bytes()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
+def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Path) -> None:
+    """Standard output is a file on a full disk. To run again would be another release, which costs once more."""
+    asked = "--input in/rows.csv --domain items.txt --mechanism joint --k 2 --epsilon 1 --output out.jsonl"
+    words = [sys.executable, "-m", "private_topk", "run", *asked.split()]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and (folder / "out.jsonl").exists()
+    assert "failed with OSError (No space left on device); out.jsonl is published all the same" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+_HIT_IN_A_ROW = """
+import os, signal, sys
+from private_topk.pipelines.cli import main
+from private_topk.pipelines.cli.status import leave
+from private_topk.pipelines.unfinished import heed_signals
+from private_topk.transforms import sharding
+
+def hit(self, block):
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    yield from ()
+
+if sys.argv[2] == "ours":
+    heed_signals()
+sharding._ShardDoFn.process = hit
+leave(main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.server  # as above
+@pytest.mark.parametrize(("sent", "heard", "status"), [("SIGTERM", "ours", 143), ("SIGINT", "ours", 130),
+                                                      ("SIGINT", "Python's", 130)])  # fmt: skip
+def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, heard: str, status: int) -> None:
+    """Beam makes an error of its own of whatever is raised in a DoFn."""
+    words = ["run", "--input=in/rows.csv", "--domain=items.txt", "--mechanism=joint", "--k=2", "--epsilon=1",
+             "--output=out.avro", "--release-key=file:key"]  # fmt: skip
+    hearing = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    command = [sys.executable, "-c", _HIT_IN_A_ROW, sent, heard, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, **hearing)
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
+    word = "terminated" if sent == "SIGTERM" else "interrupted"
+    assert f"private-topk: {word}; nothing is published." in done.stderr and "secret" not in done.stderr
+
+
+def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
+    def stop() -> None:
+        raise Stopped(signal.SIGTERM)
+
+    assert guarded(stop) == 143
+
+
+def report(folder: Path, release: Release) -> Report:
+    start = datetime(2026, 1, 5, tzinfo=timezone.utc)
+    period = Period(start, start + timedelta(days=14), timedelta(days=7))
+    question = ask(2, Joint(epsilon=1.0), ["a", "b", "c"], period=period, release=release)
+    return Report(question, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
+
+
+def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> None:
+    """Of this release only, and only where the ranking stands beside its manifest."""
+    asked = report(folder, Release(ReleaseKey.parse("file:key"), "r"))
+    launch = prepare("direct", [])
+
+    def told(of: Report = asked, before: int = 0) -> str:
+        return what_is_out(of, launch, LiveRun(), None, "run it again", before)
+
+    out = folder / "out"
+    names = [f"{window.label()}" for window in asked.question.period.windows()]
+    assert told() == "nothing is published. To go on with this very release, run it again"
+    out.mkdir()
+    manifest = '{"report": "r", "windows": [{"start": null, "end": null}]}'
+    (out / f"{names[0]}.manifest.json").write_text(manifest)
+    assert told().startswith("nothing is published.")
+    (out / f"{names[0]}.avro").write_text("")
+    assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
+    assert told(before=1).startswith(f"1 of 2 windows are published in {out}, as before this run, 1 are not.")
+    (out / f"{names[1]}.avro").write_text("")
+    (out / f"{names[1]}.manifest.json").write_text(manifest.replace('"r"', '"another"'))
+    assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
+    (out / f"{names[1]}.manifest.json").write_text(manifest)
+    assert told().startswith(f"all is published in {out}.")
+    assert told(before=1).startswith(f"all is published in {out}, 1 of these windows as before this run.")
+    assert told(before=2).startswith(f"all is published in {out}, as before this run.")
+    assert "Its random key is gone" in told(report(folder, Release.fresh()))
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (Unfinished("1 of 2 periods are not published"), 1, "private-topk: 1 of 2 periods are not published\n"),
+        (Interrupted("nothing is published", KeyboardInterrupt()), 130, "private-topk: interrupted; nothing is "),
+        (KeyboardInterrupt(), 130, "private-topk: interrupted\n"),
+    ],
+)
+def test_every_end_has_its_status(capsys: pytest.CaptureFixture, error: BaseException, status: int, said: str) -> None:
+    def end() -> None:
+        raise error
+
+    assert guarded(end) == status
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_failed_run_says_what_is_published_and_shows_no_data(capsys: pytest.CaptureFixture) -> None:
+    def end() -> None:
+        try:
+            raise OSError(28, "secret user 7 fills the disk")
+        except OSError as error:
+            raise Unfinished("3 of 7 windows are published") from error
+
+    assert guarded(end) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "private-topk: failed with OSError (No space left on device); 3 of 7 windows are published\n"
+    )
+    assert "secret" not in said and " in end\n" in said

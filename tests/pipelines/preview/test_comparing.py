@@ -1,0 +1,246 @@
+"""Which mechanism a preview takes, what it leaves out and why, and what it says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import isqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+import private_topk
+from private_topk.pipelines.budget.sharing import share_out
+from private_topk.pipelines.preview import (
+    Estimate,
+    InAmounts,
+    Preview,
+    PublicCounts,
+    Setting,
+    Zipf,
+    preview,
+    preview_of,
+)
+from private_topk.pipelines.preview.comparing import _ordered
+from private_topk.pipelines.preview.outlook import Outlook, _drawn, _key, look
+from private_topk.pipelines.preview.reasons import ranges, reasons, short, verdict
+from private_topk.pipelines.preview.tables import comparison, ranks_table, table
+from private_topk.pipelines.preview.weights import weight_of
+from private_topk.pipelines.question import ask
+from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.mechanisms import (
+    MECHANISMS,
+    CandidatesThenRank,
+    CdpPeeling,
+    Joint,
+    Mechanism,
+    RandomBits,
+    WeightedGaussian,
+)
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.refusal import Refusal
+
+GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
+CLOSE = PublicCounts(np.arange(1000, 900, -1))
+
+
+def test_gaps_are_for_joint_and_noise_is_called_noise() -> None:
+    """Three shapes: wide gaps, where a joint draw is sure; close counts at a tiny budget; many items and a delta."""
+    wide = preview(GAPS, 5, 0.1)
+    assert wide.best.name == "joint" and wide["joint"].recall.value > wide["peeling"].recall.high
+    assert not wide.close_to_noise and wide.best.recall.value > 0.95
+    noise = preview(CLOSE, 10, 0.01, draws=100)
+    assert noise.close_to_noise and noise.reasons()[-1].startswith("This is close to noise")
+    many = preview(Zipf(1.0, 5000, 12_000, 10), 100, 0.5, 1e-6, mechanisms=("joint", "cdp-peeling"), draws=20)
+    assert many.best.name == "cdp-peeling" and not many.close_to_noise
+    assert "to 100 are noise" in many.reasons()[2] and "It beats joint" in many.reasons()[3]
+
+
+def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
+    found = preview(GAPS, 3, 1.0, draws=2)
+    assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(MECHANISMS)
+    assert {error.shown() for error in found.left_out.values()} == {"needs delta"}
+    with_delta = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2)
+    assert set(with_delta.left_out) == {"weighted-gaussian", "weighted-order", "candidates-then-rank"}, (
+        "numbers do not tell weights"
+    )
+    unknown = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2, unknown_domain=True)
+    assert {outlook.mechanism.about.domain for outlook in unknown.outlooks} == {"unknown"}
+    weighed = unknown.left_out.pop("weighted-gaussian")  # type: ignore[attr-defined]
+    assert "adds up weights of users" in weighed.shown()
+    assert {error.shown() for error in unknown.left_out.values()} == {"needs a public domain"}
+    assert unknown.items == 55
+
+
+def test_a_question_that_nobody_answers_is_refused() -> None:
+    with pytest.raises(Refusal, match="needs delta"):
+        preview(GAPS, 3, 1.0, unknown_domain=True, mechanisms=("limit-domain",))
+    with pytest.raises(Refusal, match="at most the number of items, got k = 56 and 55"):
+        preview(GAPS, 56, 1.0)
+    with pytest.raises(Refusal, match="horizon needs"):
+        preview(GAPS, 3, 1.0, horizon=3)
+    for wrong, field in (({"k": 0}, "k"), ({"epsilon": -1}, "epsilon"), ({"delta": 1.0}, "delta")):
+        with pytest.raises(Refusal) as refused:
+            preview(GAPS, **{"k": 3, "epsilon": 1.0, **wrong})  # type: ignore[arg-type]
+        assert refused.value.field == field
+
+
+def test_the_share_of_a_window_is_that_of_a_run() -> None:
+    setting = Setting(10, 1.0, 1e-6, privacy_unit="user", horizon=52)
+    for name, kind in (("joint", Joint(1.0)), ("cdp-peeling", CdpPeeling(1.0, 1e-6))):
+        spare = 1e-6 if name == "joint" else None
+        assert setting.share_of(name) == share_out(kind, 10, None, spare, unit="user", horizon=52)
+    pure = replace(setting, delta=None)
+    assert pure.share_of("joint").mechanism.parameter("epsilon") == pytest.approx(1 / 52)
+    found = preview_of(GAPS, setting, ("joint",), 2)
+    assert found.windows == 52 and found["joint"].mechanism == setting.share_of("joint").mechanism
+    assert not found["joint"].pure, "its windows are composed by a delta"
+    assert preview_of(GAPS, pure, ("joint",), 2)["joint"].pure
+
+
+def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Outlook:
+    base = look(Joint(1.0) if pure else CdpPeeling(1.0, 1e-6), Histogram.of(np.array([9, 5, 2])), 2, 2)
+    off = 0.01
+    near = {key: Estimate(v, v - off, v + off) for key, v in (("recall", recall), ("order", order))}
+    kind = type(base.mechanism)
+    about = replace(kind.about, name=name)
+    named = type(kind.__name__, (kind,), {"about": about, "__module__": __name__})
+    return replace(base, mechanism=named(**base.mechanism.parameters()), pure=pure, **near)
+
+
+def test_recall_decides_then_order_then_purity() -> None:
+    a, b = outlook_of("a", 0.9, 0.5), outlook_of("b", 0.8, 0.9)
+    assert [one.name for one in _ordered([b, a])] == ["a", "b"]
+    c = outlook_of("c", 0.895, 0.9)
+    assert _ordered([a, b, c])[0].name == "c", "as much is found, and more of it in its place"
+    d = outlook_of("d", 0.9, 0.905, pure=False)
+    assert _ordered([a, d, c])[0].name == "c", "the same, without a delta"
+    assert "d finds as many" in " ".join(reasons(_ordered([a, d, c]), 1))
+    assert "but needs a delta" in " ".join(reasons(_ordered([d, c]), 1))
+    assert "It beats b" in " ".join(reasons(_ordered([a, b]), 1))
+
+
+def test_places_in_words() -> None:
+    assert ranges([3]) == "Rank 3"
+    assert ranges([8, 9, 10]) == "Ranks 8 to 10"
+    assert ranges([1, 3, 4, 7]) == "Ranks 1, 3 to 4 and 7"
+    assert "fewer windows" in verdict(52) and "fewer windows" not in verdict(1)
+
+
+def test_tables_hold_what_was_found() -> None:
+    found: Preview = preview(GAPS, 3, 1.0, mechanisms=("joint", "canonical"), draws=40)
+    lines = table(found.outlooks)
+    assert len(lines) == 3 and lines[1].split()[0] == "joint" and "set" in lines[2]
+    assert len(ranks_table(found.best)) == 4 and len(ranks_table(found["canonical"])) == 4
+    many = look(Joint(1.0), GAPS.histogram(None, False), 40, 3)
+    assert [line.split()[0] for line in ranks_table(many)[1:]] == ["1", "2", "3", "5", "10", "20", "30", "40"]
+    several = comparison({"k=3": found.outlooks, "k=4": preview(GAPS, 4, 1.0, draws=2).outlooks})
+    assert "k=3" in several[0] and any("*" in line for line in several[1:])
+    assert any(line.split()[:2] == ["peeling", "-"] for line in several)
+    assert str(found).count("\n\n") == 2 and "Take joint" in str(found)
+    assert short(found.best).startswith("joint finds 3 of the top 3")
+
+
+def test_json_holds_all_of_it() -> None:
+    plain = json.loads(json.dumps(preview(GAPS, 3, 1.0, draws=2).plain()))
+    assert plain["recommended"] == plain["mechanisms"][0]["mechanism"]
+    assert len(plain["mechanisms"][0]["right"]) == 3 and plain["mechanisms"][0]["recall"]["high"] <= 1
+    assert plain["left_out"]["gaussian"] == "needs delta"
+
+
+def test_it_is_a_name_of_the_package() -> None:
+    assert private_topk.preview is preview
+
+
+def asked_in_a_run(**more: Any) -> Mechanism:  # noqa: ANN401
+    """What a run's window draws with."""
+    domain = [f"item {n}" for n in range(99)]
+    return ask(k=5, mechanism=Joint(1.0), domain=domain, **more).selection.mechanism
+
+
+@pytest.mark.parametrize("per_user", [1, 2, 3])
+@pytest.mark.parametrize("unit", ["user-window", "user"])
+def test_groups_draw_with_the_share_of_a_run(per_user: int, unit: str) -> None:
+    """Every ranking that a user can change is paid for; the counts of a preview are those of one group."""
+    horizon = 4 if unit == "user" else None
+    setting = Setting(5, 1.0, privacy_unit=unit, horizon=horizon, groups_per_user=per_user)
+    groups = Groups(PublicDomain.of(["a", "b", "c"]), per_user)
+    assert setting.share_of("joint").mechanism == asked_in_a_run(groups=groups, privacy_unit=unit, horizon=horizon)
+    found = preview(GAPS, 5, 1.0, groups_per_user=per_user, mechanisms=("joint",), draws=2)
+    assert found["joint"].mechanism == Setting(5, 1.0, groups_per_user=per_user).share_of("joint").mechanism
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_groups_of_nobody_are_refused(wrong: int) -> None:
+    with pytest.raises(Refusal, match="groups_per_user"):
+        Setting(5, 1.0, groups_per_user=wrong)
+
+
+def test_amounts_draw_with_the_cap_of_a_run() -> None:
+    """Counts that are all cap times as large, at a cap times the sensitivity, are the same question; those of users who
+    add half of it are as noisy as half of the users. Errors are told in amounts."""
+    minutes = Amounts.of(60, "0.5")
+    setting = Setting(5, 1.0, amounts=minutes)
+    assert setting.share_of("joint").mechanism == asked_in_a_run(amounts=minutes)
+    shape, names = Zipf(1.0, 300, 1000, 5), ("joint", "peeling", "canonical")
+    users = preview(shape, 5, 0.3, mechanisms=names, draws=40)
+    full = preview(InAmounts(shape, minutes, 60), 5, 0.3, mechanisms=names, draws=40, amounts=minutes)
+    for name in ("joint", "canonical"):  # whose laws are known
+        one, other = users[name], full[name]
+        assert [e.value for e in one.found] == pytest.approx([e.value for e in other.found], rel=1e-6)
+    for name in names:  # the draws are others
+        one, other = users[name].l_1, full[name].l_1
+        assert abs(other.value - 60 * one.value) <= 2.5 * (other.high - other.low + 60 * (one.high - one.low)), name
+    half = preview(InAmounts(shape, minutes, 30), 5, 0.3, mechanisms=names, draws=40, amounts=minutes)
+    fewer = preview(Zipf(1.0, 300, 500, 5), 5, 0.3, mechanisms=names, draws=40)
+    assert half["joint"].recall.value == pytest.approx(fewer["joint"].recall.value, abs=0.02)
+    assert half["joint"].recall.value < users["joint"].recall.value
+    for each in (0, 61):
+        with pytest.raises(Refusal, match="amount must be above 0 and at most 60"):
+            InAmounts(shape, minutes, each)
+    left = preview(InAmounts(shape, minutes, 60), 5, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5, draws=2,
+                   mechanisms=("weighted-gaussian", "restricted-gumbel"), amounts=minutes).left_out  # fmt: skip
+    assert "adds up no amounts" in left["weighted-gaussian"].shown()
+
+
+def test_weights_are_those_of_users_with_as_many_items() -> None:
+    """Drawn as the mechanism itself draws from sums of weights: 200 draws of each, whose means differ by less than five
+    deviations but in one seed of a million; sums that are off by a fifth are seen in 99 of 100."""
+    shape = Zipf(1.0, 500, 3000, 40)
+    mechanism = WeightedGaussian(0.5, 1e-6, max_items_per_user=30, whole_items=10)
+    weight = weight_of(mechanism, shape)
+    assert weight == mechanism.weighting.weight(30) == isqrt(10 * UNIT**2 // 30)
+    histogram = shape.histogram(30, True)
+    counts = np.repeat(histogram.values, histogram.sizes)
+    bits = RandomBits.keyed(b"weights")
+    own = np.array([len(mechanism(counts * weight, 100, bits)) for _ in range(200)])
+    seen = look(mechanism, histogram, 100, 200, weight=weight).returned
+    assert abs(seen.value - own.mean()) <= 5 * own.std() * np.sqrt(2 / 200) + 0.1
+    off = np.array([len(mechanism(counts * weight * 4 // 5, 100, bits)) for _ in range(50)])
+    assert seen.value - off.mean() > 5 * own.std() * np.sqrt(2 / 200) + 0.1
+    found = preview(shape, 10, 0.5, 1e-6, unknown_domain=True, max_items_per_user=30, draws=5,
+                    mechanisms=("weighted-gaussian", "restricted-normal"))  # fmt: skip
+    assert {o.name for o in found.outlooks} == {"weighted-gaussian", "restricted-normal"}
+
+
+def test_candidates_are_ordered_by_their_users_in_a_preview_too() -> None:
+    """Of 30 items each, who weigh a half: numbers of users are those of the shape, and not what sums say."""
+    shape, mechanism = Zipf(1.0, 500, 3000, 40), CandidatesThenRank(1.0, 1e-6, 30, whole_items=7)
+    histogram, bits = shape.histogram(30, False), RandomBits.keyed(_key(mechanism, 9))
+    counts = np.repeat(histogram.values, histogram.sizes)
+    for values in _drawn(mechanism, histogram, 9, 5, weight_of(mechanism, shape)):
+        assert values.tolist() == counts[mechanism(counts * mechanism.weighting.weight(30), 9, bits, counts)].tolist()
+    found = preview(shape, 9, 1.0, 1e-6, max_items_per_user=30, draws=5, mechanisms=("candidates-then-rank", "joint"))
+    assert not found.left_out
+
+
+def test_it_is_said_where_few_draws_fitted() -> None:
+    whole = preview(GAPS, 3, 1.0, mechanisms=("joint",))
+    assert "Draws that fitted" not in str(whole)
+    few = replace(whole, outlooks=(replace(whole.best, draws=57),))
+    assert "Draws that fitted into 3 s of CPU time, of 400: joint 57" in str(few)
+    assert "Draws that fitted" not in str(replace(few, draws=57)), "as many as were asked for"

@@ -1,0 +1,94 @@
+"""Shapes of counts: what is stated of each is so."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from private_topk.pipelines.preview import PublicCounts, Released, Zipf
+from private_topk.transforms.refusal import Refusal
+
+
+def test_zipf_is_its_rule() -> None:
+    """All counts by the formula, w found here by Newton's method instead."""
+    popularity, w = np.arange(1.0, 501) ** -1.2, 1.0
+    for _ in range(100):
+        held = np.exp(-popularity * w)
+        w -= ((1 - held).sum() - 7) / (popularity * held).sum()
+    counts = np.floor(3000 * (1 - np.exp(-popularity * w)) + 0.5)
+    assert Zipf(1.2, 500, 3000, 7).histogram(None, False).counts().tolist() == counts.tolist()
+    kept = np.floor(3000 * (1 - np.exp(-popularity * w)) * 2 / 7 + 0.5)
+    assert Zipf(1.2, 500, 3000, 7).histogram(2, False).counts().tolist() == kept.tolist()
+    assert Zipf(1.2, 500, 3000, 7).histogram(8, False).counts().tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize(("exponent", "items"), [(0, 100), (3, 100), (1.1, 10**5), (0.5, 10**9)])
+def test_zipf_adds_up(exponent: float, items: int) -> None:
+    """Nobody holds an item twice, and all of them together as many as was said, but for rounding."""
+    shape = Zipf(exponent, items, 10**7, 20)
+    histogram = shape.histogram(None, False)
+    assert histogram.items == items and histogram.largest <= 10**7
+    pairs = float(histogram.values.astype(float) @ histogram.sizes.astype(float))
+    assert pairs == pytest.approx(20 * 10**7, rel=1e-3, abs=items / 2 if items > 10**8 else items / 100)
+
+
+def test_a_large_domain_is_as_a_small_one_at_the_top() -> None:
+    """Stretches of ranks stand for single ones: the same counts as when every rank is looked at."""
+    shape = Zipf(1.3, 30_000, 10**6, 5)
+    popularity = np.arange(1.0, 30_001) ** -1.3
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        w = (low + high) / 2
+        low, high = (w, high) if (1 - np.exp(-popularity * w)).sum() < 5 else (low, w)
+    every = np.floor(10**6 * (1 - np.exp(-popularity * w)) + 0.5)
+    found = shape.histogram(None, False).counts()
+    assert (np.abs(found[:1000] - every[:1000]) <= 1).all()
+    assert np.abs(found - every).max() <= 2
+
+
+def test_an_unknown_domain_holds_no_item_that_nobody_holds() -> None:
+    assert Zipf(2, 1000, 50, 2).histogram(None, False).smallest == 0
+    assert Zipf(2, 1000, 50, 2).histogram(None, True).smallest == 1
+    assert PublicCounts([3, 0, 1]).histogram(None, True).counts().tolist() == [3, 1]
+    assert PublicCounts([0, 0]).histogram(None, True).items == 2
+
+
+def test_noisy_counts_that_rise_are_pooled() -> None:
+    released = Released([100, 60, 80, 70, 20], items=5)
+    assert released.histogram(None, False).counts().tolist() == [100, 71, 70, 69, 20]
+    as_a_set = Released([20, 60, 80, 70, 100], items=5, ranked=False)
+    assert as_a_set.histogram(None, False).counts().tolist() == [100, 80, 70, 60, 20]
+    assert Released([10, -5], items=2).histogram(None, False).counts().tolist() == [10, 0]
+
+
+def test_what_was_not_published_goes_on_falling() -> None:
+    """Counts that fall as 1000 / rank go on doing so."""
+    released = Released([1000, 500, 333, 250, 200], items=100)
+    counts = released.histogram(None, False).counts()
+    assert len(counts) == 100
+    assert np.abs(counts - 1000 / np.arange(1, 101)).max() <= 2
+    assert Released([1000, 500, 333, 250, 200]).histogram(None, True).smallest == 1
+    assert Released([50], items=10).histogram(None, False).counts()[:4].tolist() == [50, 25, 17, 13]
+    assert "5 noisy counts" in released.words() and "rank^1.00" in released.words()
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Zipf(-1, 10, 10, 2), "zipf"),
+        (lambda: Zipf(math.nan, 10, 10, 2), "zipf"),
+        (lambda: Zipf(1, 0, 10, 2), "items"),
+        (lambda: Zipf(1, 10, 0, 2), "users"),
+        (lambda: Zipf(1, 10, 10, 10), "items_per_user"),
+        (lambda: Zipf(1, 10, 10, 0), "items_per_user"),
+        (lambda: Released([]), "like"),
+        (lambda: Released([0, -3]), "like"),
+        (lambda: PublicCounts([1, -1]), "counts"),
+    ],
+)
+def test_numbers_that_break_their_rule(make: object, field: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        make()  # type: ignore[operator]
+    assert refused.value.field == field

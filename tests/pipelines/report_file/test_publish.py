@@ -1,0 +1,274 @@
+"""Scheduled reports on real pipelines and ledgers: once, again, after a crash, missed, corrected; and the examples."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.cli import main
+from tests.pipelines.support import WEEKLY
+
+ROOT = Path(__file__).resolve().parents[3]
+
+CHARGED = (
+    WEEKLY.replace("window:", "window:\n  horizon: 4")
+    + """\
+ledger:
+  url: sqlite:///budget.db
+  dataset: plays
+"""
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A report file with four weeks of rows; the process stands elsewhere."""
+    place = tmp_path / "reports"
+    place.mkdir()
+    rows = [f"user {n % 80},item {n * n % 23 % 10},2026-01-{5 + n % 25:02}T10:00:00" for n in range(2000)]
+    (place / "rows.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
+    (place / "items.txt").write_text("".join(f"item {n}\n" for n in range(10)))
+    (place / "key").write_text("a key of enough bytes")
+    (place / "weekly.yaml").write_text(CHARGED)
+    assert (
+        main(["budget", "create", "--ledger", f"sqlite:///{place}/budget.db", "--dataset", "plays", "--epsilon", "2"])
+        == 0
+    )
+    return place
+
+
+def report(folder: Path, *more: str, file: str = "weekly.yaml") -> int:
+    return main(["report", str(folder / file), "--quiet", *more])
+
+
+def outcomes(folder: Path) -> list[str]:
+    return [entry.outcome for entry in Ledger(f"sqlite:///{folder}/budget.db").read()[1]]
+
+
+def outputs(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("out/*.csv"))}
+
+
+def test_a_period_is_published_once_however_often_it_is_called(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    first = outputs(folder)
+    assert list(first) == ["weekly-2026-01-05.csv"]
+    manifest = json.loads((folder / "out" / "weekly-2026-01-05.manifest.json").read_text())
+    assert manifest["report"] == "weekly/20260105T000000Z--20260112T000000Z"
+    capsys.readouterr()
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    assert "published before" in capsys.readouterr().out
+    assert outputs(folder) == first and outcomes(folder) == ["released"]
+
+
+def test_a_lost_output_is_published_again_identically_at_no_cost(folder: Path) -> None:
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    first = outputs(folder)
+    shutil.rmtree(folder / "out")
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    assert outputs(folder) == first and outcomes(folder) == ["released"]
+
+
+def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    assert report(folder, "--window-end", "2026-01-19") == 0
+    capsys.readouterr()
+    assert report(folder, "--missed", "--until", "2026-01-27") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "weekly, 2026-01-05 to 2026-01-12: missed", "weekly, 2026-01-19 to 2026-01-26: missed",
+    ]  # fmt: skip
+    assert report(folder, "--catch-up", "--until", "2026-01-27") == 0
+    assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-12.csv", "weekly-2026-01-19.csv"]
+    capsys.readouterr()
+    assert report(folder, "--missed", "--until", "2026-01-27") == 0
+    assert capsys.readouterr().out == "weekly: nothing was missed\n"
+    assert report(folder, "--catch-up") == 0
+    assert len(outputs(folder)) == 4, "the horizon ends the report"
+
+
+@pytest.mark.long
+def test_a_period_that_fails_keeps_no_later_one_from_being_published(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Its input is not there: nothing is charged for it, and the call says which it was."""
+    text = CHARGED.replace("input: rows.csv", "input: rows/{start}.csv")
+    (folder / "weekly.yaml").write_text(text)
+    (folder / "rows").mkdir()
+    for start in ("2026-01-05", "2026-01-19"):
+        shutil.copy(folder / "rows.csv", folder / "rows" / f"{start}.csv")
+    (folder / "rows" / "2026-01-26.csv").write_text("who,what\n")
+    capsys.readouterr()
+    assert report(folder, "--catch-up") == 1
+    err = capsys.readouterr().err
+    assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-19.csv"]
+    assert outcomes(folder) == ["released"] * 2
+    assert "2026-01-12 to 2026-01-19: " in err and "matches no file" in err and "weekly.yaml:3: source.input" in err
+    assert "2 of 4 periods are not published, as said above: 2026-01-12 to 2026-01-19, 2026-01-26 to 2026-02-02" in err
+    for start in ("2026-01-12", "2026-01-26"):
+        shutil.copy(folder / "rows.csv", folder / "rows" / f"{start}.csv")
+    assert report(folder, "--catch-up") == 0
+    assert len(outputs(folder)) == 4 and outcomes(folder) == ["released"] * 4
+
+
+def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_end(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """The sinks and the sources of `stream` serve a report too, with the same rankings."""
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    one = outputs(folder)["weekly-2026-01-05.csv"]
+    # One row of afterwards ends the horizon by the rows' own clock.
+    with open(folder / "rows.csv", "a") as sink:
+        sink.write("late,item 1,2026-03-01\n")
+    text = WEEKLY.replace("out/{report}-{start}.csv", "windows/\n  format: csv")
+    text = text.replace("input: rows.csv", "input: ./rows*.csv\n  watch: true\n  clock: event\n  poll: 1s")
+    (folder / "weekly.yaml").write_text(text)
+    for _ in range(2):
+        assert report(folder, "--window-end", "2026-01-12") == 0
+    assert "published before" in capsys.readouterr().out
+    [written] = (folder / "windows").glob("*.csv")
+    assert written.name == "20260105T000000Z--20260112T000000Z.csv" and written.read_bytes() == one
+
+
+def test_a_place_that_cannot_be_looked_at_needs_a_ledger(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    text = WEEKLY.replace("out/{report}-{start}.csv", "bigquery://p:d.t")
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--window-end", "2026-01-12") == 2
+    assert "ledger.url must be given: what was published to bigquery://p:d.t cannot be" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
+    """The same key, id and parameters give the same ranking, whichever command asks."""
+    assert report(folder, "--catch-up") == 0
+    for place, name in enumerate(outputs(folder)):
+        path = folder / "out" / name
+        manifest = json.loads(path.with_suffix(".manifest.json").read_text())
+        window = manifest["windows"][0]
+        run = [
+            "run", "--input", f"{folder}/rows.csv", "--domain", f"{folder}/items.txt", "--mechanism", "joint",
+            "--k", "3", "--epsilon", "1", "--window", "7d", "--from", "2026-01-05", "--to", "2026-02-02", "--quiet",
+            "--release-key", f"file:{folder}/key", "--release-id", manifest["report"],
+            "--output", f"{folder}/batch{place}.csv",
+        ]  # fmt: skip
+        assert main(run) == 0
+        whole = pl.read_csv(folder / f"batch{place}.csv", infer_schema=False)
+        mine = pl.read_csv(path, infer_schema=False)
+        theirs = whole.filter(pl.col("window_start") == mine["window_start"][0])
+        assert mine["item"].to_list() == theirs["item"].to_list() and len(mine) == 3
+        assert window["start"][:10] == name.removeprefix("weekly-").removesuffix(".csv")
+
+
+@pytest.mark.long
+def test_corrected_input_takes_a_new_id_and_costs(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    with open(folder / "rows.csv", "a") as sink:
+        sink.write("late,item 1,2026-01-06\n")
+    (folder / "out" / "weekly-2026-01-05.csv").unlink()
+    (folder / "out" / "weekly-2026-01-05.manifest.json").unlink()
+    assert report(folder, "--window-end", "2026-01-12") == 2
+    assert "for other input" in capsys.readouterr().err
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "1") == 0
+    manifest = json.loads((folder / "out" / "weekly-2026-01-05.manifest.json").read_text())
+    assert manifest["report"].endswith("/correction-1")
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "2") == 2
+    assert "does not suffice" in capsys.readouterr().err
+
+
+def test_a_corrected_period_is_published(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Whoever catches up later meets a correction in the place of the first ranking, or a part of one."""
+    until = ["--catch-up", "--until", "2026-01-12"]
+    assert report(folder, *until) == report(folder, "--window-end", "2026-01-12", "--correction", "late rows") == 0
+    corrected, charged = outputs(folder), outcomes(folder)
+    assert charged == ["released", "released"]
+    capsys.readouterr()
+    assert report(folder, *until) == report(folder, "--missed", "--until", "2026-01-12") == 0
+    assert capsys.readouterr().out == "weekly: nothing was missed\n" * 2
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    assert "published before" in capsys.readouterr().out
+    (folder / "out" / "weekly-2026-01-05.csv").unlink()
+    assert report(folder, "--window-end", "2026-01-12") == 2
+    assert "/correction-late rows, which is not complete: publish that correction again" in capsys.readouterr().err
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "late rows") == 0
+    assert (outputs(folder), outcomes(folder)) == (corrected, charged)
+
+
+def test_another_release_in_the_output_s_place_is_kept(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "weekly-2026-01-05.csv").write_text("mine")
+    assert report(folder, "--window-end", "2026-01-12") == 2
+    assert "weekly.yaml:17: " in capsys.readouterr().err
+    assert outputs(folder) == {"weekly-2026-01-05.csv": b"mine"} and outcomes(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--window-end", "2026-01-13"], "ends no period of"),
+        (["--window-end", "next week"], "--window-end must be a date or time such as 2026-01-05"),
+        (["--missed", "--until", "2126-01-01"], "--until 2126-01-01T00:00:00 is not over yet"),
+        (["--catch-up", "--until", "2126-01-01"], "--until 2126-01-01T00:00:00 is not over yet"),
+        (["--check", "--until", "2026-01-01"], "--until goes with --missed or --catch-up"),
+        (["--check", "--missed"], "give one of --window-end, --missed, --catch-up and --check"),
+        ([], "give one of --window-end, --missed, --catch-up and --check"),
+        (["--missed", "--until", "x"], "--until must be a date or time"),
+        (["--missed", "--correction", "1"], "--correction needs --window-end"),
+    ],
+)
+def test_bad_arguments(folder: Path, capsys: pytest.CaptureFixture, more: list[str], message: str) -> None:
+    assert report(folder, *more) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_period_that_is_not_over_is_refused(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    (folder / "weekly.yaml").write_text(CHARGED.replace("2026-01-05", "2126-01-07"))
+    assert report(folder, "--window-end", "2126-01-14") == 2
+    assert "is not over yet" in capsys.readouterr().err
+
+
+def example(name: str, folder: Path) -> Path:
+    """An example, set up in a folder by the very commands that its comment names."""
+    shutil.copy(ROOT / "examples" / "reports" / name, folder)
+    (folder / "release.key").write_text("the key of the examples' test")
+    lines = [
+        line.removeprefix("#").strip() for line in (folder / name).read_text().splitlines() if line.startswith("#")
+    ]
+    script = "\n".join(lines).replace("\\\n", " ").splitlines()
+    commands = [line.split() for line in script if line.startswith("private-topk")]
+    assert [words[1] for words in commands if words[1] != "sample"][0] == "budget"
+    for words in commands:
+        assert main([*words[1:], *(["--quiet"] if words[1] == "report" else [])]) == 0
+    return folder / "published"
+
+
+@pytest.mark.long
+def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    published = example("weekly-plays.yaml", tmp_path)
+    assert len(list(published.glob("*.avro"))) == 4
+    assert outcomes(tmp_path) == ["released"] * 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "message"),
+    [
+        ("  k: 3\n", "  k: 3\n  kbar: 5\n", "mechanism.kbar does not apply to joint"),
+        ("file:key", "a key that stands here itself", "release_key must be given as file:PATH"),
+        ("  file: items.txt\n", "  unknown: true\n", "joint needs a public domain: over an unknown one,"),
+        ("sink:\n", "runner:\n  shards: 3\nsink:\n", "17: runner.shards must be a power of two from 1 to 65536, got 3"),
+    ],
+)
+def test_check_looks_at_all_that_the_file_itself_says(
+    folder: Path, capsys: pytest.CaptureFixture, wrong: str, right: str, message: str
+) -> None:
+    assert report(folder, "--check") == 0
+    for example in (ROOT / "examples" / "reports").glob("*.yaml"):
+        assert main(["report", str(example), "--check"]) == 0
+    (folder / "wrong.yaml").write_text(CHARGED.replace(wrong, right))
+    capsys.readouterr()
+    assert report(folder, "--check", file="wrong.yaml") == 2
+    said = capsys.readouterr().err
+    assert message in said and "stands here" not in said

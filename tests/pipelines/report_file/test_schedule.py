@@ -1,0 +1,62 @@
+"""Periods against the calendar of Python and of time zones, by counting."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from private_topk.pipelines.report_file.schedule import Schedule
+
+BERLIN = ZoneInfo("Europe/Berlin")
+UTC = ZoneInfo("UTC")
+
+
+def schedule(
+    every: timedelta | str, first: str = "2026-01-05", zone: ZoneInfo = UTC, horizon: int | None = None
+) -> Schedule:
+    return Schedule(datetime.fromisoformat(first).replace(tzinfo=zone).astimezone(timezone.utc), every, zone, horizon)
+
+
+@pytest.mark.parametrize("every", ["day", "week", "month", timedelta(days=7), timedelta(hours=5)])
+@pytest.mark.parametrize("zone", [UTC, BERLIN])
+@pytest.mark.parametrize("horizon", [None, 1, 7])
+def test_periods_follow_each_other_and_are_found_by_their_end(
+    every: timedelta | str, zone: ZoneInfo, horizon: int | None
+) -> None:
+    found = schedule(every, zone=zone, horizon=horizon)
+    for number in range(horizon or 40):
+        period = found.period(number)
+        assert found.period(number + 1).start == period.end
+        assert found.number(period.end) == number
+        assert found.ended(period.end) == number + 1
+        assert found.ended(period.end - timedelta(seconds=1)) == number
+    if horizon:
+        assert found.ended(period.end + timedelta(days=1000)) == horizon
+
+
+def test_calendar_lengths_keep_the_local_clock() -> None:
+    weeks, months = schedule("week", zone=BERLIN), schedule("month", "2026-01-01", BERLIN)
+    for number in range(60):
+        assert weeks.period(number).start.astimezone(BERLIN).time().isoformat() == "00:00:00"
+        assert months.period(number).start.astimezone(BERLIN).day == 1
+    lengths = {(weeks.period(n).end - weeks.period(n).start) / timedelta(hours=1) for n in range(53)}
+    assert lengths == {167, 168, 169}
+    assert months.words(months.period(1).end) == "2026-03-01"
+    exact = schedule(timedelta(hours=36), zone=BERLIN)
+    assert {exact.period(n).end - exact.period(n).start for n in range(200)} == {timedelta(hours=36)}
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("2026-01-05", "the first period ends on 2026-01-12"),
+        ("2020-01-01", "the first period ends on 2026-01-12"),
+        ("2026-01-20", "periods end on 2026-01-19 and on 2026-01-26"),
+        ("2026-06-01", "the last of the 5 periods of its horizon ends on 2026-02-09"),
+    ],
+)
+def test_other_ends_are_refused_with_those_there_are(end: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        schedule("week", horizon=5).number(datetime.fromisoformat(end).replace(tzinfo=timezone.utc))

@@ -1,0 +1,111 @@
+"""What is wrong in a report file is told with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.cli import main, run, stream
+from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.report_file.schema import FIELDS, fields_for, read_report
+from private_topk.transforms.refusal import Refusal
+from tests.pipelines.support import WEEKLY
+
+GOOD = WEEKLY + "runner:\n  options: [--direct_num_workers=1]\n"
+
+
+def written(folder: Path, old: str = "", new: str = "") -> str:
+    assert old in GOOD
+    path = folder / "weekly.yaml"
+    path.write_text(GOOD.replace(old, new, 1) if old else GOOD)
+    return str(path)
+
+
+def test_a_good_file_is_read(tmp_path: Path) -> None:
+    report = read_report(written(tmp_path))
+    assert (report.name, report.values["mechanism.k"], report.values["runner.options"]) == (
+        "weekly", 3, ("--direct_num_workers=1",),
+    )  # fmt: skip
+    assert report.schedule.period(1).start.isoformat() == "2026-01-12T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("every: week", "every: 7 fortnights", 7, "such as 7d, or day, week, month; got"),
+        ("first: 2026-01-05", "first: soon", 8, "window.first must be a date or time such as 2026-01-05"),
+        ("every: week", "every: month\n  time_zone: Mars/Base", 8, "window.time_zone must be a name of the IANA"),
+        ("first: 2026-01-05", "first: 2026-01-31\n  every2: x", 9, "every2 is not known: did you mean every?"),
+        ("every: week\n  first: 2026-01-05", "every: month\n  first: 2026-01-31", 8, "must be a day from 1 to 28"),
+        ("  k: 3\n", "", 9, "mechanism.k must be given"),
+        ("k: 3", "k: 0", 11, "mechanism.k must be a whole number of at least 1, got 0"),
+        ("name: joint", "name: jiont", 10, "did you mean joint?"),
+        ("report: weekly", "report: {weekly: plays}", 1, "report must be a single value"),
+        ("name: joint", "nmae: joint", 10, "mechanism.nmae is not known: did you mean name?"),
+        ("epsilon: 1", "epsilon: lots", 13, "budget.epsilon must be a number, got 'lots'"),
+        ("epsilon: 1", "epsilon: 1\n  epsilon: 2", 14, "budget.epsilon is given twice, first in line 13"),
+        ("epsilon: 1", "epsilon: 1\n  privacy_unit: user", 6, "window.horizon must be given"),
+        ("{report}-{start}.csv", "weekly.csv", 16, "sink.output must contain {start} or {end}"),
+        ("{report}-{start}.csv", "{weekday}{start}.csv", 16, "sink.output may use {report}, {start} and {end}"),
+        ("{report}-{start}.csv", "'{start'", 16, "sink.output may use"),
+        ("options: [--direct_num_workers=1]", "options: fast", 18, "runner.options must be a list"),
+        ("input: rows.csv", "input: [a, b]", 3, "source.input must be a single value"),
+        ("domain:\n  file: items.txt", "domain: items.txt", 4, "domain must be a section of fields"),
+        ("release_key: file:key\n", "", 1, "release_key must be given"),
+        ("report: weekly", "report: a: b", 1, "not YAML: mapping values are not allowed here"),
+        ("report: weekly", "schedule: 5", 1, "schedule is not known"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
+    path = written(tmp_path, old, new)
+    with pytest.raises(Refusal) as caught:
+        read_report(path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("epsilon: 1", "epsilon: -1", 13, "budget.epsilon must be a positive finite number"),
+        ("k: 3", "k: 3\n  gamma: 1/2", 12, "mechanism.gamma does not apply to joint"),
+        ("k: 3", "k: 3\n  skew: 2", 12, "skew must be a number from 1/2 to 1"),
+        ("file: items.txt", "file: none.txt", 5, "domain.file none.txt does not exist"),
+        ("input: rows.csv", "input: none.csv", 3, "none.csv matches no file"),
+        ("name: joint", "name: cdp-peeling", 12, "budget.delta must be given for cdp-peeling"),
+        ("release_key: file:key", "release_key: abc", 14, "release_key must be given as file:PATH"),
+        ("output: out/{report}-{start}.csv", "output: out/{start}.txt", 16, "sink.output"),
+        ("options: [--direct_num_workers=1]", "options: [--speed=9]", 18, "--speed is no argument"),
+    ],
+)
+def test_what_a_run_refuses_points_at_the_line_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture, old: str, new: str, line: int, message: str
+) -> None:
+    (tmp_path / "rows.csv").write_text("user,item,time\na,x,2026-01-06\n")
+    (tmp_path / "items.txt").write_text("x\ny\nz\n")
+    (tmp_path / "key").write_text("a key of enough bytes")
+    assert main(["report", written(tmp_path, old, new), "--window-end", "2026-01-12", "--quiet"]) == 2
+    told = capsys.readouterr().err
+    assert f"weekly.yaml:{line}: " in told and message in told.replace(f"{tmp_path}/", "")
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_every_argument_of_run_and_stream_has_a_field_or_is_set_by_the_schedule() -> None:
+    given = {action.dest for command in (run, stream) for action in command.parser()._actions}
+    by_schedule = {"period_to", "every", "overwrite"}
+    of_a_terminal = {"check", "config", "exact_counters", "help", "json", "log_format", "quiet", "show_left_out"}
+    fields = {rule.field for rule in fields_for(None).values() if rule.field}
+    assert given - of_a_terminal == fields | by_schedule
+    known = {*Asked.__annotations__, "runner", *(rule.field for rule in fields_for(None).values() if rule.parameter)}
+    assert fields | by_schedule <= known
+
+
+def test_the_file_in_the_documentation_is_well_described(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "reports.md").read_text()
+    (tmp_path / "weekly.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0])
+    report = read_report(str(tmp_path / "weekly.yaml"))
+    unmentioned = {
+        name for name in FIELDS if name not in report.document.fields and name.rpartition(".")[2] not in text
+    }
+    assert not unmentioned, "every field is described"

@@ -1,0 +1,259 @@
+"""The page to hand on: whole HTML whatever the items are, readable by eye, key and ear, in light and in dark."""
+
+from __future__ import annotations
+
+import random
+import re
+from datetime import datetime, timedelta, timezone
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from private_topk.pipelines.show.charts import COLOURS
+from private_topk.pipelines.show.page import page, snippet
+from private_topk.pipelines.show.templates import STYLE
+from private_topk.pipelines.show.told import Told, when
+
+START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+HOSTILE = [
+    "<script>alert(1)</script>", "</style><script>x</script>", '" onmouseover="alert(1)', "' onload='x", "&amp;", "]]>",
+    "<!--", "a\u202eb", "a\x00b", "line\nline", "\ud800", "<svg/onload=x>", "javascript:alert(1)", "", "–" * 300,
+]  # fmt: skip
+VOID = {"meta"}
+LIGHT, DARK = (
+    dict(re.findall(r"--(\w+):(#\w{6})", rules)) for rules in STYLE.split("@media (prefers-color-scheme:dark)")
+)
+
+
+def manifest(weeks: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    ends = [START + timedelta(weeks=n) for n in range(weeks + 1)]
+    return {
+        "report": "weekly <b>plays</b>", "key_id": "0123", "runner": "direct", "mechanism": "joint",
+        "answer": "sequence",
+        "parameters": {"epsilon": 1.0, "neighbours": "add-remove"}, "k": 5, "max_items_per_user": 3,
+        "privacy": {"epsilon": 1.5, "delta": 1e-6, "neighbours": "add-remove",
+                    "unit": "one user's rows within one window"},
+        "domain": {"kind": "public", "size": 900, "sha256": "00"}, "versions": {"python": "3.11"},
+        "windows": [{"start": a.isoformat(), "end": b.isoformat(), "returned": 5} for a, b in pairwise(ends)],
+        **changes,
+    }  # fmt: skip
+
+
+def rows(windows: int, items: list[str], k: int = 5, counts: bool = True, groups: tuple[str, ...] = ()) -> list[dict]:
+    draw, found = random.Random(5), []
+    for group in groups or (None,):
+        for window in range(windows):
+            chosen = draw.sample(items, min(k, len(items)))
+            for place, item in enumerate(chosen, 1):
+                found.append({
+                    "window_start": START + timedelta(weeks=window), "window_end": START + timedelta(weeks=window + 1),
+                    "rank": place, "item": item, "noisy_count": draw.randrange(-50, 5000) if counts else None,
+                    "noise_stddev": 9.5 if counts else None, "noise_95": 20 if counts else None,
+                    "k": k, "returned": len(chosen), "release_id": "weekly", **({"group": group} if group else {}),
+                })  # fmt: skip
+    return found
+
+
+def bare(answer: str = "sequence") -> list[dict]:
+    """All rows together, no counts."""
+    null = {"window_start": None, "window_end": None, "noisy_count": None, "k": 2, "returned": 2, "release_id": "once"}
+    return [{**null, "rank": n if answer == "sequence" else None, "item": f"item {n}"} for n in (1, 2)]
+
+
+PAGES = {
+    "weeks": Told(rows(6, [f"item {n}" for n in range(12)]), manifest(6)),
+    "a year": Told(rows(53, [f"item {n}" for n in range(40)], 40, counts=False), manifest(53)),
+    "hostile items": Told(rows(3, HOSTILE), manifest(3)),
+    "hostile groups": Told(rows(2, HOSTILE, groups=tuple(HOSTILE[:4])), manifest(2, report=HOSTILE[0]), "group"),
+    "one window": Told(bare(), manifest(0, windows=[{"start": None, "end": None, "returned": 2}])),
+    "a set": Told(bare("set"), manifest(0, answer="set", windows=[])),
+    "no manifest": Told(bare()),
+    "nothing released": Told([], manifest(1, domain={"kind": "unknown"})),
+    "not private": Told(bare(), manifest(0, private=False, privacy={"guarantee": "none"}, windows=[])),
+    "a total, swapped": Told(rows(2, ["a", "b"]), manifest(2, privacy={
+        "epsilon": 20.0, "delta": 0.0, "neighbours": "swap", "unit": "all of one user's rows", "windows": 52,
+        "accounting": "zcdp", "share_of_a_window": {}})),
+}  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """A page as a tree, strictly: what is opened is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None], str]] = []
+        self.texts: list[str] = []
+        self.styled: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs), f"{tag} has an attribute twice"
+        self.tags.append((tag, dict(attrs), "/".join(self.open)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs), "/".join(self.open)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        (self.styled if self.open and self.open[-1] == "style" else self.texts).append(data)
+
+    def of(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes, _ in self.tags if tag == name]
+
+
+KNOWN = {"html", "head", "meta", "title", "style", "body", "a", "main", "h1", "h2", "h3", "h4", "p", "nav", "ul",
+         "li", "div", "section", "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "dl",
+         "dt", "dd", "svg", "desc", "g", "text", "line", "rect", "circle", "path"}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def read(request: pytest.FixtureRequest) -> tuple[Told, str, Reader]:
+    told = PAGES[request.param]
+    text = page(told)
+    return told, text, Reader(text)
+
+
+def test_it_is_whole_and_stands_alone(read: tuple[Told, str, Reader]) -> None:
+    """No element and no attribute but ours, whatever items are called; nothing is loaded and nothing runs."""
+    _, text, found = read
+    assert text.startswith("<!DOCTYPE html>\n") and {tag for tag, *_ in found.tags} <= KNOWN
+    for _, attributes, _ in found.tags:
+        assert not [name for name in attributes if name.startswith("on") or name in ("src", "style", "srcset")]
+        assert (attributes.get("href") or "#").startswith("#")
+    assert len(found.styled) == 1 and not re.search(r"url\(|@import", found.styled[0])
+    [policy] = [its["content"] for its in found.of("meta") if its.get("http-equiv")]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
+
+
+def test_every_item_is_shown_as_itself(read: tuple[Told, str, Reader]) -> None:
+    told, text, found = read
+    for row in told.rows:
+        written = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in row["item"])
+        assert written in found.texts or not written
+    text.encode()
+    assert not any(not c.isprintable() for c in text.replace("\n", ""))
+
+
+def test_every_link_and_label_leads_somewhere(read: tuple[Told, str, Reader]) -> None:
+    _, _, found = read
+    identifiers = [attributes["id"] for _, attributes, _ in found.tags if "id" in attributes]
+    assert len(set(identifiers)) == len(identifiers)
+    for link in found.of("a"):
+        assert link["href"].removeprefix("#") in identifiers
+    for _, attributes, _ in found.tags:
+        for name in (attributes.get("aria-labelledby") or "").split():
+            assert name in identifiers
+
+
+def test_a_screen_reader_has_headings_tables_and_pictures_with_names(read: tuple[Told, str, Reader]) -> None:
+    told, _, found = read
+    assert found.of("html")[0]["lang"] == "en" and len(found.of("h1")) == len(found.of("main")) == 1
+    levels = [int(tag[1]) for tag, *_ in found.tags if re.fullmatch("h[1-6]", tag)]
+    assert all(after <= before + 1 for before, after in pairwise([0, *levels]))
+    tables, captions = found.of("table"), found.of("caption")
+    assert len(tables) == len(captions) and all("scope" in its for its in found.of("th"))
+    assert all(its["role"] == "img" and its["aria-labelledby"] for its in found.of("svg"))
+    pictures = len(found.of("svg"))
+    assert len(tables) >= pictures and ("rank" not in (told.rows or [{}])[0] or len(tables) >= 1)
+
+
+def test_what_is_wider_than_a_phone_scrolls_by_key(read: tuple[Told, str, Reader]) -> None:
+    _, _, found = read
+    for tag, attributes, inside in found.tags:
+        if tag == "div":
+            assert attributes["tabindex"] == "0" and attributes["role"] == "region" and attributes["aria-label"]
+        if tag == "svg":
+            assert inside.endswith("div")
+    names = [its["aria-label"] for its in found.of("div")]
+    assert len(set(names)) == len(names)
+    [view] = [its["content"] for its in found.of("meta") if its.get("name") == "viewport"]
+    assert view == "width=device-width, initial-scale=1"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK])
+def test_contrasts_are_those_of_wcag(colours: dict[str, str]) -> None:
+    """Text 7 to 1, where it is soft 4.5; graphics 3 to 1."""
+    assert contrast("#000000", "#ffffff") == pytest.approx(21) and contrast("#777777", "#ffffff") < 4.5
+    assert contrast(colours["ink"], colours["paper"]) >= 7 and contrast(colours["ink"], colours["band"]) >= 7
+    for name in ("soft", "link", "warn"):
+        assert contrast(colours[name], colours["paper"]) >= 4.5, name
+    for n in range(COLOURS):
+        assert contrast(colours[f"c{n}"], colours["paper"]) >= 3, n
+    assert contrast(colours["bar"], colours["paper"]) >= 3 and contrast(colours["ink"], colours["bar"]) >= 3
+    assert colours.keys() == LIGHT.keys()
+
+
+def test_lines_differ_by_more_than_colour() -> None:
+    found = Reader(page(PAGES["a year"]))
+    looks = {(its["class"]) for its in found.of("g") if its["class"].startswith("item")}
+    dashes = {its.get("stroke-dasharray") for its in found.of("path") if "class" not in its}
+    assert len(looks) == COLOURS and len(dashes) == 4
+
+
+def test_what_is_said_holds() -> None:
+    said = " ".join(Reader(page(PAGES["weeks"])).texts)
+    assert "at most 4.49 times as likely" in said and "probability of at most 1e-06" in said  # e^1.5 = 4.4817
+    assert "P(A(D) ∈ S) ≤ e^1.5 · P(A(D′) ∈ S) + 1e-06 for every set" in said and "± (95%)" in said
+    assert "weekly <b>plays</b>" in said and "within one window" in said and "of the 6 windows" in said
+    swapped = " ".join(Reader(page(PAGES["a total, swapped"])).texts)
+    assert "in all 52 windows together" in swapped and "weak promise" in swapped and "replacing one user" in swapped
+    assert "e^20 times" in swapped and "this budget of its own" not in swapped
+    assert "in no order of rank" not in said and "not in order of rank" in " ".join(Reader(page(PAGES["a set"])).texts)
+    assert "nothing can be said of what it promises" in " ".join(Reader(page(PAGES["no manifest"])).texts)
+    nothing = " ".join(Reader(page(PAGES["nothing released"])).texts)
+    assert "No item was released" in nothing and "not known beforehand" in nothing
+    fake = " ".join(Reader(page(PAGES["not private"])).texts)
+    assert "This ranking is not private" in fake and "P(A(D)" not in fake
+
+
+def test_the_factor_is_never_rounded_down() -> None:
+    for epsilon in (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 9.0, 12.9):
+        told = Told(bare(), manifest(1, privacy={"epsilon": epsilon, "delta": 0, "neighbours": "swap", "unit": "x"}))
+        [factor] = re.findall(r"at most ([\d.,]+) times", " ".join(Reader(page(told)).texts))
+        exact = 2.718281828459045**epsilon
+        assert exact <= float(factor.replace(",", "")) <= exact * 1.02 + 1
+
+
+def test_bars_and_whiskers_are_where_the_numbers_are() -> None:
+    found = Reader(page(Told(rows(1, ["a", "b", "c"], 3), manifest(1))))
+    bars = found.of("rect")
+    counts = [row["noisy_count"] for row in rows(1, ["a", "b", "c"], 3)]
+    lengths = [int(bar["width"]) for bar in bars]
+    for (count, length), (other, its) in pairwise(zip(counts, lengths, strict=True)):
+        assert (abs(count) - abs(other)) * (length - its) >= 0
+    assert len([line for line in found.of("line") if line.get("class") == "noise"]) == 9
+
+
+def test_a_snippet_is_whole(tmp_path: Path) -> None:
+    for told in PAGES.values():
+        Reader(snippet(told, "here"))
+
+
+def test_windows_are_told_apart_whatever_their_length() -> None:
+    first = datetime(1, 1, 1, tzinfo=timezone.utc)
+    assert when(first, first + timedelta(days=7)) == "0001-01-01 00:00 to 0001-01-08 00:00 UTC"
+    assert when(first, first + timedelta(seconds=1)) == "0001-01-01 00:00:00 to 0001-01-01 00:00:01 UTC"
+    assert when(first + timedelta(milliseconds=5), first + timedelta(minutes=1)).startswith(
+        "0001-01-01 00:00:00.005000"
+    )

@@ -1,0 +1,75 @@
+"""A ranking whose manifest was changed by anybody is shown, or refused in one sentence: never a failure of ours."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from private_topk.pipelines.show.reading import is_manifest
+from tests.pipelines.support import command, options, write
+
+KINDS: dict[str, dict[str, object]] = {
+    "of a range, counted": {"domain_range": "0:9", "publish_counts": 1},
+    "of groups and windows": {"domain": "items.txt", "group_column": "of", "groups": "groups.txt", "window": "1d",
+                              "from_": "2026-01-05", "to": "2026-01-07", "privacy_unit": "user",
+                              "max_items_per_user": 2, "against": "previous"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rows.csv", [{"user": "u", "item": "1", "time": "2026-01-05", "of": "a"}])
+    write(tmp_path / "items.txt", "1\n2\n3\n")
+    write(tmp_path / "groups.txt", "a\nb\n")
+    more = options(input="rows.csv", mechanism="joint", k=2, epsilon=1, output="r.csv", **KINDS[request.param])
+    done = command("run", "--quiet", *more)
+    assert done.status == 0, done.err
+    return json.loads(Path("r.manifest.json").read_text())
+
+
+def changed(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each fact, and each within one, missing or of another kind."""
+    inner = [(name, own) for name, value in manifest.items() if isinstance(value, dict) for own in value]
+    inner += [("windows", own) for own in manifest["windows"][0]]
+    for path in [(name,) for name in manifest if name != "ranking_sha256"] + inner:
+        for value in (None, "x", [1], {"a": 1}, 0, True, -1.5, ...):
+            found = copy.deepcopy(manifest)
+            place = found if len(path) == 1 else found[path[0]]
+            place = place[0] if isinstance(place, list) else place
+            if value is ...:
+                del place[path[-1]]
+            else:
+                place[path[-1]] = value
+            yield found
+
+
+@pytest.mark.parametrize("made", KINDS, indirect=True)
+def test_a_changed_manifest_is_shown_or_refused(made: dict[str, Any]) -> None:
+    shown = refused = 0
+    for manifest in changed(made):
+        Path("r.manifest.json").write_text(json.dumps(manifest))
+        for more in ([], ["--html", "page.html", "--overwrite"]):
+            done = command("show", "r.csv", *more)
+            assert done.status in (0, 2) and done.err.count("\n") == (done.status == 2), (manifest, done.err)
+        shown, refused = shown + (done.status == 0), refused + (done.status == 2)
+    assert shown > 50 and refused > 50, "both have been met"
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", "[" * 100_000, '{"windows": [1]}', '{"privacy": {"epsilon": NaN}}'])
+def test_what_is_no_manifest(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "r.jsonl", "")
+    write(tmp_path / "r.manifest.json", content)
+    done = command("show", "r.jsonl")
+    assert done.status == 2 and "r.jsonl: r.manifest.json is no manifest: copy" in done.err
+
+
+def test_facts_that_are_missing_or_null_are_none() -> None:
+    assert is_manifest({}) and is_manifest({"mechanism": None, "privacy": None, "windows": []})
+    assert not is_manifest({"k": None}) and not is_manifest({"windows": None}) and not is_manifest(None)

@@ -1,0 +1,58 @@
+"""Every rule of the contract has a mechanism that breaks it, and is caught."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from private_topk.transforms.mechanisms import About, Cost, Mechanism, Peeling, RandomBits
+from private_topk.transforms.testing import check_contract
+
+
+def broken(name: str, **methods: object) -> Mechanism:
+    kind = globals()[name] = type(name, (Peeling,), {**methods, "__module__": __name__})  # where pickle finds it
+    return kind(1.0)
+
+
+def narrow(self: Mechanism, counts: np.ndarray, k: int, bits: RandomBits) -> np.ndarray:
+    shifted = np.asarray(counts) * np.asarray(counts).dtype.type(3) if np.asarray(counts).dtype.kind in "iu" else counts
+    return Peeling.__call__(self, shifted, k, bits)
+
+
+def writes(self: Mechanism, counts: np.ndarray, k: int, bits: RandomBits) -> np.ndarray:
+    counts[0] += 0
+    return Peeling.__call__(self, counts, k, bits)
+
+
+@dataclass(frozen=True)
+class Turned(Peeling):
+    about: ClassVar[About] = About("turned", "set", "pure", "public", "-", "-", "-")
+
+    def __call__(self, counts: np.ndarray, k: int, bits: RandomBits) -> np.ndarray:
+        return Peeling.__call__(self, counts, k, bits)[::-1]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "said"),
+    [
+        (broken("Repeats", select=lambda self, histogram, k, draw: np.zeros(k, np.int64)), "different ranks"),
+        (broken("Short", select=lambda self, histogram, k, draw: np.arange(k - 1)), "different ranks"),
+        (broken("Ambient", select=lambda self, histogram, k, draw: np.arange(k)), "two draws gave one answer"),
+        (broken("Narrow", __call__=narrow), "a negative count was given"),
+        (broken("Writes", __call__=writes), "read-only"),
+        (broken("Free", cost=lambda self, k: Cost.pure(Fraction(1, 2))), "Cost"),
+        (Turned(1.0), "any other order may tell the ranks"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_broken_mechanism_is_caught(mechanism: Mechanism, said: str) -> None:
+    with pytest.raises((AssertionError, ValueError, AttributeError), match=said):
+        check_contract(mechanism)
+
+
+def test_a_sound_one_passes() -> None:
+    check_contract(Peeling(1.0))

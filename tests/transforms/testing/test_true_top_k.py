@@ -1,0 +1,81 @@
+"""What stands in for a mechanism in tests: the true answer, and refused wherever people could be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.keys import Release
+from private_topk.transforms.mechanisms import Joint, Mechanism, RandomBits, mechanism_by_name
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.selection import Selection
+from private_topk.transforms.testing import TrueTopK, fixed_release
+from tests.pipelines.support import command, write
+
+
+def test_it_is_the_true_answer_for_all_small_counts() -> None:
+    grid = np.stack(np.meshgrid(*[np.arange(4)] * 4), axis=-1).reshape(-1, 4)
+    for counts in grid:
+        true = sorted(range(4), key=lambda n: (-counts[n], n))
+        for k in (1, 2, 4):
+            assert TrueTopK()(counts, k, RandomBits.fresh()).tolist() == true[:k], counts
+            assert TrueTopK()(counts, k, RandomBits.fresh()).tolist() == true[:k], counts
+
+
+def test_no_name_leads_to_it() -> None:
+    for name in ("private_topk.transforms.testing:TrueTopK", "private_topk.transforms.testing.true_top_k:TrueTopK"):
+        with pytest.raises(Refusal, match="protects nobody: it is for tests of pipelines: choose one of joint,"):
+            mechanism_by_name(name)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--input", "rows.csv", "--output", "out.csv", "--domain", "items.txt"],
+        ["stream", "--input", "rows", "--output", "out", "--domain", "items.txt"],
+        ["select", "--counts", "counts.csv"],
+        ["plan", "--windows", "4"],
+        ["audit"],
+    ],
+)
+def test_every_command_refuses_it(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rows.csv", "user,item\na,tea\n")
+    write(tmp_path / "items.txt", "tea\n")
+    write(tmp_path / "counts.csv", "item,count\ntea,1\n")
+    asked = [] if words[0] == "audit" else ["--k", "1", "--epsilon", "1"]
+    done = command(*words, "--mechanism", "private_topk.transforms.testing:TrueTopK", *asked)
+    assert done.status == 2 and "protects nobody" in done.err, done.err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_no_budget_covers_it() -> None:
+    with pytest.raises(Refusal, match="mechanism true-top-k protects nobody, so no budget covers it"):
+        TrueTopK().cost(1)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "release", "private"),
+    [
+        (TrueTopK(), Release.fresh(), False),
+        (TrueTopK(), fixed_release(), False),
+        (Joint(epsilon=1.0), fixed_release(), False),
+        (Joint(epsilon=1.0), Release.fresh(), True),
+    ],
+)
+def test_every_manifest_says_so(mechanism: Mechanism, release: Release, private: bool) -> None:
+    facts = describe_release(Selection(mechanism, 1, PublicDomain.of(["a"])), release, "direct")
+    assert facts.get("private", True) is private
+    assert ("epsilon" in facts["privacy"]) is private
+    json.dumps(facts)
+
+
+def test_a_fixed_release_is_the_same_everywhere_and_in_no_other_way_special() -> None:
+    assert fixed_release() == fixed_release() and fixed_release().key.key_id() == "c64e311bf2b77d97"
+    assert fixed_release("another").id == "another" and not fixed_release().key.is_secret
+    assert Release.fresh().key.is_secret

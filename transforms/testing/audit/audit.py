@@ -1,0 +1,248 @@
+"""The audit: counts, without any chance; and how large an epsilon the answers of neighbouring inputs show."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.headings import Heading
+from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.select import WindowCounts, rank
+from private_topk.transforms.selection import Selection
+from private_topk.transforms.testing.audit.cases import Case
+from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Dataset, Neighbours
+from private_topk.transforms.testing.audit.distinguish import Answer, Drawn, Guess, choose_guess
+from private_topk.transforms.testing.audit.estimate import Tally, epsilon_at_least, epsilon_of
+from private_topk.transforms.testing.audit.paths import PATHS, Path, prepared_counts, rankings_of
+from private_topk.transforms.testing.true_top_k import TrueTopK
+from private_topk.transforms.windows import WindowBounds
+
+__all__ = ["Finding", "Sampler", "answer_of", "audit_case", "dependence", "finding_of", "wrong_counts"]
+
+_FINALISTS = 3
+_CHOOSING = 0.4
+"""The share of the draws that choose."""
+_CAP = 3
+
+
+class Finding(NamedTuple):
+    """What a case has shown: epsilon is at least `bound`, but for the risk that was asked for, by pair and guess that
+    were chosen on other draws.
+    """
+
+    case: Case
+    pair: Neighbours
+    guess: Guess
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        return self.bound <= self.case.epsilon
+
+
+@dataclass(eq=False)
+class Sampler:
+    """Draws answers without a runner. Counts are prepared once for a path and a key; every draw has a release id of its
+    own, which no other draw of the audit has.
+
+    Args:
+        seed: of all keys and ids, so that an audit can be repeated; a fresh one tests what nobody has tested before.
+    """
+
+    seed: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def __post_init__(self) -> None:
+        self._prepared = cache(prepared_counts)
+
+    def key(self, number: int) -> ReleaseKey:
+        """One of the release keys of this audit."""
+        return ReleaseKey.held(hashlib.sha256(self.seed + b"key %d" % number).digest())
+
+    def coins(self, draws: int, name: str) -> tuple[list[int], list[int]]:
+        """The numbers of so many draws, each on one side or the other by a fair coin."""
+        bits = hashlib.shake_256(self.seed + b"coins " + name.encode()).digest(draws)
+        sides: tuple[list[int], list[int]] = ([], [])
+        for number, byte in enumerate(bits):
+            sides[byte & 1].append(number)
+        return sides
+
+    def draw(
+        self,
+        case: Case,
+        datasets: tuple[Dataset, ...],
+        numbers: Sequence[int],
+        name: str,
+        paths: Sequence[Path] = PATHS,
+    ) -> Drawn:
+        """What releases of the datasets publish.
+
+        Args:
+            numbers: of these draws, which the path of their rows, their key and their window hang on.
+            name: no two calls may have the same.
+        """
+        if any(dataset.window for dataset in datasets):  # where windows are told apart, there must be some
+            paths = [path for path in PATHS if path.period is not None][: len(paths)]
+        return [
+            tuple(
+                answer
+                for dataset in datasets
+                for answer in self._answers(
+                    case.selection, dataset, paths[n % len(paths)], n // len(paths), f"{name} {n}"
+                )
+            )
+            for n in numbers
+        ]
+
+    def _answers(self, selection: Selection, dataset: Dataset, path: Path, number: int, name: str) -> Iterator[Answer]:
+        """What is published of one window: an answer, or one for every group."""
+        # What is kept of a user hangs on the key, so there are two of them.
+        key = self.key(dataset.key + 2 * (number % 2 if selection.max_items_per_user else 0))
+        counts, rankings = self._prepared(selection, key, dataset, path), rankings_of(selection)
+        window = (number // 2 + dataset.window) % (len(counts) // rankings)
+        bounds = WindowBounds() if path.period is None else path.period.window(window)
+        for place in range(rankings):
+            of = Heading(bounds, None if selection.groups is None else GROUPS[place])
+            yield _drawn(selection, Release(key, name + dataset.id), of, counts[window * rankings + place], dataset)
+
+
+def _drawn(selection: Selection, release: Release, of: Heading, counts: WindowCounts, dataset: Dataset) -> Answer:
+    ranking = rank(selection, release, of, counts)
+    weights = ranking.noisy_weights
+    noisy = ranking.noisy_counts if weights is None else [round(100 * weight) for weight in weights]
+    return answer_of(ranking.items, noisy, selection, dataset)
+
+
+def answer_of(items: Sequence[str], noisy: Sequence[Any] | None, selection: Selection, dataset: Dataset) -> Answer:
+    """What was published, by the numbers of a dataset; amounts in units."""
+    unit, labels = 1 if selection.amounts is None else RESOLUTION, dataset.labels()
+    numbers = tuple(labels.index(item) for item in items)
+    return Answer(numbers, None if noisy is None else tuple(int(count) // unit for count in noisy))
+
+
+def audit_case(case: Case, sampler: Sampler, draws: int, risk: float) -> Finding:
+    """One case: some of the draws choose the neighbours and what to guess by, the others test it.
+
+    Args:
+        draws: from each of the two neighbours; of those that test, from one that a coin chooses each time.
+        risk: that a bound is above what is so.
+    """
+    name = f"{case.selection.parameters()} {case.releases}"
+    choosing = round(draws * _CHOOSING)
+    pair, guess = _choose(case, sampler, choosing, name)
+    sides = sampler.coins(2 * (draws - choosing), name)
+    one, other = (
+        sampler.draw(case, datasets, numbers, f"{name} tested {n}")
+        for n, (datasets, numbers) in enumerate(zip(pair[1:], sides, strict=True))
+    )
+    return finding_of(case, pair, guess, one, other, risk)
+
+
+def _choose(case: Case, sampler: Sampler, draws: int, name: str) -> tuple[Neighbours, Guess]:
+    """The pair and the guess that show most: a third of the draws for all pairs, the rest for the best of them."""
+    drawn: dict[str, tuple[list, list]] = defaultdict(lambda: ([], []))
+    guesses: dict[str, Guess] = {}
+    pairs = list(case.pairs)
+    for share, kept in ((draws // 3, _FINALISTS), (draws - draws // 3, 1)):
+        for pair in pairs:
+            for side, datasets in enumerate(pair[1:]):
+                some, numbers = f"{name} {pair.name} {side} of {kept}", range(max(share // len(pairs), 2))
+                drawn[pair.name][side].extend(sampler.draw(case, datasets, numbers, some, PATHS[:1]))
+            guesses[pair.name] = choose_guess(*drawn[pair.name], case.delta)
+        pairs = sorted(pairs, key=lambda pair: -guesses[pair.name].score)[:kept]
+    return pairs[0], guesses[pairs[0].name]
+
+
+def finding_of(case: Case, pair: Neighbours, guess: Guess, one: Drawn, other: Drawn, risk: float) -> Finding:
+    """What a guess shows on draws of neighbours that a fair coin chose each time."""
+    (right, wrong), (wrong_too, right_too) = guess.made(one), guess.made(other)
+    draws = len(one) + len(other)
+    return Finding(case, pair, guess, epsilon_of(right + right_too, wrong + wrong_too, draws, case.delta, risk))
+
+
+def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> float:
+    """By how much an answer changes the odds of some noise of its count, as a lower bound of the logarithm: 0 where
+    answer and noise are drawn apart, but for `risk`.
+
+    One of two items is asked for, and the noise has a standard deviation of about 4. Draws of the one and of the other
+    are told apart by their noise, as if neighbours had published it: one half of them chooses, and the other tests.
+    """
+    selection, epsilon = case.selection, cast(dict[str, Any], {"epsilon": 0.5})
+    domain = PublicDomain.of(LABELS[:2]) if isinstance(selection.domain, PublicDomain) else selection.domain
+    mechanism = replace(selection.mechanism, **epsilon)
+    case = replace(case, selection=replace(
+        selection, k=1, domain=domain, mechanism=mechanism, publish_counts=CountBudget(0.5)))  # fmt: skip
+    dataset, name = Dataset((401, 400)), f"noise {case.selection.parameters()}"
+
+    def sides(half: str) -> tuple[Drawn, Drawn]:
+        """The noise of either item, as if it were an answer."""
+        found: tuple[list, list] = ([], [])
+        for (answer,) in sampler.draw(case, (dataset,), range(draws // 2), f"{name} {half}"):
+            for item, noisy in zip(answer.items, answer.noisy or (), strict=True):
+                found[item].append((Answer((0,), (noisy - dataset.others[item],)),))
+        return found
+
+    one, other = sides("chosen")
+    guess = choose_guess(one[: len(other)], other[: len(one)], 0.0)
+    one, other = sides("tested")
+    (right, wrong), (wrong_too, right_too) = guess.made(one), guess.made(other)
+    return max(epsilon_at_least(Tally(right, len(one)), Tally(wrong_too, len(other)), 0.0, risk / 2),
+               epsilon_at_least(Tally(right_too, len(other)), Tally(wrong, len(one)), 0.0, risk / 2))  # fmt: skip
+
+
+def wrong_counts(sampler: Sampler) -> Iterator[str]:
+    """What is wrong with the counts of any dataset, in words; nothing where all is well.
+
+    The others' counts must be theirs, whatever the target does; and the target must add 1, or the cap of amounts, to
+    each item held, or to exactly as many of them as the bound allows, the same ones on every path; of groups in the
+    one of most rows.
+    """
+    amounts = Amounts.of(_CAP * RESOLUTION, RESOLUTION)
+    counted: dict[str, tuple[Amounts | None, Groups | None]] = {
+        "": (None, None), "amounts, ": (amounts, None), "one group a user, ": (None, Groups.of(GROUPS)),
+        "amounts in two groups a user, ": (amounts, Groups.of(GROUPS, 2)),
+    }  # fmt: skip
+    domains: dict[str, Domain] = {"public": PublicDomain.of(LABELS[:4]), "unknown": UnknownDomain()}
+    datasets = {"one of many": Dataset((3, 2, 2, 5), (1,)), "an item of one's own": Dataset((3, 2, 0, 5), (2, 3)),
+                "all items": Dataset((3, 3, 3, 3), (0, 1, 2, 3)),
+                "nobody else": Dataset((0, 0, 0, 0), (0, 2, 3))}  # fmt: skip
+    for (domain, its), limit, (of, what), (name, dataset) in product(
+        domains.items(), (None, 1), counted.items(), datasets.items()
+    ):
+        if of == "" or name == "an item of one's own":
+            bound = "no bound" if limit is None else f"at most {limit}"
+            selection = Selection(TrueTopK(), 1, its, limit, None, *what)
+            for fault in _wrong(selection, dataset, sampler.key(0)):
+                yield f"{domain} domain, {bound}, {of}{name}, {fault}"
+
+
+def _wrong(selection: Selection, dataset: Dataset, key: ReleaseKey) -> Iterator[str]:
+    limit, rankings = selection.max_items_per_user, rankings_of(selection)
+    allowed = min(len(dataset.target), limit or len(dataset.target))
+    most = 1 if selection.amounts is None else _CAP
+    in_all_groups = selection.groups is None or selection.groups.per_user > 1
+    kept: set[tuple[int, ...]] = set()
+    for path in PATHS:
+        for window, counts in enumerate(prepared_counts(selection, key, dataset, path)):
+            added = -np.array(dataset.others)
+            for label, count in zip(counts.labels(counts.held).to_pylist(), counts.counts.tolist(), strict=True):
+                added[dataset.labels().index(label)] += count
+            counts_here = in_all_groups or window % rankings == dataset.group
+            others = np.delete(added, dataset.target)
+            if others.any() or set(added.tolist()) - {0, most} or added.sum() != allowed * most * counts_here:
+                yield f"{path}, window {window}: one user added {added.tolist()} to {list(dataset.others)}"
+            if counts_here:
+                kept.add(tuple(added.tolist()))
+    if len(kept) > 1 and rankings == 1:
+        yield f"what is kept of one user is not the same on every path: {sorted(kept)}"

@@ -1,0 +1,155 @@
+"""From rows to the counts that are drawn from: the pipeline's own functions in its order, without a runner."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from private_topk.transforms import cut, sharding
+from private_topk.transforms.columnar import make_block
+from private_topk.transforms.counts import add_up
+from private_topk.transforms.domain import UnknownDomain
+from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.layout import Layout
+from private_topk.transforms.parts import Part
+from private_topk.transforms.select import WindowCounts, by_window
+from private_topk.transforms.selection import Selection
+from private_topk.transforms.testing.audit.datasets import GROUPS, TARGET, Dataset, Row, rows_of
+from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.windows import Period, SlidingWindows
+
+__all__ = ["PATHS", "Path", "count_blocks", "prepared_counts", "rankings_of"]
+
+_DAY, _MINUTE = timedelta(days=1), 60_000_000
+_START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+_DAYS = 3
+_CENTURY = 100 * 365 * 24 * 60 * _MINUTE
+_PERIODS = {
+    "whole": None,
+    "days": Period(_START, _START + _DAYS * _DAY, _DAY),
+    "sliding": Period(_START, _START + _DAYS * _DAY, SlidingWindows(2 * _DAY, _DAY)),
+}
+
+
+class Path(NamedTuple):
+    """How the same rows come along.
+
+    Args:
+        kind: all rows together, one window a day, windows of two days that overlap; or a stream of days.
+        blocks: how many files or bundles the rows are in; the target is in all of them.
+        shards: how many user shards.
+    """
+
+    kind: Literal["whole", "days", "sliding", "stream"]
+    blocks: int
+    shards: int
+
+    @property
+    def period(self) -> Period | None:
+        return _PERIODS["days" if self.kind == "stream" else self.kind]
+
+
+PATHS = (Path("whole", 1, 1), Path("days", 3, 4), Path("sliding", 2, 2), Path("stream", 2, 4), Path("stream", 1, 1))
+
+
+def rankings_of(selection: Selection) -> int:
+    """How many rankings a window has."""
+    return 1 if selection.groups is None else selection.groups.size
+
+
+def prepared_counts(selection: Selection, key: ReleaseKey, dataset: Dataset, path: Path) -> list[WindowCounts]:
+    """For every window, and every group of it, what its ranking is drawn from; each holds all rows of the dataset.
+
+    The target also sends some rows that must count nowhere and move nobody: of no domain and of no group; and where
+    rows have times before the period, after it, and arrived when all windows had closed.
+    """
+    return count_blocks(selection, key, _blocks(selection, dataset, path), path)
+
+
+def count_blocks(
+    selection: Selection, key: ReleaseKey, blocks: Sequence[pa.RecordBatch], path: Path
+) -> list[WindowCounts]:
+    """The counts of any blocks."""
+    period, parts = path.period, 0 if selection.groups is None else selection.groups.size
+    if path.kind == "stream" and period is not None:
+        cells: dict[Any, list[pa.RecordBatch]] = defaultdict(list)
+        for block in blocks:
+            for piece in _run(cut._SplitDoFn(period), block):
+                for cell in piece.windows:
+                    cells[cell].append(piece.value)
+        layout = Layout.of(selection.domain, None, parts)
+        return [its for cell in cut.cells(period) for its in _counts(selection, key, cells[cell], layout, path)]
+    if period is not None:
+        blocks = [numbered for block in blocks for numbered in _run(cut._NumberDoFn(period), block)]
+    return _counts(selection, key, blocks, Layout.of(selection.domain, period, parts), path)
+
+
+def _counts(
+    selection: Selection, key: ReleaseKey, blocks: Iterable[pa.RecordBatch], layout: Layout, path: Path
+) -> list[WindowCounts]:
+    amounts, groups = selection.amounts, selection.groups
+    sharder = sharding._ShardDoFn(selection.domain, key, path.shards, layout, amounts=amounts, groups=groups)
+    counter = UserShard(layout, key, selection.max_items_per_user, amounts.cap if amounts else None,
+                        groups.per_user if groups else 1, selection.mechanism.weighting)  # fmt: skip
+    shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    for block in blocks:
+        for shard, pairs in _run(sharder, block):
+            shards[shard].append(pairs)
+            if path.kind == "stream":  # as its state is compacted now and then
+                shards[shard] = [counter.distinct(shards[shard])]
+    places: dict[int, list[Part]] = defaultdict(list)
+    for shard, tables in shards.items():
+        for place, table in counter.counts(tables):
+            places[place].append(Part(np.array([shard]), table))
+    totals = [add_up(place, its, layout, selection.head(), selection.least())[1].table for place, its in places.items()]
+    windows = by_window(totals, range(layout.windows)) if layout.windows > 1 else [(0, totals)]
+    return [WindowCounts.of(selection, its, number % layout.parts) for number, its in windows]
+
+
+def _run(fn: beam.DoFn, block: pa.RecordBatch) -> Iterator[Any]:
+    fn.setup()
+    yield from fn.process(block)
+
+
+def _blocks(selection: Selection, dataset: Dataset, path: Path) -> list[pa.RecordBatch]:
+    """Blocks whose rows are shuffled, the same way every time."""
+    others, target = rows_of(dataset, rankings_of(selection))
+    strays: list[Row] = []
+    if target:
+        if not isinstance(selection.domain, UnknownDomain):
+            target += [row._replace(item="of no domain") for row in target[:1] * len(target)]
+        if selection.groups is not None:
+            target += [row._replace(group="of no group") for row in target[:1] * len(target)]
+        strays = [Row(TARGET, label, GROUPS[0], 2.0**62) for label in dataset.labels()]
+    return [_block(selection, others[n :: path.blocks], target, strays, path) for n in range(path.blocks)]
+
+
+def _block(selection: Selection, others: list[Row], target: list[Row], strays: list[Row], path: Path) -> pa.RecordBatch:
+    period, arrives = path.period, path.kind in ("days", "stream")
+    rows: list[tuple] = [(*row, 0, 0) for row in others + target]
+    if period is not None:
+        first, last = int(period.starts[0]), int(period.closing[-1])
+        days = [first + (day * 24 + 1) * 60 * _MINUTE for day in range(_DAYS)]
+        # Of windows that overlap all have the middle day, so that what others add is in each of them once.
+        rows = [(*row, day, day + _MINUTE) for day in (days if arrives else days[1:2]) for row in others]
+        rows += [(*row, day, day + _MINUTE) for day in days for row in target]
+        outside = [(first - 1, first), (first + _CENTURY, first)]
+        late = [(days[0], last + _MINUTE), (days[-1], last + _CENTURY)] if arrives else []
+        rows += [(*row, *moments) for moments in outside + late for row in strays]
+    rows = [row for _, row in sorted(enumerate(rows), key=lambda one: sha256(repr(one).encode()).digest())]
+    users, items, groups, amounts, times, arrived = zip(*rows, strict=True) if rows else [()] * 6
+    block, _ = make_block(
+        pa.array(users, pa.string()),
+        pa.array(items, pa.string()),
+        None if period is None else pa.array(times, pa.int64()),
+        None if selection.amounts is None else pa.array(amounts, pa.float64()),
+        None if selection.groups is None else pa.array(groups, pa.string()),
+    )
+    return block.append_column("arrived", pa.array(arrived, pa.int64())) if arrives else block

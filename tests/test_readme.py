@@ -1,4 +1,4 @@
-"""The README and the page of mechanisms say what is so: their tables are the code's. Their commands are typed by tests/documents."""
+"""The README and the page of mechanisms have the code's own tables; their commands are typed by tests/documents."""
 
 from __future__ import annotations
 

@@ -177,10 +177,11 @@ HERE = {"git clone REPOSITORY private-topk && cd private-topk": "true"}
 """The reader's clone is the world that the page is typed in."""
 README = [
     Held("$ git clone REPOSITORY", instead=HERE, before=lambda world: clone(world.folder), after=ranked_like_the_page),
-    Held("source .venv/bin/activate", before=lambda world: plays_of_a_shop(world.folder), after=ranked("ranking.avro", 40)),
+    Held("source .venv/bin/activate", before=lambda world: plays_of_a_shop(world.folder),
+         after=ranked("ranking.avro", 40)),
     Held("import polars as pl", "python", before=plays_at_the_bar, says=r"^\('(tea|cake|scone|soup)', .*\)\n$"),
     Held("import apache_beam as beam", "python", says=r"^all (tea|cake|scone)\n$"),
-]
+]  # fmt: skip
 
 
 def test_readme(world: World) -> None:

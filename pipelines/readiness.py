@@ -12,8 +12,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.told import when
-from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.group_domain import DomainByGroup
+from private_topk.transforms.domain import DomainByGroup, UnknownDomain
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
     yield "input", f"{report.source.place}: {_columns(report)}"
     yield "domain", _domain(question)
     yield "windows", _windows(question)
-    yield "draw", f"{_mechanism(question)}, k {question.selection.k}{_measure(question)}"
+    yield "draw", f"{_mechanism(question)}, k {question.spec.k}{_measure(question)}"
     yield "privacy", _privacy(question)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
@@ -54,7 +53,7 @@ def _columns(report: Report) -> str:
 
 
 def _domain(question: Question) -> str:
-    domain = question.selection.domain
+    domain = question.spec.domain
     if isinstance(domain, UnknownDomain):
         return "unknown: of the items only those that enough users hold can be published"
     digest = domain.describe().get("sha256")
@@ -63,7 +62,7 @@ def _domain(question: Question) -> str:
 
 
 def _windows(question: Question) -> str:
-    period, risers = question.period, question.selection.risers
+    period, risers = question.period, question.spec.risers
     if period is None:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
@@ -76,22 +75,22 @@ def _windows(question: Question) -> str:
 
 
 def _mechanism(question: Question) -> str:
-    mechanism = question.selection.mechanism
+    mechanism = question.spec.mechanism
     own = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
     return " ".join([mechanism.about.name, *own])
 
 
 def _measure(question: Question) -> str:
-    amounts = question.selection.amounts
+    amounts = question.spec.amounts
     return (
         "" if amounts is None else f", by amounts of which a user adds at most {float(amounts.max_value):g} to an item"
     )
 
 
 def _privacy(question: Question) -> str:
-    selection, privacy = question.selection, question.privacy
-    delta = f" and delta {number(selection.delta())}" if selection.delta() else ""
-    each = f"epsilon {number(selection.epsilon())}{delta} for one user's rows in each window"
+    spec, privacy = question.spec, question.privacy
+    delta = f" and delta {number(spec.delta())}" if spec.delta() else ""
+    each = f"epsilon {number(spec.epsilon())}{delta} for one user's rows in each window"
     if privacy.total is None:
         return each
     whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"

@@ -11,8 +11,8 @@ from private_topk.pipelines.files import is_local
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.question import reach_of
 from private_topk.pipelines.report import Report
-from private_topk.transforms.keys import DRAWS
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.release import DRAWS
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Request
@@ -39,13 +39,11 @@ def request_of(report: Report, dataset: str) -> Request:
         report=question.release.id,
         key_id=key_id,
         fingerprint=fingerprint,
-        parameters={**question.selection.parameters(), "asked": identity_of(question), "draws": DRAWS},
+        parameters={**question.spec.parameters(), "asked": identity_of(question), "draws": DRAWS},
         windows=Windows.of(reads) if reads is question.period or reads is None else Windows.pairs(reads),
-        cost=cost_of(question.selection),
+        cost=cost_of(question.spec),
         rows=_rows(report),
-        reach=None
-        if question.selection.max_windows_per_user is None
-        else reach_of(question.selection, question.period),
+        reach=None if question.spec.max_windows_per_user is None else reach_of(question.spec, question.period),
     )
 
 

@@ -16,10 +16,9 @@ import pytest
 from private_topk.pipelines.preview import PublicCounts, look
 from private_topk.pipelines.previewing import asked_setting, expected_counts
 from private_topk.pipelines.question import ask, declared_period
-from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import make_mechanism
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.risers import Risers
+from private_topk.transforms.metric import Amounts, Risers
 from tests.pipelines.support import command, options, write
 
 COUNTS = [40, 36, 33, 20, 19, 18, 6, 4, 1, 0, 0, 0]
@@ -130,7 +129,7 @@ def test_a_riser_is_previewed_with_what_a_run_would_draw_it_with(mechanism: str,
     whole = make_mechanism(mechanism, epsilon=1, delta=delta, max_items_per_user=3 if mechanism == "laplace" else None)
     spare = 1e-6 if delta is None else None  # three rankings share a window
     drawn = ask(2, whole, ["a", "b", "c"], max_items_per_user=3, period=period, privacy_unit=unit, spare_delta=spare,
-                amounts=Amounts.of(4), risers=Risers(Fraction(1, 2))).selection.mechanism  # fmt: skip
+                amounts=Amounts.of(4), risers=Risers(Fraction(1, 2))).spec.mechanism  # fmt: skip
     assert found == drawn and found.cap == 4 * 3
 
 

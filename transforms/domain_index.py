@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import LONGEST_LABEL, Codes, as_labels
+from private_topk.transforms.columnar import LONGEST_LABEL, Codes, as_labels, sorted_with_order, sorted_words
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.sorting import sorted_with_order, sorted_words
 
 __all__ = [
     "DomainIndex",

@@ -18,10 +18,10 @@ from private_topk.transforms.admission import (
     refuse_second_firings,
 )
 from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.blocks import MakeBlocks
+from private_topk.transforms.combine import AddUp
+from private_topk.transforms.completeness import statements
 from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.count_budget import count_budget
-from private_topk.transforms.counts import AddUp
 from private_topk.transforms.cut import CutIntoWindows, IntoCells
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.elements import Shape
@@ -29,19 +29,18 @@ from private_topk.transforms.group_domain import DomainByGroup, groups_for
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.keys import Release
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.parts import PlacedPart, heartbeat
+from private_topk.transforms.plan import Layout
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.release import CountBudget, Ranking, Selection
 from private_topk.transforms.risers import Risers
+from private_topk.transforms.rows import MakeBlocks, ShardByUser
 from private_topk.transforms.select import SelectTopK
-from private_topk.transforms.sent import statements
-from private_topk.transforms.sharding import ShardByUser
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
@@ -97,8 +96,9 @@ class PrivateTopK(beam.PTransform):
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
             no period given, or its windows may fire more than once.
-        LostPartError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is published
-            for that window. With `reveal_active_windows`, one of which everything is lost looks like one without rows.
+        IncompleteDataError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is
+            published for that window. With `reveal_active_windows`, one of which everything is lost looks like one
+            without rows.
     """
 
     def __init__(

@@ -29,9 +29,9 @@ from private_topk.transforms import (
     UnknownDomain,
 )
 from private_topk.transforms.groups import chosen
-from private_topk.transforms.headings import Heading
 from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace, noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.select import Heading
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds

@@ -13,8 +13,8 @@ import pyarrow as pa
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 
 from private_topk.pipelines.sources.clock import now_of
+from private_topk.transforms.completeness import mark_in, statement_in
 from private_topk.transforms.cut import _SplitDoFn, cells
-from private_topk.transforms.sent import mark_in, statement_in
 from private_topk.transforms.windows import Period
 
 

@@ -17,9 +17,8 @@ from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.headings import Heading
 from private_topk.transforms.keys import Release, ReleaseKey
-from private_topk.transforms.select import WindowCounts, rank
+from private_topk.transforms.select import Heading, WindowCounts, rank
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.testing.audit.cases import Case
 from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Dataset, Neighbours

@@ -12,17 +12,18 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from private_topk.transforms import cut, sharding
+from private_topk.transforms import cut
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counts import add_up
+from private_topk.transforms.combine import add_up
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import Part
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts, by_window
 from private_topk.transforms.selection import Selection
 from private_topk.transforms.testing.audit.datasets import GROUPS, TARGET, Dataset, Row, rows_of
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows
 
 __all__ = ["PATHS", "Path", "count_blocks", "prepared_counts", "rankings_of"]
@@ -95,7 +96,7 @@ def _counts(
     selection: Selection, key: ReleaseKey, blocks: Iterable[pa.RecordBatch], layout: Layout, path: Path
 ) -> list[WindowCounts]:
     amounts, groups = selection.amounts, selection.groups
-    sharder = sharding._ShardDoFn(selection.domain, key, path.shards, layout, amounts=amounts, groups=groups)
+    sharder = _ShardDoFn(selection.domain, key, path.shards, layout, amounts=amounts, groups=groups)
     counter = UserShard(layout, key, selection.max_items_per_user, amounts.cap if amounts else None,
                         groups.per_user if groups else 1, selection.mechanism.weighting)  # fmt: skip
     shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)

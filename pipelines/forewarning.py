@@ -14,7 +14,7 @@ from private_topk.pipelines.preview import look
 from private_topk.pipelines.preview.outlook import NOISE
 from private_topk.pipelines.preview.reasons import short
 from private_topk.pipelines.preview.shapes import Expected
-from private_topk.pipelines.question import Question
+from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.refusal import Refusal
 
@@ -24,7 +24,7 @@ _DRAWS = 100
 _PLACES = 4
 
 
-def forewarned(question: Question, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
+def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
     """One line where less than half of the top k can be expected, surely; None where more can, or nobody knows.
 
     Of amounts and rises nothing is known: what is expected are numbers of users.
@@ -40,7 +40,7 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
 
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms; nothing where nothing is known.
     """
-    selection = question.selection
+    selection = spec.selection
     if selection.risers is not None:
         if like is not None:
             raise Refusal("like", "is of the counts of a window, and {against} ranks by how they rise", "leave it out")
@@ -53,7 +53,7 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
         return None  # it looks at weights of users, which numbers of users do not tell
     unknown = isinstance(selection.domain, UnknownDomain)
     items = None if isinstance(selection.domain, UnknownDomain) else selection.domain.size
-    expected = expected_of(like, items, question.period) if like is not None else _first(earlier, items)
+    expected = expected_of(like, items, spec.period) if like is not None else _first(earlier, items)
     if expected is None:
         return None
     histogram = expected.histogram(selection.max_items_per_user, unknown)

@@ -54,7 +54,7 @@ def by_mechanism(data: Data, risers: Risers, scores: np.ndarray, name: str, epsi
     asked = resolve(data.k, make_mechanism(name, epsilon=epsilon, **own), [str(n) for n in range(data.items)],
                 period=period, risers=risers)  # fmt: skip
     named = Named.of(scores - scores.min())
-    drawn, bits = asked.selection.mechanism.prepare(named.histogram), RandomBits.keyed(b"risers".ljust(32, b"."))
+    drawn, bits = asked.spec.mechanism.prepare(named.histogram), RandomBits.keyed(b"risers".ljust(32, b"."))
     return float(np.mean([hits(scores, named.items(drawn.ranks(data.k, bits))) for _ in range(draws)]))
 
 

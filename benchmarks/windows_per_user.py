@@ -78,7 +78,7 @@ def recall(data: Data, here: np.ndarray, truth: np.ndarray, most: int, epsilon: 
     period = Period.of("2000-01-01", f"2000-01-{data.windows + 1:02}", "1d")
     domain = [str(n) for n in range(data.items)]
     mechanism = resolve(data.k, Joint(epsilon), domain, period=period, privacy_unit="user",
-                    max_windows_per_user=most).selection.mechanism  # fmt: skip
+                    max_windows_per_user=most).top_k.mechanism  # fmt: skip
     bits = RandomBits.keyed(b"windows per user".ljust(32, b"."))
     found = 0.0
     for window in range(data.windows):

@@ -19,8 +19,8 @@ from private_topk.pipelines.logs import JsonLines
 from private_topk.pipelines.published import existing_outputs
 from private_topk.pipelines.report import Report
 from private_topk.runners import Launch, Line
+from private_topk.transforms.errors import printable
 from private_topk.transforms.guard import LostPartError
-from private_topk.transforms.refusal import printable
 from private_topk.transforms.windows import Period, from_microseconds
 
 __all__ = ["Announcer", "followed", "progress"]
@@ -158,7 +158,7 @@ def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> 
         yield
         return
     following = sink.following(period, report.spec.release)
-    groups = report.spec.selection.groups
+    groups = report.spec.top_k.groups
     seen = _WholeWindows(following or live.newly_published, 1 if groups is None else groups.size)
     announcer = Announcer(period, sink.place, getattr(report.source, "clock", "log") != "event", say or _silent)
     launch.answered.clear()  # a launch may be used again

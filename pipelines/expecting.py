@@ -18,10 +18,9 @@ from private_topk.pipelines.sample import WEEKS, users_per_item
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.texts import number, whole_or_power
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.risers import Risers
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.metric import Risers
 from private_topk.transforms.windows import Period
 
 __all__ = ["earlier_ranking", "expected_of", "sample_rises", "zipf_of"]

@@ -13,8 +13,8 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.release import ReleaseKey
 
 __all__ = ["IF_GIVEN", "TAG", "UNASKED", "identity_of", "named", "unasked"]
 

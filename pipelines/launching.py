@@ -12,8 +12,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from private_topk.pipelines.options import Options
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
-from private_topk.transforms.refusal import Refusal, refused, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
 
 __all__ = ["check_words", "launch_of", "reach_files"]
 

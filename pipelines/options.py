@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any, TypedDict
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["RENAMED", "Options", "names_a_file", "require"]
 

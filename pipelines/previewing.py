@@ -17,10 +17,10 @@ from private_topk.pipelines.preview import Expected, InAmounts, PublicCounts, Ri
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.report_spec import RISERS_THAT_SHARE, counts_of, declared_period, risers_of
 from private_topk.pipelines.select import read_counts
-from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["expected_counts", "setting_of"]

@@ -21,8 +21,8 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.pipelines.unfinished import Unfinished, heard
 from private_topk.runners import Launch
+from private_topk.transforms.errors import Refusal, refused, verbatim
 from private_topk.transforms.guard import LostPartError
-from private_topk.transforms.refusal import Refusal, refused, verbatim
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without

@@ -20,14 +20,13 @@ from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame
 from private_topk.runners import prepare
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import Domain
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.risers import Risers
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.release import Release
+from private_topk.transforms.spec import CountBudget
 from private_topk.transforms.windows import Period
 
 __all__ = ["rank"]
@@ -120,7 +119,7 @@ def rank(
         max_windows_per_user=max_windows_per_user,
         risers=risers,
     )
-    grouped = spec.selection.groups is not None
+    grouped = spec.top_k.groups is not None
     columns = _columns(
         user, item, time if period else None, time_unit, value if amounts else None, group if grouped else None
     )

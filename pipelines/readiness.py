@@ -12,8 +12,7 @@ from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.told import when
-from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.group_domain import DomainByGroup
+from private_topk.transforms.domain import DomainByGroup, UnknownDomain
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
     yield "input", f"{report.source.place}: {_columns(report)}"
     yield "domain", _domain(spec)
     yield "windows", _windows(spec)
-    yield "draw", f"{_mechanism(spec)}, k {spec.selection.k}{_measure(spec)}"
+    yield "draw", f"{_mechanism(spec)}, k {spec.top_k.k}{_measure(spec)}"
     yield "privacy", _privacy(spec)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
@@ -54,7 +53,7 @@ def _columns(report: Report) -> str:
 
 
 def _domain(spec: ReportSpec) -> str:
-    domain = spec.selection.domain
+    domain = spec.top_k.domain
     if isinstance(domain, UnknownDomain):
         return "unknown: of the items only those that enough users hold can be published"
     digest = domain.describe().get("sha256")
@@ -63,7 +62,7 @@ def _domain(spec: ReportSpec) -> str:
 
 
 def _windows(spec: ReportSpec) -> str:
-    period, risers = spec.period, spec.selection.risers
+    period, risers = spec.period, spec.top_k.risers
     if period is None:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
@@ -76,22 +75,22 @@ def _windows(spec: ReportSpec) -> str:
 
 
 def _mechanism(spec: ReportSpec) -> str:
-    mechanism = spec.selection.mechanism
+    mechanism = spec.top_k.mechanism
     own = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
     return " ".join([mechanism.about.name, *own])
 
 
 def _measure(spec: ReportSpec) -> str:
-    amounts = spec.selection.amounts
+    amounts = spec.top_k.amounts
     return (
         "" if amounts is None else f", by amounts of which a user adds at most {float(amounts.max_value):g} to an item"
     )
 
 
 def _privacy(spec: ReportSpec) -> str:
-    selection, privacy = spec.selection, spec.privacy
-    delta = f" and delta {number(selection.delta())}" if selection.delta() else ""
-    each = f"epsilon {number(selection.epsilon())}{delta} for one user's rows in each window"
+    top_k, privacy = spec.top_k, spec.privacy
+    delta = f" and delta {number(top_k.delta())}" if top_k.delta() else ""
+    each = f"epsilon {number(top_k.epsilon())}{delta} for one user's rows in each window"
     if privacy.total is None:
         return each
     whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"

@@ -18,8 +18,8 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
-from private_topk.transforms.admission import check_all_windows
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.validation import check_all_windows
 
 __all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "source_for"]
 
@@ -55,14 +55,14 @@ class Report:
 
     def __post_init__(self) -> None:
         check_shards(self.shards)
-        check_all_windows(self.spec.selection, self.spec.period, self.source.bounded)
+        check_all_windows(self.spec.top_k, self.spec.period, self.source.bounded)
         least = self.expect_rows_at_least
         if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
             raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")
 
     def reads(self) -> list[str]:
         """The places and files that are read, or that something is kept in: no output may take their place."""
-        lists = [place for _, place in self.spec.selection.listed()]
+        lists = [place for _, place in self.spec.top_k.listed()]
         own = {"release_key": self.spec.release.key.source, "success_file": self.success_file,
                "ledger": self.account and self.account.ledger}  # fmt: skip
         return [self.source.place, *self.source.local_places(), *lists, *protected_files(own), *self.kept]

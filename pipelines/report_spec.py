@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -11,21 +11,20 @@ from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.limits import check_epsilon
 from private_topk.pipelines.budget.sharing import Privacy, share_out, windows_of_a_user
 from private_topk.pipelines.drawing import mechanism_of
+from private_topk.pipelines.identity import TAG
 from private_topk.pipelines.lists import domain_of, groups_of
 from private_topk.pipelines.options import Options, require
-from private_topk.transforms.admission import check_all_windows, check_kinds
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.count_budget import CountBudget, count_budget
 from private_topk.transforms.domain import Domain
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.risers import Risers
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.release import Release, ReleaseKey, fresh_id
+from private_topk.transforms.spec import CountBudget, TopK, count_budget
 from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.validation import check_all_windows, check_kinds
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.asked import period_of
+from private_topk.transforms.windows.period import period_of
 
 __all__ = [
     "ReportSpec", "amounts_of", "counts_of", "declared_period", "reach_of", "release_of", "resolve", "risers_of",
@@ -38,7 +37,7 @@ RISERS_THAT_SHARE = 3
 
 @dataclass(frozen=True)
 class ReportSpec:
-    """What is drawn from every window, resolved: the mechanism in `selection` has one window's share of the budget.
+    """What is drawn from every window, settled: the mechanism in `spec` has one window's share of the budget.
 
     Args:
         period: the declared windows; None ranks all rows together.
@@ -47,7 +46,7 @@ class ReportSpec:
 
     identity_tag: ClassVar[str] = "question"
 
-    selection: Selection
+    top_k: TopK = field(metadata={TAG: "selection"})
     period: Period | None
     release: Release
     privacy: Privacy = Privacy()
@@ -55,7 +54,7 @@ class ReportSpec:
     @property
     def reads(self) -> Period | None:
         """The windows whose rows are read: those that are ranked, and perhaps one before them."""
-        return self.selection.reads(self.period)
+        return self.top_k.reads(self.period)
 
 
 def resolve(
@@ -123,9 +122,9 @@ def resolve(
         bounded=risers is None and whole.bounds_a_user(),
     )
     drawn = shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
-    selection = make_selection(whole.k, *drawn).bounded(most).rising(risers)
+    top_k = make_selection(whole.k, *drawn).bounded(most).rising(risers)
     privacy = shared.privacy if risers is None else replace(shared.privacy, pairs=True)
-    return ReportSpec(selection, period, release or Release.fresh(), privacy)
+    return ReportSpec(top_k, period, release or Release.fresh(), privacy)
 
 
 def _check_numbers(horizon: object, spare_delta: object) -> None:
@@ -135,19 +134,19 @@ def _check_numbers(horizon: object, spare_delta: object) -> None:
         raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
 
 
-def reach_of(selection: Selection, period: Period | None) -> int:
+def reach_of(top_k: TopK, period: Period | None) -> int:
     """For how many windows of a period to pay for one user, each with all of its rankings that are paid for."""
-    each, alone = selection.rankings_of_a_user(), selection.rankings_of_a_newcomer()
-    most, mechanism = selection.max_windows_per_user, selection.mechanism
+    each, alone = top_k.rankings_of_a_user(), top_k.rankings_of_a_newcomer()
+    most, mechanism = top_k.max_windows_per_user, top_k.mechanism
     return windows_of_a_user(len(period) if period else 1, most, mechanism, each, alone)
 
 
-def _check_bound(selection: Selection, period: Period | None, unit: str, horizon: int | None) -> None:
+def _check_bound(top_k: TopK, period: Period | None, unit: str, horizon: int | None) -> None:
     """Raise Refusal where a bound on the windows of a user says nothing, or cannot be kept."""
     if unit != "user":
         raise Refusal("max_windows_per_user", "needs {privacy_unit} user", "with user-window every window has its own "
                       "budget, and a bound makes none of them larger")  # fmt: skip
-    check_all_windows(selection, period, bounded=True)
+    check_all_windows(top_k, period, bounded=True)
     if period is not None and horizon not in (None, len(period)):
         raise Refusal("horizon", f"{horizon} does not go with {{max_windows_per_user}} in a run of {len(period)} "
                       "windows", "the windows of a user are chosen among all of the horizon: rank it in one run, and "

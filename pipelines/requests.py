@@ -11,8 +11,8 @@ from private_topk.pipelines.files import is_local
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import reach_of
-from private_topk.transforms.keys import DRAWS
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.release import DRAWS
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Request
@@ -39,11 +39,11 @@ def request_of(report: Report, dataset: str) -> Request:
         report=spec.release.id,
         key_id=key_id,
         fingerprint=fingerprint,
-        parameters={**spec.selection.parameters(), "asked": identity_of(spec), "draws": DRAWS},
+        parameters={**spec.top_k.parameters(), "asked": identity_of(spec), "draws": DRAWS},
         windows=Windows.of(reads) if reads is spec.period or reads is None else Windows.pairs(reads),
-        cost=cost_of(spec.selection),
+        cost=cost_of(spec.top_k),
         rows=_rows(report),
-        reach=None if spec.selection.max_windows_per_user is None else reach_of(spec.selection, spec.period),
+        reach=None if spec.top_k.max_windows_per_user is None else reach_of(spec.top_k, spec.period),
     )
 
 

@@ -30,11 +30,11 @@ from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.unfinished import Interrupted, Unfinished, check_signals
 from private_topk.runners import Launch
-from private_topk.transforms.admission import check_key
 from private_topk.transforms.counters import exact_counters, read_left_out
-from private_topk.transforms.cut import CutIntoWindows
-from private_topk.transforms.refusal import Refusal, refused
+from private_topk.transforms.errors import Refusal, refused
 from private_topk.transforms.top_k import RankBlocks
+from private_topk.transforms.validation import check_key
+from private_topk.transforms.windows.assign import AssignWindows
 
 __all__ = ["Done", "build", "check", "run"]
 
@@ -59,13 +59,13 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun
     reading.live = live
     blocks = pipeline | "Read" >> reading
     if spec.reads is not None:
-        blocks = blocks | "Cut into windows" >> CutIntoWindows(spec.reads)
+        blocks = blocks | "Cut into windows" >> AssignWindows(spec.reads)
     waits = launch.waits_for_timers and not report.source.bounded
     shards = report.user_shards()
-    rank = RankBlocks(spec.selection, spec.release, spec.period, shards, waits, cores=launch.cores,
+    rank = RankBlocks(spec.top_k, spec.release, spec.period, shards, waits, cores=launch.cores,
                       readers=reading.readers, by_reference=launch.by_reference)  # fmt: skip
     rankings = blocks | "Rank" >> rank
-    facts = describe_release(spec.selection, spec.release, launch.name)
+    facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
     if spec.period is not None and spec.period.zone != "UTC":
         facts["time_zone"] = spec.period.zone

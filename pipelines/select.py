@@ -11,10 +11,10 @@ import numpy as np
 
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.options import Options
-from private_topk.transforms.keys import Release, ReleaseKey, release_seed
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.counts import check_counts
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
 __all__ = ["Counts", "Drawn", "read_counts", "select"]
 

@@ -38,7 +38,7 @@ from apache_beam.runners.runner import PipelineResult
 from private_topk.runners import Launch, Line, unknown_words
 from private_topk.runners import say as say_on_stderr
 from private_topk.runners.portable import LoopbackRunner, check_environment, reachable
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = [
     "FLINK_VERSION",

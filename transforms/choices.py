@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from private_topk.transforms.columnar import Words, mix
-from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.release import ReleaseKey
 
 __all__ = ["Choices"]
 

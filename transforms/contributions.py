@@ -8,12 +8,12 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
+from private_topk.transforms.metric import Risers
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import PlacedPart, with_manifest
-from private_topk.transforms.risers import Risers
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.sent import add_shares, share_in, statements
 from private_topk.transforms.sharding import STATEMENTS
 from private_topk.transforms.shelf import PutAside, Shelf, taken

@@ -23,7 +23,7 @@ import pyarrow as pa
 from private_topk.transforms.columnar import Codes, Words, make_block, make_table, mix
 from private_topk.transforms.parts import SENT, Part, PlacedPart
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.stretches import Stretches
+from private_topk.transforms.windows.period import Stretches
 
 __all__ = [
     "Sender",

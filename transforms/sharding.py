@@ -12,14 +12,14 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.columnar import Codes, joined, make_table, parted
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.sent import add_shares, mark_in, shares, statement_in, with_share
 from private_topk.transforms.side_by_side import SideBySideDoFn
 from private_topk.transforms.user_shard import UserShard

@@ -25,10 +25,10 @@ from private_topk.transforms.columnar import (
 )
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
-from private_topk.transforms.risers import Risers
+from private_topk.transforms.metric import Risers
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.sorting import numbered, sorted_words
 from private_topk.transforms.windows_of_users import WindowsOfUsers
 

@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from private_topk.pipelines.cli.parser import LOG_FORMAT, Parser, Value, flag
 from private_topk.pipelines.options import RENAMED
 from private_topk.pipelines.report_file.document import Document
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean
 
 __all__ = ["Config"]
 

@@ -16,7 +16,7 @@ from private_topk.pipelines.protected_files import protected_files
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument, say
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.errors import printable
 
 __all__ = ["publish", "tell_readiness"]
 

@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 
 from private_topk.pipelines.logs import FORMATS
 from private_topk.pipelines.options import RENAMED, require
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
 __all__ = ["LOG_FORMAT", "Group", "Parser", "Value", "add", "add_json", "add_switch", "flag"]
 

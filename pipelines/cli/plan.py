@@ -19,7 +19,7 @@ from private_topk.transforms.stated import number
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.planning import Plan
     from private_topk.pipelines.preview import Preview
-    from private_topk.transforms.count_budget import CountBudget
+    from private_topk.transforms.spec import CountBudget
 
 __all__ = ["execute", "parser"]
 
@@ -166,7 +166,7 @@ def _print_shares(found: Plan, of: str) -> None:
 
 def _print_counts(found: Plan, k: int, max_items_per_user: int | None, moving: bool, of: str) -> None:
     """How a share is parted, and what that makes of the counts' noise."""
-    from private_topk.transforms.count_budget import noise_size
+    from private_topk.transforms.spec import noise_size
 
     mechanism, counts = found.mechanism, found.counts
     assert counts is not None

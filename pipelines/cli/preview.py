@@ -23,8 +23,8 @@ from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch,
 from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.protected_files import protected_files, refuse_replacing
 from private_topk.pipelines.texts import listed, number, whole, whole_or_power
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:
     from private_topk.pipelines.preview import Expected, Preview, Setting

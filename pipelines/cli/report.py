@@ -15,7 +15,7 @@ from private_topk.pipelines.report_file.periods import Periods, now
 from private_topk.pipelines.report_file.schema import read_report
 from private_topk.pipelines.texts import moment
 from private_topk.pipelines.unfinished import Unfinished, heard
-from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.errors import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report_file.publish import ScheduledReport

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.cli.answering import print_json
 from private_topk.pipelines.cli.arguments import add_mechanism, add_release, options_of
 from private_topk.pipelines.cli.parser import Parser, add, add_json
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.errors import printable
 
 if TYPE_CHECKING:
     from private_topk.pipelines.select import Drawn

@@ -14,7 +14,7 @@ from private_topk.pipelines.files import refuse_special
 from private_topk.pipelines.protected_files import refuse_replacing
 from private_topk.pipelines.show.text import in_text, table
 from private_topk.pipelines.show.told import Told
-from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.errors import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.sinks.sink import Sink

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from private_topk.pipelines.cli.arguments import add_columns, add_config, add_looks, add_question, add_running
 from private_topk.pipelines.cli.parser import Group, Parser, add, add_json
 from private_topk.pipelines.texts import duration, name_and_value, one_of, whole
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.errors import printable
 
 __all__ = ["execute", "parser"]
 

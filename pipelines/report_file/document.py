@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import yaml
 
 from private_topk.pipelines.options import RENAMED
-from private_topk.transforms.refusal import Refusal, refused, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
 
 __all__ = ["Document", "Field"]
 

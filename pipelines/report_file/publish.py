@@ -19,10 +19,9 @@ from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.report_spec import amounts_of, counts_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.suggestions import did_you_mean
-from private_topk.transforms.windows.asked import period_of
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.windows.period import period_of
 
 __all__ = ["ScheduledReport"]
 

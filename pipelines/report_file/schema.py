@@ -25,8 +25,8 @@ from private_topk.pipelines.texts import (
     whole,
     window_length,
 )
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows.calendar import time_zone
 
 __all__ = ["FIELDS", "OF_SCHEDULE", "Rule", "Scheduled", "fields_for", "read_report"]

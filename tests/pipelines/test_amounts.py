@@ -15,7 +15,7 @@ import pytest
 
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms import user_shard
-from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.metric import Amounts
 from tests.pipelines.support import avro_schema, command, options, read, to_avro, write
 
 COLUMNS = Columns(value="n")

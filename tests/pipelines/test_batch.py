@@ -27,8 +27,8 @@ from private_topk.pipelines.sources import Columns, cut_into_pieces
 from private_topk.pipelines.sources.files import ReadBlocks
 from private_topk.runners import prepare
 from private_topk.transforms import Period, PublicDomain, ReleaseKey
-from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits
+from private_topk.transforms.windows.assign import AssignWindows
 from tests.pipelines.support import SHARED, Done, avro_schema, command, options, to_avro, write
 from tests.transforms.pipelines import count_by_window, outcome
 
@@ -156,7 +156,7 @@ def read_counts(path: Path, domain: PublicDomain, columns: Columns, period: Peri
 
     def pipeline(p: beam.Pipeline) -> beam.PCollection:
         blocks = p | ReadBlocks(cut_into_pieces(match(str(path))), columns)
-        blocks = blocks | CutIntoWindows(period) if period else blocks
+        blocks = blocks | AssignWindows(period) if period else blocks
         return count_by_window(domain, blocks, ReleaseKey.fresh(), period)
 
     counted = outcome(pipeline)

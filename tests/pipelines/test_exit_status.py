@@ -18,8 +18,8 @@ import pytest
 
 from private_topk import rank
 from private_topk.transforms import Period
-from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.metric import Amounts
 from tests.pipelines.support import avro_schema, command, options, to_avro, to_parquet, write
 
 GOOD = {"user": "u", "item": "tea", "time": "2026-01-05", "paid": 1.5}

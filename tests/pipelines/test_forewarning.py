@@ -8,9 +8,9 @@ import pytest
 
 from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.report_spec import resolve
-from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.metric import Amounts
 from tests.pipelines.support import command, options, write
 
 ITEMS = [f"item {n}" for n in range(60)]

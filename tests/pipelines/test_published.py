@@ -10,7 +10,7 @@ import pytest
 from private_topk.pipelines.places import sink_of
 from private_topk.pipelines.published import ExistingOutput, existing_outputs, refusal_in
 from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 TWO = [{"start": "2026-01-05", "end": "2026-01-12"}, {"start": "2026-01-12", "end": "2026-01-19"}]
 

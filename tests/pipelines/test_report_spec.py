@@ -10,9 +10,9 @@ import pytest
 from private_topk import Period, UnknownDomain
 from private_topk.pipelines.report import Report, sink_for, source_for
 from private_topk.pipelines.report_spec import resolve, spec_of
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows.asked import period_of
+from private_topk.transforms.windows.period import period_of
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 WEEKS = Period(START, START + timedelta(28), timedelta(7))
@@ -25,7 +25,7 @@ def asked(**changes: Any) -> Any:  # noqa: ANN401
 
 def test_a_question_has_one_window_s_share() -> None:
     spec = asked(period=WEEKS, privacy_unit="user")
-    assert spec.selection.mechanism.parameter("epsilon") == pytest.approx(0.25) and spec.privacy.windows == 4
+    assert spec.top_k.mechanism.parameter("epsilon") == pytest.approx(0.25) and spec.privacy.windows == 4
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from private_topk.pipelines.identity import IF_GIVEN, UNASKED, identity_of
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command, options, write
 
 ROWS = [

@@ -22,8 +22,8 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.unfinished import Unfinished
 from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.top_k import RankBlocks
 from tests.pipelines.support import command, write
 
@@ -79,7 +79,7 @@ def test_no_folder_stays_of_a_pipeline_that_does_not_run(
         with monkeypatch.context() as patch, pytest.raises((Refusal, KeyboardInterrupt)):
             patch.setattr(RankBlocks, "expand", raising(error))
             run(charged, prepare("direct", []))
-    dear = replace(charged, spec=replace(charged.spec, selection=resolve(2, Joint(epsilon=10.0), ["a", "b"]).selection))
+    dear = replace(charged, spec=replace(charged.spec, top_k=resolve(2, Joint(epsilon=10.0), ["a", "b"]).top_k))
     with pytest.raises(Refusal, match="budget"):
         run(dear, prepare("direct", []))
     assert list(folder.iterdir()) == [] and charges(charged) == []

@@ -150,7 +150,7 @@ def test_the_share_of_a_window(relation: str, most: int, share: float) -> None:
     period = Period.of("2026-01-05", "2026-01-09", "1d")
     asked = {"period": period, "privacy_unit": "user", "max_windows_per_user": most}
     spec = resolve(2, Laplace(1.0, neighbours=relation), list(ITEMS), **asked)
-    assert spec.selection.mechanism.epsilon == share
+    assert spec.top_k.mechanism.epsilon == share
     described = spec.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
     assert (described["windows"], described["windows_of_a_user"]) == (4, round(1 / share))
 

@@ -18,9 +18,9 @@ from apache_beam.transforms.window import IntervalWindow
 from private_topk.transforms.contributions import CountContributions
 from private_topk.transforms.counts import AddUp
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, Part
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.sharding import ShardByUser
 from private_topk.transforms.windows import Period
 

@@ -231,7 +231,7 @@ WITHOUT_ROWS: set[str] = {w.label() for w in period_of("fixed").windows()[3:]}
 
 @pytest.mark.parametrize("runner", [FnApiRunner, BundleBasedDirectRunner])
 def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism = transform(period_of("fixed"))._rank._selection.mechanism
+    mechanism = transform(period_of("fixed"))._rank._spec.mechanism
     plain = PrivateTopK(3, mechanism, DOMAIN, release=RELEASE, shards=4, reveal_active_windows=True)
     few = [row for row in ROWS if row[0] == "u7"]  # of one user shard alone: the others are answered for
 

@@ -15,9 +15,9 @@ from private_topk.transforms.columnar import make_table
 from private_topk.transforms.counts import add_up
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.guard import check_whole
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.parts import MANIFEST, PlacedPart, by_group, with_manifest
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.select import by_window as tables_by_window
 from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period

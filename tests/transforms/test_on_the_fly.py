@@ -8,10 +8,10 @@ import pytest
 
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import MANIFEST
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.user_shard import UserShard
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")

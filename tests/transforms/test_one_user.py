@@ -16,10 +16,10 @@ from private_topk.transforms.columnar import make_block
 from private_topk.transforms.counts import add_up
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.guard import check_whole
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 from private_topk.transforms.parts import MANIFEST, with_manifest
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.user_shard import UserShard
 from tests.examples import examples
 

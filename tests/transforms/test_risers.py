@@ -37,7 +37,6 @@ from private_topk.transforms import (
 from private_topk.transforms import counts as counting
 from private_topk.transforms.columnar import make_block, make_table
 from private_topk.transforms.counts import add_up
-from private_topk.transforms.cut import _NumberDoFn
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, LimitDomain, Mechanism, TopStable
@@ -46,6 +45,7 @@ from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.testing.checks import check_pair
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
 from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
 from tests.transforms.pipelines import outcome
@@ -286,13 +286,13 @@ def test_what_it_costs() -> None:
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
     ]:  # fmt: skip
         spec = resolve(2, Joint(1.0, neighbours=relation), ITEMS, period=period, privacy_unit=unit, risers=Risers(HALF))
-        mechanism = spec.selection.mechanism
+        mechanism = spec.top_k.mechanism
         assert mechanism.epsilon == pytest.approx(float(share)) and mechanism.cap == 3
         assert mechanism.sensitivity == 3 * (2 if relation == "swap" else 1)
     minutes = resolve(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(HALF), amounts=Amounts.of(60))
-    assert minutes.selection.mechanism.cap == 180
+    assert minutes.top_k.mechanism.cap == 180
     grouped = resolve(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"]))
-    assert grouped.selection.rankings_of_a_user() == 1 and grouped.selection.mechanism.epsilon == 1
+    assert grouped.top_k.rankings_of_a_user() == 1 and grouped.top_k.mechanism.epsilon == 1
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,11 @@ from apache_beam.transforms.window import IntervalWindow
 
 from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.cut import _NumberDoFn, _SplitDoFn, cells
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.guard import LostPartError, check_whole
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.sent import (
     Sender,
     Sent,
@@ -34,7 +33,8 @@ from private_topk.transforms.sent import (
 )
 from private_topk.transforms.sharding import _ShardDoFn
 from private_topk.transforms.windows import Period, microseconds
-from private_topk.transforms.windows.stretches import Stretches
+from private_topk.transforms.windows.assign import _NumberDoFn, _SplitDoFn, beam_windows
+from private_topk.transforms.windows.period import Stretches
 from tests.transforms.streams import CUTS, DOMAIN, START, period_of
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
@@ -56,8 +56,8 @@ class Reader:
         self.sender, self.sent, self.number, self.blocks = Sender(period), Sent(), number, 0
         self.cut = _SplitDoFn(period)
         self.cut.setup()
-        self.pieces: dict[IntervalWindow, list[pa.RecordBatch]] = {cell: [] for cell in cells(period)}
-        self.said: dict[IntervalWindow, list[pa.RecordBatch]] = {cell: [] for cell in cells(period)}
+        self.pieces: dict[IntervalWindow, list[pa.RecordBatch]] = {cell: [] for cell in beam_windows(period)}
+        self.said: dict[IntervalWindow, list[pa.RecordBatch]] = {cell: [] for cell in beam_windows(period)}
 
     def read(self, block: pa.RecordBatch) -> None:
         marked, self.sent = self.sender.mark(block, b"%d %d" % (self.number, self.blocks), self.sent)
@@ -88,7 +88,7 @@ def test_a_reader_states_of_every_window_what_is_cut_into_it(cut: str, clock: st
                 reader.read(block_of(state, rows, CUTS[cut][1], at if clock == "of arrivals" else None))
             reader.close(closed)
         reader.close(len(period))
-        for cell in cells(period):
+        for cell in beam_windows(period):
             (said,) = (statement_in(block) for block in reader.said[cell])
             assert said.reader == 0 and len(said.sums) == 1
             assert sum(map(mark_in, reader.pieces[cell])) % WHOLE == said.sums[0]

@@ -11,8 +11,8 @@ import pytest
 from private_topk.transforms import sharding
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import Domain, PublicDomain
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.layout import Layout
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.sent import add_shares, share_in, stated, statement_in
 from private_topk.transforms.sharding import STATEMENTS, ShardedPairs, _ShardDoFn
 

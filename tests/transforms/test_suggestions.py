@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from private_topk.transforms.errors import did_you_mean
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.suggestions import did_you_mean
 
 FLAGS = [
     f"--{name}"

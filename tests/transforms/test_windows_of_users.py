@@ -37,11 +37,11 @@ from private_topk.transforms import (
 )
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.counts import add_up
-from private_topk.transforms.cut import _NumberDoFn
 from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
 from private_topk.transforms.parts import Part
 from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.windows.assign import _NumberDoFn
 from private_topk.transforms.windows_of_users import WindowsOfUsers
 from tests.examples import examples
 from tests.transforms.pipelines import outcome
@@ -260,7 +260,7 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str, most: int, chan
 def worst_ratio(spec: ReportSpec, choose: Callable[[set[int]], set[int]], relation: str) -> float:
     """The largest log-ratio of any three rankings' probability, over all pairs of neighbours."""
     base = ((14, 2), (1, 13), (0, 12))
-    rate = spec.selection.mechanism.epsilon / (2 if relation == "swap" else 1)
+    rate = spec.top_k.mechanism.epsilon / (2 if relation == "swap" else 1)
 
     def law(window: int, mine: tuple[int, int]) -> np.ndarray:
         weights = np.exp(rate * np.add(base[window], mine))
@@ -290,8 +290,8 @@ def test_windows_and_groups_share_together() -> None:
         ("add-remove", 2, one, 2, 1), ("swap", 2, one, 2, 1), ("add-remove", 2, three, 2, 2), ("swap", 2, three, 2, 2),
     ]:  # fmt: skip
         spec = bounded(relation, most, 5, groups)
-        assert reach_of(spec.selection, spec.period) == reach, (relation, most)
-        assert spec.privacy.windows == reach * each and spec.selection.rankings_of_a_user() == each
+        assert reach_of(spec.top_k, spec.period) == reach, (relation, most)
+        assert spec.privacy.windows == reach * each and spec.top_k.rankings_of_a_user() == each
 
 
 def plays() -> list[tuple[str, str, int]]:

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, check_k, sensitivity
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["UnknownDomainMechanism"]
 

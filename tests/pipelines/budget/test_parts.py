@@ -14,9 +14,9 @@ from private_topk.pipelines.budget.account import Budget, Windows
 from private_topk.pipelines.budget.composition import Cost
 from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.report_spec import resolve
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.risers import Risers
+from private_topk.transforms.metric import Risers
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.windows import Period
 from tests.transforms.mechanisms import laws

@@ -14,8 +14,8 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.domain import RangeDomain
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import Done, command, write
 

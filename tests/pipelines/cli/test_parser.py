@@ -9,7 +9,7 @@ import pytest
 from private_topk.pipelines.cli import COMMANDS, run, stream
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.options import Options
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command
 
 

@@ -9,7 +9,7 @@ import pytest
 from private_topk.pipelines.cli import main, run, stream
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.report_file.schema import FIELDS, fields_for, read_report
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import WEEKLY
 
 GOOD = WEEKLY + "runner:\n  options: [--direct_num_workers=1]\n"

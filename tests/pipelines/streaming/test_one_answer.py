@@ -15,7 +15,7 @@ from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
 from private_topk.runners import prepare
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import Done, command, options, write
 from tests.pipelines.test_announce import Nowhere
 

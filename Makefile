@@ -14,7 +14,7 @@ SHARED := -n auto --dist worksteal
 WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pinned_answers.py tests/transforms/test_top_k.py \
     tests/transforms/test_pinned.py tests/pipelines/test_pinned_answers.py tests/pipelines/test_batch.py
 
-.PHONY: rank test check lint newest oldest bench site clean
+.PHONY: rank test check lint newest oldest bench site flink-up flink-down kafka clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -61,6 +61,18 @@ bench: .venv/tested
 site: .venv/documented
 	$(BIN)/python docs/site/build.py out/site
 
+# For trying, on loopback: a standalone Flink cluster of a job manager, two task managers and a pool of Python workers,
+# and a Kafka broker with the topic `plays`, which ends with Ctrl-C.
+flink-up: .venv/installed
+	$(BIN)/python -m benchmarks.servers.flink up
+
+flink-down:
+	$(BIN)/python -m benchmarks.servers.flink down
+
+kafka: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[kafka]'
+	$(BIN)/python -m benchmarks.servers.kafka
+
 # The version check and the venv come first, so that what is missing is named by what it is.
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' \
@@ -82,5 +94,3 @@ site: .venv/documented
 
 clean:
 	rm -rf .venv .venv-newest .venv-oldest out build src/*.egg-info
-
-include flink.mk

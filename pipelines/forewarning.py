@@ -15,7 +15,6 @@ from private_topk.pipelines.preview.outlook import NOISE
 from private_topk.pipelines.preview.reasons import short
 from private_topk.pipelines.preview.shapes import Expected
 from private_topk.pipelines.question import Question
-from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.errors import Refusal
 
 __all__ = ["forewarned"]
@@ -51,8 +50,7 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
         return None
     if spec.mechanism.weighting is not None:
         return None  # it looks at weights of users, which numbers of users do not tell
-    unknown = isinstance(spec.domain, UnknownDomain)
-    items = None if isinstance(spec.domain, UnknownDomain) else spec.domain.size
+    unknown, items = not spec.domain.is_public, spec.domain.size or None
     expected = expected_of(like, items, question.period) if like is not None else _first(earlier, items)
     if expected is None:
         return None

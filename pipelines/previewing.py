@@ -17,7 +17,6 @@ from private_topk.pipelines.preview import Expected, InAmounts, PublicCounts, Ri
 from private_topk.pipelines.question import RISERS_THAT_SHARE, counts_of, declared_period, risers_of
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.select import read_counts
-from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import ReleaseKey
@@ -118,8 +117,7 @@ def _items(asked: Asked) -> int | None:
     """How many a public domain has, where one is given."""
     if "domain" not in asked and "domain_range" not in asked:
         return None
-    domain = domain_of(asked)
-    return None if isinstance(domain, UnknownDomain) else domain.size
+    return domain_of(asked).size or None
 
 
 def _public_counts(asked: Asked, path: str, said: bool, field: str = "counts") -> PublicCounts:

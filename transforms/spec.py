@@ -10,14 +10,13 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from private_topk.transforms.domain import Domain, UnknownDomain
+from private_topk.transforms.domain import Domain
 from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import NoiseSize, Release, release_seed
 from private_topk.transforms.stated import stated
@@ -91,7 +90,7 @@ class TopK:
         if not isinstance(risers, Risers):
             raise TypeError(f"risers must be Risers such as Risers(0.5), got {type(risers).__name__}")
         kind, units = type(self.mechanism), 1 if self.amounts is None else self.amounts.cap
-        if isinstance(self.domain, UnknownDomain):
+        if not self.domain.is_public:
             raise Refusal("against", "needs a public domain: over an unknown one thresholds tell items that few hold, "
                           "and scores may lie below 0, where nobody holds an item", "give the public list")  # fmt: skip
         if not vars(kind).get("translation_invariant", False):  # said by the class that draws
@@ -154,9 +153,7 @@ class TopK:
 
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all, as of a public domain."""
-        if not isinstance(self.domain, UnknownDomain) or not isinstance(self.mechanism, UnknownDomainMechanism):
-            return None
-        return self.mechanism.kbar_for(self.k) + 1
+        return None if self.domain.is_public else self.mechanism.head(self.k)
 
     def least(self) -> int:
         """In an unknown domain, the least count that the mechanism looks at."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import apache_beam as beam
@@ -12,7 +12,7 @@ from apache_beam.transforms import window
 from private_topk.transforms.combine import AddUp
 from private_topk.transforms.completeness import statements
 from private_topk.transforms.contributions import CountContributions
-from private_topk.transforms.domain import Domain, DomainByGroup, PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, as_domain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups, groups_for
@@ -20,7 +20,6 @@ from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, Wake
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.plan import Layout
@@ -245,34 +244,22 @@ def make_selection(
     Raises Refusal or TypeError naming the argument, the rule and the remedy.
     """
     check_made(mechanism, amounts)
-    publish_counts, domain = count_budget(publish_counts), _as_domain(domain)
+    publish_counts, domain = count_budget(publish_counts), as_domain(domain)
     about = mechanism.about
-    if isinstance(domain, UnknownDomain) and about.domain == "public":
+    if not domain.is_public and about.domain == "public":
         raise Refusal(
             "mechanism",
             f"{about.name} needs a public domain: over an unknown one, that an item appears at all would tell that "
             "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
             "limit-domain with a delta",
         )
-    size = 0 if isinstance(domain, UnknownDomain) else domain.size
-    k = check_k(k, size, about.domain)
+    k = check_k(k, domain.size, about.domain)
     domain, groups = groups_for(domain, groups, k)
-    if isinstance(mechanism, UnknownDomainMechanism):
-        mechanism.kbar_for(k)
+    mechanism.head(k)
     check_scores(mechanism, publish_counts, amounts)
     limit = _bound(mechanism, max_items_per_user)
     mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
     return TopK(mechanism, k, domain, limit, publish_counts, amounts, groups)
-
-
-def _as_domain(domain: Domain | Iterable[str | int]) -> Domain:
-    """A list is a public domain, and a list for each group one by group."""
-    if isinstance(domain, str | bytes):
-        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), got "
-                        "a single string")  # fmt: skip
-    if isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
-        return domain
-    return DomainByGroup.by_group(domain) if isinstance(domain, Mapping) else PublicDomain.of(domain)
 
 
 def _bound(mechanism: Mechanism, asked: int | None) -> int | None:

@@ -130,6 +130,10 @@ class Mechanism(abc.ABC):
         """
         return Prepared(self, histogram, users)
 
+    def head(self, k: int) -> int | None:
+        """How many of the largest counts it looks at; None for all. Raises Refusal where k asks for too many."""
+        return None
+
     @property
     def answer(self) -> Literal["sequence", "set"]:
         """Whether this configuration answers with a sequence in rank order or with a set."""

@@ -52,7 +52,7 @@ class Case:
     @cached_property
     def pairs(self) -> tuple[Neighbours, ...]:
         """All pairs of neighbouring inputs that are tried."""
-        swap, public = self.neighbours == "swap", isinstance(self.spec.domain, PublicDomain)
+        swap, public = self.neighbours == "swap", self.spec.domain.is_public
         size = (_PUBLIC if public else _UNKNOWN)[self.counted]
         height = 0 if public else threshold_of(self.spec)
         if self.releases == 2:

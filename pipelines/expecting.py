@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from private_topk.pipelines.fields import names_a_file
 from private_topk.pipelines.files import as_path, exists, open_file, why
+from private_topk.pipelines.options import names_a_file
 from private_topk.pipelines.preview import Expected, PublicCounts, Released, Rises, Zipf
 from private_topk.pipelines.sample import WEEKS, users_per_item
 from private_topk.pipelines.sinks.formats import format_of

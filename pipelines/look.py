@@ -90,10 +90,10 @@ class Look:
 
 def look_at(report: Report) -> Look:
     """Read the input once, here. Cost: about that of reading it in a run. Raises Refusal where only a run can."""
-    period, domain = report.question.reads, report.question.spec.domain
+    period, domain = report.spec.reads, report.spec.top_k.domain
     parts = report.source.rows(period)
     if parts is None:
-        raise Refusal("show_left_out", f"cannot look at {verbatim(report.source.place)} before a run",
+        raise Refusal("show_dropped_rows", f"cannot look at {verbatim(report.source.place)} before a run",
                       "files can be looked at; a run tells afterwards")  # fmt: skip
     columns = report.source.columns if period is not None else replace(report.source.columns, time=None)
     found = Look(period=period)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from private_topk.pipelines.sinks.sink import Sink
     from private_topk.transforms.windows import Period
 
-__all__ = ["execute", "parser", "print_published", "show_left_out", "show_rows"]
+__all__ = ["execute", "parser", "print_published", "show_dropped_rows", "show_rows"]
 
 _EXAMPLE = """examples:
   private-topk show ranking.avro
@@ -108,7 +108,7 @@ def print_published(sink: Sink) -> None:
     print_json({"output": sink.place, **facts})
 
 
-def show_left_out(counts: dict[str, str], exact: bool) -> None:
+def show_dropped_rows(counts: dict[str, str], exact: bool) -> None:
     """Tell the operator, on stderr, how many rows were left out. Never to be published."""
     told = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
     how = "exact" if exact else "fewer than 100 are not told"

@@ -116,7 +116,7 @@ FIELDS: dict[str, Rule] = {
     "report": Rule(_name, "release_id", required=True),
     "source.input": Rule(_template, "input", required=True, path=True, template=True),
     "source.expect_rows_at_least": Rule(whole, "expect_rows_at_least"),
-    "source.complete_when": Rule(_template, "complete_when", path=True, template=True),
+    "source.success_file": Rule(_template, "success_file", path=True, template=True),
     "source.watch": Rule(_true),
     "source.user_column": Rule(printable_text, "user_column"),
     "source.item_column": Rule(printable_text, "item_column"),

@@ -13,7 +13,7 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
-from private_topk.pipelines.cli.arguments import asked_of
+from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.cli.stream import parser
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.report import report_of
@@ -69,7 +69,7 @@ def test_google_places_make_a_streaming_graph(
     options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
     launch = Launch("direct", BundleBasedDirectRunner(), options)
     pipeline = beam.Pipeline(runner=launch.runner, options=options)
-    build(pipeline, report_of(asked_of(arguments), watch=True), launch, LiveRun())
+    build(pipeline, report_of(options_of(arguments), watch=True), launch, LiveRun())
     found: list[str] = []
 
     class Look(beam.pipeline.PipelineVisitor):

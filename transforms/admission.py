@@ -81,12 +81,12 @@ def check_made(mechanism: object, amounts: object) -> None:
 
 def check_scores(mechanism: Mechanism, counts: CountBudget | None, amounts: Amounts | None) -> None:
     """Raise Refusal where what is added up of users does not go with what is asked of the sums."""
-    about = mechanism.about
-    if amounts is not None and mechanism.weighs_users:
-        raise Refusal("mechanism", f"{about.name} adds up weights of users, and no amounts",
+    name, weighs_users = mechanism.about.name, mechanism.guarantee.metric == "weights"
+    if amounts is not None and weighs_users:
+        raise Refusal("mechanism", f"{name} adds up weights of users, and no amounts",
                       "leave {value_column} out, or take another mechanism")  # fmt: skip
     if amounts is not None and counts is not None and counts.round_to > 1:
         raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
-    if mechanism.weighs_users and counts is not None:
-        raise Refusal("publish_counts", f"does not go with {about.name}, which adds up weights and counts nobody",
+    if weighs_users and counts is not None:
+        raise Refusal("publish_counts", f"does not go with {name}, which adds up weights and counts nobody",
                       "leave it out")  # fmt: skip

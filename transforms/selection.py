@@ -89,14 +89,14 @@ class Selection:
             return self
         if not isinstance(risers, Risers):
             raise TypeError(f"risers must be Risers such as Risers(0.5), got {type(risers).__name__}")
-        kind, units = type(self.mechanism), 1 if self.amounts is None else self.amounts.cap
+        units = 1 if self.amounts is None else self.amounts.cap
         if isinstance(self.domain, UnknownDomain):
             raise Refusal("against", "needs a public domain: over an unknown one thresholds tell items that few hold, "
                           "and scores may lie below 0, where nobody holds an item", "give the public list")  # fmt: skip
-        if not vars(kind).get("translation_invariant", False):  # said by the class that draws
-            raise Refusal("mechanism", f"{kind.about.name} does not rank risers: it is proved for users who move all "
-                          "counts one way, and one who was here before moves some down", "take a mechanism that says "
-                          "`translation_invariant`")  # fmt: skip
+        if not self.mechanism.guarantee.translation_invariant:
+            raise Refusal("mechanism", f"{self.mechanism.about.name} does not rank risers: it is proved for users who "
+                          "move all counts one way, and one who was here before moves some down", "take a mechanism "
+                          "whose guarantee says `translation_invariant`")  # fmt: skip
         if self.publish_counts is not None:
             raise Refusal("publish_counts", "does not go with {against}: the noise of counts is proved for users who "
                           "move them one way", "leave it out, or publish each window with its counts")  # fmt: skip
@@ -128,7 +128,7 @@ class Selection:
             return 1
         # In the window before a user may have counted in other groups: one moves by one part of the cap, the other by
         # the other. Noise is in proportion to the cap, so that both cost one, where users who leave and enter do.
-        as_one = self.risers is None or vars(type(self.mechanism)).get("swap_costs_one_draw", False)
+        as_one = self.risers is None or self.mechanism.guarantee.swap_costs_one_draw
         return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
 
     def bounds_a_user(self) -> bool:
@@ -147,7 +147,7 @@ class Selection:
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
         """Noisy counts as they are published: amounts where these are added up, and weights by hundredths."""
-        if self.mechanism.publishes_weights:
+        if self.mechanism.guarantee.publishes_weights:
             return tuple(hundredths / 100 for hundredths in noisy)
         return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
@@ -179,10 +179,10 @@ class Selection:
         """
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
-        if self.mechanism.two_stage:
+        if self.mechanism.guarantee.two_stage:
             return Draws(self.mechanism.find(histogram, self.k, bits.draw()), None)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
-        if self.mechanism.publishes_weights:  # of the same draw once more, whose noise they have
+        if self.mechanism.guarantee.publishes_weights:  # of the same draw once more, whose noise they have
             again = RandomBits.keyed(seed).draw()
             return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
         budget = self.publish_counts

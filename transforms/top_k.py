@@ -249,16 +249,15 @@ def make_selection(
     """
     check_made(mechanism, amounts)
     publish_counts, domain = count_budget(publish_counts), _as_domain(domain)
-    about = mechanism.about
-    if isinstance(domain, UnknownDomain) and about.domain == "public":
+    if isinstance(domain, UnknownDomain) and mechanism.guarantee.domain == "public":
         raise Refusal(
             "mechanism",
-            f"{about.name} needs a public domain: over an unknown one, that an item appears at all would tell that "
-            "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
+            f"{mechanism.about.name} needs a public domain: over an unknown one, that an item appears at all would "
+            "tell that somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
             "limit-domain with a delta",
         )
     size = 0 if isinstance(domain, UnknownDomain) else domain.size
-    k = check_k(k, size, about.domain)
+    k = check_k(k, size, mechanism.guarantee.domain)
     domain, groups = groups_for(domain, groups, k)
     if isinstance(mechanism, UnknownDomainMechanism):
         mechanism.kbar_for(k)

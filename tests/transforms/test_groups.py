@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
@@ -30,7 +30,7 @@ from private_topk.transforms import (
 )
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.headings import Heading
-from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace, noise_of_counts
+from private_topk.transforms.mechanisms import Guarantee, Joint, Laplace, RestrictedLaplace, noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.top_k import make_selection
@@ -171,6 +171,7 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str) -> None:
 class _Own(Joint):
     """A mechanism of one's own that says nothing of users who move."""
 
+    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
     neighbours: Neighbours = "swap"
 
 

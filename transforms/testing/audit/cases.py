@@ -92,14 +92,14 @@ def cases_of(names: Iterable[str] = ()) -> list[Case]:
 
 
 def _cases(kind: type[Mechanism]) -> Iterator[Case]:
-    for neighbours in kind.neighbours_offered:
-        for counted in (False,) if kind.weighs_users else (False, True):
+    for neighbours in kind.guarantee.neighbours:
+        for counted in (False,) if kind.guarantee.metric == "weights" else (False, True):
             selection = _selection(kind, neighbours, counted)
             yield Case(selection, 1)
             if neighbours == "add-remove":
                 yield Case(selection, 2)
-    for neighbours in kind.neighbours_offered:
-        if vars(kind).get("amounts_offered", False):  # said by the class that draws
+    for neighbours in kind.guarantee.neighbours:
+        if kind.guarantee.metric == "amounts":
             yield Case(_selection(kind, neighbours, False, amounts=_AMOUNTS), 1)
             yield Case(_selection(kind, neighbours, True, amounts=_AMOUNTS), 1)
         yield Case(_selection(kind, neighbours, False, groups=Groups.of(GROUPS)), 1)
@@ -117,7 +117,7 @@ def _selection(
     larger. With them it is nearly all of many, at a small epsilon: one user moves all their counts, so that noise for
     fewer shows. A bound is set where the mechanism needs one.
     """
-    public = kind.about.domain == "public"
+    public = kind.guarantee.domain == "public"
     unknown_size, size = _UNKNOWN[counted], (_PUBLIC if public else _UNKNOWN)[counted]
     epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
     given: dict[str, Any] = {
@@ -146,7 +146,7 @@ def threshold_of(selection: Selection) -> int:
 
     Cost: some hundred draws.
     """
-    mechanism, unit = selection.mechanism, UNIT if selection.mechanism.weighs_users else 1
+    mechanism, unit = selection.mechanism, UNIT if selection.mechanism.guarantee.metric == "weights" else 1
     bits = RandomBits.keyed(b"where the threshold is")
 
     def passes(height: int) -> bool:

@@ -124,7 +124,7 @@ class Defect(NamedTuple):
         ]
         if not found:
             return None
-        unknown = found[0].selection.mechanism.about.domain == "unknown"
+        unknown = found[0].selection.mechanism.guarantee.domain == "unknown"
         return found[0] if unknown or self.plant not in (head_one_short, a_digest_without_labels) else None
 
 

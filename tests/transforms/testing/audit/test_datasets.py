@@ -63,10 +63,10 @@ def test_every_mechanism_domain_relation_and_kind_of_release_is_a_case() -> None
     cases = cases_of()
     seen = {(case.selection.mechanism.about.name, case.neighbours, case.counted, case.releases, case.of)
             for case in cases}  # fmt: skip
-    uncounted = sum(kind.weighs_users for kind in MECHANISMS.values())
+    uncounted = sum(kind.guarantee.metric == "weights" for kind in MECHANISMS.values())
     assert len(seen) == len(cases) == (6 + 4 + 2) * len(MECHANISMS) - (3 + 4) * uncounted
     for case in cases:
-        approximate = case.selection.mechanism.about.guarantee == "approximate"
+        approximate = case.selection.mechanism.guarantee.privacy == "approximate"
         assert (case.delta > 0) == approximate and case.epsilon in (1.25, 2.0)
     hidden = cases_of(["limit-domain"])[0]
     threshold = threshold_of(hidden.selection)

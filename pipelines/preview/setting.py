@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.limits import check_delta, check_epsilon, check_windows
 from private_topk.pipelines.budget.sharing import Shared, share_out, windows_of_a_user
-from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.spec import CountBudget
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
-    from private_topk.transforms.amounts import Amounts
-    from private_topk.transforms.risers import Risers
+    from private_topk.transforms.metric import Amounts, Risers
 
 __all__ = ["Setting"]
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from private_topk.transforms.errors import Refusal, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.counts import check_counts
@@ -19,7 +20,6 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named,
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
 from private_topk.transforms.mechanisms.ranks import check_ranks
 from private_topk.transforms.mechanisms.weighting import Weighting
-from private_topk.transforms.refusal import Refusal, plain, verbatim
 
 __all__ = [
     "About",

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.histogram import Indices
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["check_ranks"]
 

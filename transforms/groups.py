@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, Words, mix
-from private_topk.transforms.domain import Domain, PublicDomain
+from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter
 
-__all__ = ["Groups", "chosen", "groups_for"]
+__all__ = ["Groups", "chosen"]
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,3 @@ def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: i
     found = np.empty(len(users), bool)
     found[order] = np.repeat(kept, np.diff(np.append(starts, len(users))))
     return found
-
-
-def groups_for(domain: Domain, groups: Groups | Iterable[str | int] | None, k: int) -> tuple[Domain, Groups | None]:
-    """The groups that are ranked, and the domain with its lists in their order. Raises Refusal."""
-    found = groups if groups is None or isinstance(groups, Groups) else Groups.of(groups)
-    domain, labels = domain.of_groups(None if found is None else found.labels, k)
-    return domain, Groups(labels) if found is None and labels is not None else found

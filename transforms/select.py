@@ -140,15 +140,15 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     mechanism, label = spec.mechanism, of.label()
     ranks, noisy, noise = spec.draw(counted.histogram, counted.digest, label, release)
     items = counted.items(ranks)
-    if mechanism.two_stage:
+    if mechanism.guarantee.two_stage:
         items = items[spec.order(counted.users_of(items), counted.digest, label, release)]
-    if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
+    if mechanism.guarantee.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         order = np.argsort(items)
         items, noisy = items[order], None if noisy is None else noisy[order]
     shown = None if noisy is None else spec.shown(noisy.tolist())
-    published, weighed = (None, shown) if mechanism.publishes_weights else (shown, None)
+    published, weighed = (None, shown) if mechanism.guarantee.publishes_weights else (shown, None)
     names = tuple(counted.labels(items).to_pylist())
-    return Ranking(of.bounds, names, spec.k, mechanism.answer, published, noise, of.group, weighed)
+    return Ranking(of.bounds, names, spec.k, mechanism.guarantee.answer, published, noise, of.group, weighed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +188,7 @@ class WindowCounts:
                                         dtype=np.int64)
                    for name in (tables[0].schema.names if tables else ("item", "count"))}  # fmt: skip
         users = columns.get("users")
-        if users is None and spec.mechanism.two_stage:
+        if users is None and spec.mechanism.guarantee.two_stage:
             users = np.empty(0, np.int64)
         return cls(columns["item"], columns["count"], domain.listed(group), domain, users)
 

@@ -44,7 +44,7 @@ class UnknownDomainMechanism(Mechanism):
     """
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits, users: ArrayLike | None = None) -> Indices:
-        self.kbar_for(check_k(k, 0, self.about.domain))
+        self.kbar_for(check_k(k, 0, self.guarantee.domain))
         return super().__call__(counts, k, bits, users)
 
     def kbar_for(self, k: int) -> int:

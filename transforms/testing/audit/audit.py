@@ -218,7 +218,7 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
     ):
         if of == "" or name == "an item of one's own":
             bound = "no bound" if limit is None else f"at most {limit}"
-            spec = TopK(TrueTopK(), 1, its, limit, None, *what)
+            spec = TopK(1, TrueTopK(), its, limit, None, *what)
             for fault in _wrong(spec, dataset, sampler.key(0)):
                 yield f"{domain} domain, {bound}, {of}{name}, {fault}"
 

@@ -158,9 +158,9 @@ class Risers:
 
     Privacy: one user holds an item in either window, in both or in none, and so moves its score by -p to q: some up,
     others down. An order is the same when all scores move together, so it moves as if each went up by 0 to p + q:
-    a mechanism whose law is told by differences of scores alone (`differences_alone`), and that is proved for scores
-    that one user moves one way by 0 to `cap`, needs `cap` = p + q. Of a user who is replaced a score moves by up to
-    p + q either way: the same cap under "swap".
+    a mechanism whose law is `translation_invariant`, told by differences alone, and that is proved for scores that one
+    user moves one way by 0 to `cap`, needs `cap` = p + q. Of a user who is replaced a score moves by up to p + q
+    either way: the same cap under "swap".
 
     Args:
         weight: from 0 to 1, with a denominator of at most 1000. 1 ranks by the difference; less lets what is popular

@@ -149,7 +149,7 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     mechanism, label = spec.mechanism, of.label()
     ranks, noisy, noise = spec.draw(counted.histogram, counted.digest, label, release)
     items = counted.items(ranks)
-    if mechanism.orders_by_users:
+    if mechanism.two_stage:
         items = items[spec.order(counted.users_of(items), counted.digest, label, release)]
     if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         order = np.argsort(items)
@@ -172,7 +172,7 @@ class WindowCounts:
         counts: (n,) theirs, none of them 0; of risers they may be below 0.
         listed: all items that can be ranked, in order: a range from 0, or some of it. Those not held count 0.
         named: the domain, or the labels of an unknown one.
-        users: (n,) of a mechanism that `orders_by_users`.
+        users: (n,) of a `two_stage` mechanism.
     """
 
     held: Codes
@@ -197,7 +197,7 @@ class WindowCounts:
                                         dtype=np.int64)
                    for name in (tables[0].schema.names if tables else ("item", "count"))}  # fmt: skip
         users = columns.get("users")
-        if users is None and spec.mechanism.orders_by_users:
+        if users is None and spec.mechanism.two_stage:
             users = np.empty(0, np.int64)
         return cls(columns["item"], columns["count"], domain.listed(group), domain, users)
 

@@ -33,7 +33,7 @@ _MOST_UNITS = 1 << 29
 class Draws(NamedTuple):
     """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights.
 
-    Of a mechanism that `orders_by_users` the ranks of its candidates, of which `TopK.order` makes the answer.
+    Of a `two_stage` mechanism the ranks of its candidates, of which `TopK.order` makes the answer.
     """
 
     ranks: np.ndarray
@@ -94,10 +94,10 @@ class TopK:
         if isinstance(self.domain, UnknownDomain):
             raise Refusal("against", "needs a public domain: over an unknown one thresholds tell items that few hold, "
                           "and scores may lie below 0, where nobody holds an item", "give the public list")  # fmt: skip
-        if not vars(kind).get("differences_alone", False):  # said by the class that draws
+        if not vars(kind).get("translation_invariant", False):  # said by the class that draws
             raise Refusal("mechanism", f"{kind.about.name} does not rank risers: it is proved for users who move all "
                           "counts one way, and one who was here before moves some down", "take a mechanism that says "
-                          "`differences_alone`")  # fmt: skip
+                          "`translation_invariant`")  # fmt: skip
         if self.publish_counts is not None:
             raise Refusal("publish_counts", "does not go with {against}: the noise of counts is proved for users who "
                           "move them one way", "leave it out, or publish each window with its counts")  # fmt: skip
@@ -129,7 +129,7 @@ class TopK:
             return 1
         # In the window before a user may have counted in other groups: one moves by one part of the cap, the other by
         # the other. Noise is in proportion to the cap, so that both cost one, where users who leave and enter do.
-        as_one = self.risers is None or vars(type(self.mechanism)).get("moves_as_one", False)
+        as_one = self.risers is None or vars(type(self.mechanism)).get("swap_costs_one_draw", False)
         return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
 
     def bounds_a_user(self) -> bool:
@@ -180,7 +180,7 @@ class TopK:
         """
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
-        if self.mechanism.orders_by_users:
+        if self.mechanism.two_stage:
             return Draws(self.mechanism.find(histogram, self.k, bits.draw()), None)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
         if self.mechanism.publishes_weights:  # of the same draw once more, whose noise they have

@@ -162,8 +162,8 @@ def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each
 
     One who is added or removed changes `most`. One who is replaced counts in `most` before and in `most` after: those
     that are left and those that are entered pair up, as groups do, and a pair costs one draw where the mechanism says
-    `moves_as_one`. Where it does not, all that change are paid for: as few are the same as there is room for, and in a
-    window that is left or entered fewer rankings of groups change.
+    `swap_costs_one_draw`. Where it does not, all that change are paid for: as few are the same as there is room for,
+    and in a window that is left or entered fewer rankings of groups change.
 
     Args:
         most: None where a user counts in every window that they are active in.

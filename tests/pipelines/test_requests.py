@@ -19,7 +19,7 @@ from private_topk.pipelines import requests
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import run, stream
 from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.identity import IF_GIVEN, UNASKED, identity_of
+from private_topk.pipelines.identity import IF_GIVEN, TAG, UNASKED, identity_of
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of
@@ -256,9 +256,10 @@ def parts(value: object, path: str = "") -> Iterator[tuple[str, object, dataclas
     """Every field of a dataclass and of those inside it."""
     for field in dataclasses.fields(value):  # type: ignore[arg-type]
         inner = getattr(value, field.name)
-        yield f"{path}{field.name}", inner, field
+        name = path + field.metadata.get(TAG, field.name)
+        yield name, inner, field
         if dataclasses.is_dataclass(inner):
-            yield from parts(inner, f"{path}{field.name}.")
+            yield from parts(inner, f"{name}.")
 
 
 @pytest.mark.parametrize(("watch", "asked"), [(False, BASE), (True, FOLDER), (True, KAFKA), (False, HIDDEN)])

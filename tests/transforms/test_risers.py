@@ -63,16 +63,16 @@ Scores = dict[tuple[int, str, str], int]
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_law_is_the_same_when_all_counts_move_together(name: str) -> None:
-    """What `differences_alone` says, of every mechanism that says it; and those that do not are refused."""
+    """What `translation_invariant` says, of every mechanism that says it; and those that do not are refused."""
     mechanism = mechanism_of(name)
-    assert type(mechanism).differences_alone
+    assert type(mechanism).translation_invariant
     here, moved = (law_of(name, mechanism, tuple(count + by for count in (7, 4, 2)), 2) for by in (0, 6))
     assert here.keys() == moved.keys()
     assert all(float(here[answer]) == pytest.approx(float(moved[answer]), rel=1e-9, abs=1e-12) for answer in here)
 
 
 def test_the_laws_below_are_of_every_mechanism_that_is_offered_and_the_page_names_the_others() -> None:
-    offered = {name for name, kind in MECHANISMS.items() if kind.differences_alone}
+    offered = {name for name, kind in MECHANISMS.items() if kind.translation_invariant}
     assert offered == set(PUBLIC)
     refused = {name for name, kind in MECHANISMS.items() if kind.about.domain == "public"} - offered
     page = (Path(__file__).parents[2] / "docs" / "risers.md").read_text()

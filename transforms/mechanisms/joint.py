@@ -56,8 +56,8 @@ class Joint(Mechanism):
         when="the best pure sequence where the gaps between the top counts are large",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float | Fraction
     skew: float | Fraction = parameter(

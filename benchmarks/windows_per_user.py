@@ -24,7 +24,7 @@ from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sample import write_sample
 from private_topk.transforms import Period
 from private_topk.transforms.mechanisms import Joint, RandomBits
-from private_topk.transforms.windows_of_users import WindowsOfUsers
+from private_topk.transforms.user_shards import WindowsOfUsers
 
 DRAWS = 200
 

@@ -21,8 +21,8 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.pipelines.unfinished import Unfinished, heard
 from private_topk.runners import Launch
+from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.errors import Refusal, refused, verbatim
-from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
@@ -41,7 +41,7 @@ __all__ = [
     "windows_before",
 ]
 
-_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?LostPartError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?IncompleteDataError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 _IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
@@ -119,7 +119,7 @@ def check_all_is_out(report: Report, again: str, before: int | None = None) -> N
     except Refusal:
         return
     if out is not None and out < windows:
-        lost = LostPartError("the runner ended the job as if it were whole, and lost windows of it without a word")
+        lost = IncompleteDataError("the job ended as if it were whole, and windows were lost without a word")
         raise Unfinished(f"{_published(report, before)}. {_how_to_go_on(report, again)}") from lost
 
 
@@ -224,7 +224,7 @@ def refusal_in(error: BaseException) -> Refusal | None:
     return refused(found.group(1)) if found else None
 
 
-def loss_in(error: BaseException) -> LostPartError | None:
+def loss_in(error: BaseException) -> IncompleteDataError | None:
     """The loss of counts that a runner has wrapped into an error of its own, or None."""
     found = _LOSS.search(f"{type(error).__name__}: {error}")
-    return LostPartError(found.group(1)) if found else None
+    return IncompleteDataError(found.group(1)) if found else None

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from private_topk.transforms.columnar import LONGEST_LABEL, Codes, as_labels
+from private_topk.transforms.columnar import LONGEST_LABEL, Codes, as_labels, sorted_with_order, sorted_words
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.sorting import sorted_with_order, sorted_words
 
 __all__ = ["DomainIndex", "as_integers", "check_items", "column_of", "digest_of"]
 

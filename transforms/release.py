@@ -20,7 +20,6 @@ __all__ = [
     "DRAWS",
     "NoiseSize",
     "Ranking",
-    "RankingKey",
     "Release",
     "ReleaseKey",
     "not_here",
@@ -69,17 +68,6 @@ class Ranking:
     def label(self) -> str:
         """A name of its own among the rankings of a release."""
         return self.window.label(self.group)
-
-
-class RankingKey(NamedTuple):
-    """What a ranking is of: a window, and a group of it where there are groups."""
-
-    bounds: WindowBounds
-    group: str | None = None
-
-    def label(self) -> str:
-        """A name of its own among the rankings of a release."""
-        return self.bounds.label(self.group)
 
 
 DRAWS = "release 4"

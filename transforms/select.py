@@ -12,28 +12,28 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, make_table
-from private_topk.transforms.counts import largest
+from private_topk.transforms.combine import largest
+from private_topk.transforms.completeness import check_pane, check_whole
 from private_topk.transforms.domain import Domain, UnknownDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.guard import check_pane, check_whole
 from private_topk.transforms.labels import digest_of
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
 from private_topk.transforms.parts import HEARTBEAT, PlacedPart, by_group
-from private_topk.transforms.release import Ranking, RankingKey, Release
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.windows import Period
+from private_topk.transforms.windows import Period, WindowBounds
 from private_topk.transforms.windows.assign import window_named
 
-__all__ = ["MOST_HELD", "SelectTopK", "WindowCounts", "by_window", "rank"]
+__all__ = ["MOST_HELD", "RankingKey", "SelectTopK", "WindowCounts", "by_window", "heading", "rank"]
 
 MOST_HELD = 1 << 26
 """So many counts other than 0 are held at once: a worker's memory, and what a runner hands over as one element."""
@@ -49,7 +49,8 @@ class SelectTopK(beam.PTransform):
     together; or a single window, of up to 2**26 items. Of a public list the list besides.
 
     Args:
-        shards: how many user shards there are. Unless the counts of each are here, once, a LostPartError ends the job.
+        shards: how many user shards there are. Unless the counts of each are here, once, an
+            IncompleteDataError ends the job.
         layout: how many windows the tables hold. More than one: those of the period, in Beam's global window.
         readers: those that state what they have sent, which must then be what was counted.
     """
@@ -107,18 +108,8 @@ class _SelectDoFn(beam.DoFn):
         layout, spec = self._layout, self._spec
         windows = by_window(tables, layout.group(group)) if layout.windows > 1 else [(0, tables)]
         for number, some in windows:
-            of = _ranking_key(spec.groups, layout, self._period, number, window)
+            of = heading(spec.groups, layout, self._period, number, window)
             yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % layout.parts))
-
-
-def _ranking_key(groups: Groups | None, layout: Layout, period: Period | None, number: int, window: Any) -> RankingKey:  # noqa: ANN401
-    """What the ranking of a number is of.
-
-    Args:
-        window: Beam's, which tells the declared one where the tables hold no more than one.
-    """
-    bounds = window_named(period, number // layout.parts, window, layout.dates > 1)
-    return RankingKey(bounds, None if groups is None else groups.name(number % layout.parts))
 
 
 def _check_size(tables: Sequence[pa.RecordBatch]) -> None:
@@ -283,3 +274,24 @@ class WindowCounts:
         gaps = places - np.arange(len(places))  # how many of them come before each that is held
         found = numbers + np.searchsorted(gaps, numbers, "right")
         return found if isinstance(listed, range) else listed[found]
+
+
+class RankingKey(NamedTuple):
+    """What a ranking is of: a window, and a group of it where there are groups."""
+
+    bounds: WindowBounds
+    group: str | None = None
+
+    def label(self) -> str:
+        """A name of its own among the rankings of a release."""
+        return self.bounds.label(self.group)
+
+
+def heading(groups: Groups | None, layout: Layout, period: Period | None, number: int, window: Any) -> RankingKey:  # noqa: ANN401
+    """What the ranking of a number is of.
+
+    Args:
+        window: Beam's, which tells the declared one where the tables hold no more than one.
+    """
+    bounds = window_named(period, number // layout.parts, window, layout.dates > 1)
+    return RankingKey(bounds, None if groups is None else groups.name(number % layout.parts))

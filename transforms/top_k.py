@@ -9,27 +9,26 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms import window
 
-from private_topk.transforms.blocks import MakeBlocks
+from private_topk.transforms.combine import AddUp
+from private_topk.transforms.completeness import statements
 from private_topk.transforms.contributions import CountContributions
-from private_topk.transforms.counts import AddUp
 from private_topk.transforms.domain import Domain, DomainByGroup, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups, groups_for
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.mechanism import check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.parts import PlacedPart, heartbeat
+from private_topk.transforms.plan import Layout
 from private_topk.transforms.release import Ranking, Release
+from private_topk.transforms.rows import MakeBlocks, ShardByUser
 from private_topk.transforms.select import SelectTopK
-from private_topk.transforms.sent import statements
-from private_topk.transforms.sharding import ShardByUser
 from private_topk.transforms.spec import CountBudget, TopK, count_budget
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.validation import (
     check_all_windows,
     check_key,
@@ -94,8 +93,9 @@ class PrivateTopK(beam.PTransform):
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
             no period given, or its windows may fire more than once.
-        LostPartError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is published
-            for that window. With `reveal_active_windows`, one of which everything is lost looks like one without rows.
+        IncompleteDataError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is
+            published for that window. With `reveal_active_windows`, one of which everything is lost looks like one
+            without rows.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class BlockReader(beam.PTransform):
 
     Args:
         readers: the numbers of those that mark their blocks and state what they have sent of every window
-            (transforms/sent.py), so that rows which are lost on their way are missed; None where nobody does.
+            (transforms/completeness.py), so that rows which are lost on their way are missed; None where nobody does.
         live: the run, set by whoever builds it, for a source that tells how far it has read.
     """
 

@@ -27,7 +27,7 @@ from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.unfinished import Unfinished
 from private_topk.runners import Launch, Line, prepare
 from private_topk.transforms import Release
-from private_topk.transforms.guard import LostPartError
+from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.windows import Period
 
@@ -163,7 +163,9 @@ def test_a_job_that_ends_well_and_has_published_less_is_told(tmp_path: Path) -> 
     assert launch.answered.is_set()
     for shown in ([LABELS[:7]], []):
         with (
-            pytest.raises(LostPartError, match=f"of 8 windows {len(shown) * 7} were seen to be published to nowhere"),
+            pytest.raises(
+                IncompleteDataError, match=f"of 8 windows {len(shown) * 7} were seen to be published to nowhere"
+            ),
             followed(report(tmp_path, Topic(shown)), launch, None),
         ):
             pass
@@ -185,7 +187,7 @@ def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
         pass
     assert launch.answered.is_set() and said[1] == f"published {LABELS[0]} to nowhere"
     with (
-        pytest.raises(LostPartError, match="of 8 windows 7 were seen"),
+        pytest.raises(IncompleteDataError, match="of 8 windows 7 were seen"),
         followed(replace(asked, sink=Topic([labels[:-1], labels[:1]])), launch, None),
     ):
         pass

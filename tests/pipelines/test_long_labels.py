@@ -20,12 +20,12 @@ from private_topk.pipelines.rank import rank
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload, make_payload
-from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Joint, make_mechanism
 from private_topk.transforms.metric import Amounts
+from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
 from tests.pipelines.support import avro_schema, command, options
 

@@ -15,9 +15,8 @@ import pytest
 from private_topk import Laplace, Period
 from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms import ReleaseKey
-from private_topk.transforms.choices import Choices
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.user_shard import WindowsOfUsers
+from private_topk.transforms.user_shards import Choices, WindowsOfUsers
 from tests.pipelines.support import command, options, write
 from tests.transforms.test_windows_of_users import reference
 

@@ -14,8 +14,8 @@ import pytest
 from private_topk.pipelines import run
 from private_topk.pipelines.cli import main
 from private_topk.transforms import top_k
-from private_topk.transforms.sent import mark_in, statement_in
-from private_topk.transforms.sharding import ShardByUser, ShardedPairs
+from private_topk.transforms.completeness import mark_in, statement_in
+from private_topk.transforms.rows import ShardByUser, ShardedPairs
 from private_topk.transforms.windows.assign import AssignWindows
 from tests.runners.conftest import Report
 from tests.runners.servers import missing

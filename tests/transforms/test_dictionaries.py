@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.transforms import user_shard
+from private_topk.transforms import user_shards
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
@@ -192,7 +192,7 @@ def test_the_look_sees_a_user_who_decides_for_others(monkeypatch: pytest.MonkeyP
             Row("5", "b", 0, 1.0, "north")]  # fmt: skip
     asked, draw = Asked(False, 1, False, None), random.Random(1)
     look(rows, asked, PATHS[0], draw)
-    monkeypatch.setattr(user_shard, "kept_pairs", popular)
+    monkeypatch.setattr(user_shards, "kept_pairs", popular)
     with pytest.raises(AssertionError, match="hangs on others"):
         look(rows, asked, PATHS[0], draw)
 

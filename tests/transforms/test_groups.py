@@ -31,7 +31,7 @@ from private_topk.transforms import (
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace, noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
-from private_topk.transforms.release import RankingKey
+from private_topk.transforms.select import RankingKey
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds

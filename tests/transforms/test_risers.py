@@ -32,19 +32,19 @@ from private_topk.transforms import (
     RangeDomain,
     ReleaseKey,
     Risers,
-    sharding,
 )
-from private_topk.transforms import counts as counting
+from private_topk.transforms import combine as counting
 from private_topk.transforms.columnar import make_block, make_table
-from private_topk.transforms.counts import add_up
+from private_topk.transforms.combine import add_up
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, LimitDomain, Mechanism, TopStable
 from private_topk.transforms.parts import Part
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.testing.checks import check_pair
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
 from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
@@ -131,7 +131,7 @@ def scored(
     """The scores by the pipeline's functions: by number of the window, group and item; those of 0 left out."""
     reads, (shards, blocks), split = risers.reads(period), way, 0 if groups is None else groups.size
     layout, own = Layout.of(DOMAIN, reads, split), Layout.of(DOMAIN, period, split)
-    fn = sharding._ShardDoFn(DOMAIN, KEY, shards, layout, 1, amounts, groups)
+    fn = _ShardDoFn(DOMAIN, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, amounts and amounts.cap, 1, None, None, risers)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}

@@ -14,18 +14,18 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 from private_topk.transforms import select
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.counts import add_up
+from private_topk.transforms.combine import add_up
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.mechanisms import MECHANISMS, CandidatesThenRank, Joint, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.parts import Part, PlacedPart, heartbeat, with_manifest
-from private_topk.transforms.release import Ranking, RankingKey, Release, ReleaseKey, release_seed
-from private_topk.transforms.select import SelectTopK, WindowCounts, _SelectDoFn, by_window, rank
+from private_topk.transforms.plan import ITEM_SHARD_BITS, Layout
+from private_topk.transforms.release import Ranking, Release, ReleaseKey, release_seed
+from private_topk.transforms.select import RankingKey, SelectTopK, WindowCounts, _SelectDoFn, by_window, rank
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, WindowBounds
 
 SELECTION = TopK(Joint(epsilon=1.0), 2, PublicDomain.of(["a", "b", "c"]), 5)

@@ -12,17 +12,13 @@ import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import IntervalWindow
 
-from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.guard import LostPartError, check_whole
-from private_topk.transforms.layout import Layout
-from private_topk.transforms.parts import PlacedPart, with_manifest
-from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.sent import (
+from private_topk.transforms.completeness import (
+    IncompleteDataError,
     Sender,
     Sent,
     add_shares,
+    check_whole,
     closed_in,
     mark_in,
     share_in,
@@ -31,7 +27,11 @@ from private_topk.transforms.sent import (
     statement_in,
     statements,
 )
-from private_topk.transforms.sharding import _ShardDoFn
+from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.rows import BlockCoder, _ShardDoFn
 from private_topk.transforms.windows import Period, microseconds
 from private_topk.transforms.windows.assign import _NumberDoFn, _SplitDoFn, beam_windows
 from private_topk.transforms.windows.period import Stretches
@@ -143,7 +143,7 @@ def received(pieces: list[tuple[int, pa.RecordBatch]], shards: int) -> list[Plac
 def passes(parts: list[PlacedPart], shards: int, readers: list[int]) -> bool:
     try:
         check_whole(parts, shards, readers)
-    except LostPartError:
+    except IncompleteDataError:
         return False
     return True
 
@@ -179,9 +179,9 @@ def test_pieces_of_one_block_do_not_stand_for_each_other() -> None:
 
 def test_the_sentence_names_the_hop_and_no_count() -> None:
     marked, statement = stated([make_block(pa.array(["u"]), pa.array(["item 1"]))[0]], 0)
-    with pytest.raises(LostPartError, match="the rows that readers sent are not those that user shards received"):
+    with pytest.raises(IncompleteDataError, match="the rows that readers sent are not those that user shards received"):
         check_whole([*received([], 1), *statements(statement)], 1, [0])
-    with pytest.raises(LostPartError, match="of 1 readers 0 have stated what they sent, 0 times in all"):
+    with pytest.raises(IncompleteDataError, match="of 1 readers 0 have stated what they sent, 0 times in all"):
         check_whole(received(pieces_of([marked], 1), 1), 1, [0])
 
 

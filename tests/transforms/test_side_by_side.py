@@ -13,16 +13,16 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows
 
-from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.contributions import _CountDoFn
 from private_topk.transforms.counters import exact_counters, read_left_out
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Joint, LimitDomain
-from private_topk.transforms.side_by_side import SideBySideDoFn
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.rows import MakeBlocks
+from private_topk.transforms.shuffle import SideBySideDoFn
 from private_topk.transforms.top_k import RankBlocks, make_selection
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows.assign import AssignWindows
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 

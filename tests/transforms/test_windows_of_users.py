@@ -31,18 +31,16 @@ from private_topk.transforms import (
     PublicDomain,
     ReleaseKey,
     UnknownDomain,
-    sharding,
-    user_shard,
-    windows_of_users,
+    user_shards,
 )
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counts import add_up
-from private_topk.transforms.layout import Layout
+from private_topk.transforms.combine import add_up
 from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
 from private_topk.transforms.parts import Part
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.rows import _ShardDoFn
+from private_topk.transforms.user_shards import UserShard, WindowsOfUsers
 from private_topk.transforms.windows.assign import _NumberDoFn
-from private_topk.transforms.windows_of_users import WindowsOfUsers
 from tests.examples import examples
 from tests.transforms.pipelines import outcome
 
@@ -92,7 +90,7 @@ def test_the_windows_of_least_hash_are_chosen(
     users, first = np.array(words, np.uint64), np.array([span[1] for span in spans], np.int64)
     after = np.minimum(first + np.array([span[2] for span in spans], np.int64), 8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows_of_users, "_MOST_PAIRS", piece)
+        patch.setattr(user_shards, "_MOST_PAIRS", piece)
         found = WindowsOfUsers(users, first, after, 8, limit)
     for word in active:
         at = np.arange(8)
@@ -117,7 +115,7 @@ def counted(
     """The totals by the pipeline's functions: by number of the window, group and item."""
     known, (shards, blocks) = DOMAINS[domain], way
     layout = Layout.of(known, period, 0 if groups is None else groups.size)
-    fn = sharding._ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
+    fn = _ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, amounts and amounts.cap, groups.per_user if groups else 1, None, most)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
@@ -192,7 +190,7 @@ def test_the_look_sees_users_who_count_in_every_window(period: Period, monkeypat
     here = counted(everywhere, period, 2)
     look({}, here, 2, None, 1)
     assert len({window for window, *_ in here}) == 2
-    monkeypatch.setattr(user_shard.WindowsOfUsers, "count", lambda self, users, windows: np.ones(len(users), bool))
+    monkeypatch.setattr(user_shards.WindowsOfUsers, "count", lambda self, users, windows: np.ones(len(users), bool))
     with pytest.raises(AssertionError, match="in more windows"):
         look({}, counted(everywhere, period, 2), 2, None, 1)
 

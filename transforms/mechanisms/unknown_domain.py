@@ -1,4 +1,4 @@
-"""Selection when even the list of items is private: only the kbar + 1 largest counts are ever looked at.
+"""TopK when even the list of items is private: only the kbar + 1 largest counts are ever looked at.
 
 One lemma carries every mechanism of this kind. Take neighbouring data sets with counts h and h', and their top kbar
 items T and T' (by count, then by position). Pair each item j of T - T' with an item i of T' - T, any way round:

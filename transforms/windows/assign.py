@@ -23,10 +23,10 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, make_table, of_rows, partition
+from private_topk.transforms.completeness import Statement, closed_in, mark_in, mark_of_piece, statement_in, with_mark
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import Ranking
-from private_topk.transforms.sent import Statement, closed_in, mark_in, mark_of_piece, statement_in, with_mark
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
 from private_topk.transforms.windows.period import Stretches
 

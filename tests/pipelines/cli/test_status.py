@@ -99,7 +99,7 @@ import os, signal, sys
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.cli.status import leave
 from private_topk.pipelines.unfinished import heed_signals
-from private_topk.transforms import sharding
+from private_topk.transforms import rows
 
 def hit(self, block):
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
@@ -107,7 +107,7 @@ def hit(self, block):
 
 if sys.argv[2] == "ours":
     heed_signals()
-sharding._ShardDoFn.process = hit
+rows._ShardDoFn.process = hit
 leave(main(sys.argv[3:]))
 """
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 
 from private_topk.pipelines.sources.clock import now_of
-from private_topk.transforms.sent import mark_in, statement_in
+from private_topk.transforms.completeness import mark_in, statement_in
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.assign import _SplitDoFn, beam_windows
 

@@ -16,8 +16,8 @@ import numpy as np
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.metric import Amounts
-from private_topk.transforms.release import RankingKey, Release, ReleaseKey
-from private_topk.transforms.select import WindowCounts, rank
+from private_topk.transforms.release import Release, ReleaseKey
+from private_topk.transforms.select import RankingKey, WindowCounts, rank
 from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.testing.audit.cases import Case
 from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Dataset, Neighbours

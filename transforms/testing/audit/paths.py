@@ -12,17 +12,17 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from private_topk.transforms import sharding
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counts import add_up
+from private_topk.transforms.combine import add_up
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import Part
+from private_topk.transforms.plan import Layout
 from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts, by_window
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.audit.datasets import GROUPS, TARGET, Dataset, Row, rows_of
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows, assign
 
 __all__ = ["PATHS", "Path", "count_blocks", "prepared_counts", "rankings_of"]
@@ -93,7 +93,7 @@ def _counts(
     spec: TopK, key: ReleaseKey, blocks: Iterable[pa.RecordBatch], layout: Layout, path: Path
 ) -> list[WindowCounts]:
     amounts, groups = spec.amounts, spec.groups
-    sharder = sharding._ShardDoFn(spec.domain, key, path.shards, layout, amounts=amounts, groups=groups)
+    sharder = _ShardDoFn(spec.domain, key, path.shards, layout, amounts=amounts, groups=groups)
     counter = UserShard(layout, key, spec.max_items_per_user, amounts.cap if amounts else None,
                         groups.per_user if groups else 1, spec.mechanism.weighting)  # fmt: skip
     shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)

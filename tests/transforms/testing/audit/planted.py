@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from private_topk.transforms import select, spec, user_shard
+from private_topk.transforms import select, spec, user_shards
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 from private_topk.transforms.testing.audit.audit import Sampler, audit_case, dependence, wrong_counts
 from private_topk.transforms.testing.audit.cases import Case, cases_of
@@ -64,12 +64,12 @@ def repeated_rows_count(patch: pytest.MonkeyPatch) -> None:
         fresh = np.append(True, users[1:] != users[:-1])[: len(users)]
         return np.cumsum(fresh) - 1, codes, users[fresh]
 
-    patch.setattr(user_shard, "sorted_pairs", all_of_them)
+    patch.setattr(user_shards, "sorted_pairs", all_of_them)
 
 
 def one_item_too_many(patch: pytest.MonkeyPatch) -> None:
-    real = user_shard.kept_pairs
-    patch.setattr(user_shard, "kept_pairs", lambda *given: real(*given[:4], given[4] + 1))
+    real = user_shards.kept_pairs
+    patch.setattr(user_shards, "kept_pairs", lambda *given: real(*given[:4], given[4] + 1))
 
 
 def lateness_by_the_latest_of_all_rows(patch: pytest.MonkeyPatch) -> None:
@@ -87,12 +87,12 @@ def lateness_by_the_latest_of_all_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_group_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(user_shard, "chosen", lambda users, *_: np.ones(len(users), bool))
+    patch.setattr(user_shards, "chosen", lambda users, *_: np.ones(len(users), bool))
 
 
 def amounts_without_a_cap(patch: pytest.MonkeyPatch) -> None:
-    real = user_shard.sorted_sums
-    patch.setattr(user_shard, "sorted_sums", lambda users, codes, amounts, cap: real(users, codes, amounts, cap * 9))
+    real = user_shards.sorted_sums
+    patch.setattr(user_shards, "sorted_sums", lambda users, codes, amounts, cap: real(users, codes, amounts, cap * 9))
 
 
 def noise_for_one_unit(patch: pytest.MonkeyPatch) -> None:

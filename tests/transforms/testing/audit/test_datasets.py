@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from private_topk.transforms import user_shard
+from private_topk.transforms import user_shards
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.release import ReleaseKey
@@ -91,7 +91,7 @@ def test_nothing_is_wrong_with_the_counts() -> None:
 
 def test_a_choice_that_hangs_on_the_order_of_rows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by the code of an item, which in an unknown domain is the order of arrival."""
-    real = user_shard.kept_pairs
-    monkeypatch.setattr(user_shard, "kept_pairs", lambda ranks, codes, users, words, limit: real(
+    real = user_shards.kept_pairs
+    monkeypatch.setattr(user_shards, "kept_pairs", lambda ranks, codes, users, words, limit: real(
         ranks, codes, users * 0, None if words is None else words * 0, limit))  # fmt: skip
     assert any("is not the same on every path" in fault for fault in wrong_counts(Sampler(b"order")))

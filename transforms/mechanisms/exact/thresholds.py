@@ -51,9 +51,7 @@ _DIGITS = 50
 _ONE = Magnitudes(np.ones(1), np.zeros(1, np.int64))
 _FIRST_PLACE = np.zeros(1, np.int64)
 _LARGE = 1 << 56
-_FINENESS = (
-    6  # blocks to begin with grow by this part: a finer start makes easy counts as slow as hard ones
-)
+_FINENESS = 6  # blocks to begin with grow by this part: a finer start makes easy counts as slow as hard ones
 _PIECES = 4  # of a loose block, at least: 2 would ask for fewer values of N, in more calls
 _AT_ONCE = 1 << 20  # look-ups held in memory
 _FACTORS = 256

@@ -94,8 +94,7 @@ def resolve(
         windows=reach_of(top_k, period) * each,
         horizon=None if horizon is None else horizon * each,
         held=held,
-        overlap=each
-        * (1 if period is None else period.overlap if top_k.risers is None else min(number, RISERS_THAT_SHARE)),
+        overlap=each * sharing,
         each=each,
         of=None if most is None else number,
         bounded=top_k.risers is None and top_k.bounds_a_user(),

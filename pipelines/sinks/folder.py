@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import apache_beam as beam
@@ -14,16 +15,15 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.protected_files import refuse_replacing
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.file import check_writable
-from private_topk.pipelines.sinks.formats import FORMATS, format_of
+from private_topk.pipelines.sinks.formats import FORMATS, Shape, format_of, ranking_rows
 from private_topk.pipelines.sinks.manifest import encode_manifest
-from private_topk.pipelines.sinks.partition import Partition
-from private_topk.pipelines.sinks.rows import Shape, ranking_rows
+from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["ToFolder", "by_window"]
+__all__ = ["Partition", "ToFolder", "by_window", "escaped"]
 
 
 @dataclass(frozen=True)
@@ -169,3 +169,56 @@ class _PublishWindowDoFn(beam.DoFn):
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+_PLAIN = frozenset("-_. ~+,;@()&$")
+_LONGEST = 255  # bytes of a name
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Which folders there are.
+
+    Args:
+        word: what the groups are, such as country.
+        groups: the groups, which are public.
+
+    Raises:
+        Refusal: a group cannot be the name of a folder.
+    """
+
+    word: str
+    groups: PublicDomain
+
+    def __post_init__(self) -> None:
+        for group in self._names:
+            folder = self.folder(group)
+            if not group or len(folder.encode()) > _LONGEST:
+                rule = f"makes no folder of {verbatim(repr(group[:40]))}: its name must have 1 to {_LONGEST} bytes"
+                raise Refusal("partition_by", rule, "leave it out: every row names its group")
+
+    @property
+    def folders(self) -> list[str]:
+        """In the order of the groups."""
+        return [self.folder(group) for group in self._names]
+
+    def folder(self, group: str | None) -> str:
+        """The name of a group's folder, such as country=DE."""
+        assert group is not None
+        return f"{escaped(self.word)}={escaped(group)}"
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return self.groups.index().labels.to_pylist()
+
+
+def escaped(text: str) -> str:
+    """A text as part of a name that no file system and no pattern takes for more: other characters as %XX of UTF-8.
+
+    Letters and digits stay, and so do few others. Hive, Spark, DuckDB, polars and Arrow read it so.
+    """
+    return "".join(char if char in _PLAIN or char.isalnum() else _percent(char) for char in text)
+
+
+def _percent(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode())

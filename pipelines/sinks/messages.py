@@ -11,7 +11,7 @@ from typing import Any
 import apache_beam as beam
 
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.sources.kafka_topic import KafkaTopic
+from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
 from private_topk.transforms.keys import Release
 from private_topk.transforms.refusal import Refusal, verbatim

@@ -30,8 +30,7 @@ from private_topk.pipelines.sources.formats import (
     read_pieces,
     reader_of,
 )
-from private_topk.pipelines.sources.left_out import LeftOut
-from private_topk.pipelines.sources.source import BlockReader, about_the_input
+from private_topk.pipelines.sources.source import BlockReader, LeftOut, about_the_input
 from private_topk.runners import Launch
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.sent import stated

@@ -14,11 +14,11 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
 from private_topk.pipelines.files import open_file
-from private_topk.pipelines.sources import json_rows
+from private_topk.pipelines.sources import json_lines
 from private_topk.pipelines.sources.avro_rows import check_columns, rows_of, schema_for
 from private_topk.pipelines.sources.avro_schema import Recursive, Weightless, branches_of
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
-from private_topk.pipelines.sources.left_out import LeftOut
+from private_topk.pipelines.sources.source import LeftOut
 from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["AvroPayload", "Decoder", "JsonPayload", "make_payload"]
@@ -34,7 +34,7 @@ class JsonPayload:
 
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
         """The rows of the messages, one each: what a line of a JSON lines file means."""
-        return json_rows.rows_of(messages, columns)
+        return json_lines.rows_of(messages, columns)
 
 
 @dataclass(frozen=True)

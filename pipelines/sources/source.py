@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -11,11 +11,12 @@ import apache_beam as beam
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
+from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 
-__all__ = ["BlockReader", "Source", "about_the_input", "horizon"]
+__all__ = ["BlockReader", "LeftOut", "Source", "about_the_input", "horizon"]
 
 
 class BlockReader(beam.PTransform):
@@ -94,3 +95,18 @@ def horizon(period: Period | None) -> Period:
         raise Refusal("period_from", "and {period_to} must be given: a stream is published window by window of a "
                       "declared horizon")  # fmt: skip
     return period
+
+
+_REASONS = ("null", "unreadable")
+
+
+class LeftOut:
+    """The operator's counters of rows that were left out, by reason."""
+
+    def __init__(self) -> None:
+        self._counters = {reason: LeftOutRows(reason) for reason in _REASONS}
+
+    def add(self, missing: Mapping[str, int]) -> None:
+        """Count what `block_of` has left out. On the worker's own thread: Beam's counters know no other."""
+        for reason, count in missing.items():
+            self._counters[reason].inc(count)

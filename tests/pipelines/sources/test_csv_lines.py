@@ -10,8 +10,8 @@ from itertools import product
 
 import pytest
 
-from private_topk.pipelines.sources import csv_lines
-from private_topk.pipelines.sources.csv_lines import Header, rows_of
+from private_topk.pipelines.sources import csv as csv_source
+from private_topk.pipelines.sources.csv import Header, rows_of
 
 WIDTHS = {1: Header({"user": 0}, 1), 2: Header({"user": 0, "item": 1}, 2)}
 
@@ -53,7 +53,7 @@ def test_every_text_of_up_to_five_letters(width: int) -> None:
         for letters in product((b"a", b",", b"\n", b"\r", b'"', codecs.BOM_UTF8), repeat=size):
             text = b"".join(letters)
             assert outcome(text, width) == by_the_line(text, width), text
-            at_once += csv_lines._lines_if_tidy(text) is not None
+            at_once += csv_source._lines_if_tidy(text) is not None
     assert at_once > 300
 
 

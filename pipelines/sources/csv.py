@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.files import FileInfo, open_content
-from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
 from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
 from private_topk.transforms.refusal import refused
@@ -28,6 +27,15 @@ __all__ = ["Header", "check", "header_of", "null_if_empty", "pieces", "read", "r
 _BYTES = 4 << 20
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 """What other programs write between values, as European spreadsheets do."""
+
+_VALUE = r'(?:"(?:[^"\x00]|"")*"|[^",\r\n\x00][^,\r\n\x00]*)?'
+_LINE = f"^{_VALUE}(?:,{_VALUE})*\r?\n?$"
+_QUOTED = r'(^|,)"(?:[^"]|"")*"'
+_MOST_REPEATED = 1000
+"""RE2 counts no repetition further; up to there it takes a fraction of the time of counting commas."""
+
+_BLANK = (b"\n", b"\r\n", b"\r")
+_EACH = re.compile(r'(?:^|,)(?:"((?:[^"]|"")*)"|([^,\r\n]*))')
 
 pieces = whole_file
 
@@ -46,13 +54,11 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
         if columns.quoted_line_ends:
             yield from _across_lines(source, path, columns)
             return
-        for parts in in_order(_texts(source, path, columns), lambda text: _decoded(*text, columns)):
-            yield from parts
-
-
-def _decoded(chunk: Chunk, header: Header, columns: Columns) -> list[Rows]:
-    parts = [rows_of(chunk.text, header)] if chunk.text else []
-    return [unreadable(chunk.too_long, columns), *parts] if chunk.too_long else parts
+        for (text, too_long), header in _texts(source, path, columns):
+            if too_long:
+                yield unreadable(too_long, columns)
+            if text:
+                yield rows_of(text, header)
 
 
 def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chunk, Header]]:
@@ -136,25 +142,15 @@ class _WithoutNul(io.RawIOBase):
         return text
 
 
-_VALUE = r'(?:"(?:[^"\x00]|"")*"|[^",\r\n\x00][^,\r\n\x00]*)?'
-_LINE = f"^{_VALUE}(?:,{_VALUE})*\r?\n?$"
-_QUOTED = r'(^|,)"(?:[^"]|"")*"'
-_MOST_REPEATED = 1000
-"""RE2 counts no repetition further; up to there it takes a fraction of the time of counting commas."""
-
-_BLANK = (b"\n", b"\r\n", b"\r")
-_EACH = re.compile(r'(?:^|,)(?:"((?:[^"]|"")*)"|([^,\r\n]*))')
-
-
 class Header(NamedTuple):
     """Where the wanted columns are, by name, and how many there are in all."""
 
-    places: dict[str, int]
+    indices: dict[str, int]
     width: int
 
 
 def header_of(line: bytes, columns: Columns) -> tuple[list[str], Header] | None:
-    """The names in a header line, and the place of the first with each wanted name; None if it is no line of CSV."""
+    """The names in a header line, and the index of the first with each wanted name; None if it is no line of CSV."""
     try:
         text = line.decode()
     except UnicodeDecodeError:
@@ -176,82 +172,34 @@ def width_is(lines: pa.Array, width: int) -> pa.Array:
 
 def rows_of(text: bytes, header: Header) -> Rows:
     """The rows of whole lines as bytes, null where empty. Blank lines are none; what is no row stands as unreadable."""
-    table, unreadable = None, 0
-    count = _lines_if_tidy(text)
-    if count is not None:
-        table = _parsed(text, header)
-    if table is None or len(table) != count:
-        lines = lines_of(text)
-        fits = width_is(lines, header.width)
-        if not pc.all(fits).as_py():
-            others = lines.filter(pc.invert(fits)).to_pylist()
-            unreadable = sum(line not in _BLANK for line in others)
-            text = b"".join(lines.filter(fits).to_pylist())
-        table = _parsed(text, header)
-    assert table is not None, "every line has been looked at"
-    columns = {name: _with_nulls(table[f"{place}"], unreadable) for name, place in header.places.items()}
+    lines, unreadable = lines_of(text), 0
+    fits = width_is(lines, header.width)
+    if not pc.all(fits).as_py():
+        others = lines.filter(pc.invert(fits)).to_pylist()
+        unreadable = sum(line not in _BLANK for line in others)
+        text = b"".join(lines.filter(fits).to_pylist())
+    table = _parsed(text, header)
+    columns = {name: _with_nulls(table[f"{index}"], unreadable) for name, index in header.indices.items()}
     if not unreadable:
         return Rows(columns)
     return Rows(columns, pa.array(np.arange(len(table) + unreadable) >= len(table)))
 
 
-def _lines_if_tidy(text: bytes) -> int | None:
-    """How many lines are not blank, where every quote opens or closes a value and there is no odd letter; else None.
-
-    A quoted value may still hold a line feed. Then Arrow finds fewer rows than there are lines: the first line end in a
-    value has a letter of the value or its quote before it, so it is not taken for a blank line.
-    """
-    if b"\0" in text:
-        return None
-    letters = np.frombuffer(text, np.uint8)
-    feeds = letters == ord("\n")
-    blank = feeds[1:] & feeds[:-1]
-    if b"\r" in text:
-        returns = letters == ord("\r")
-        if np.any(returns[:-1] > feeds[1:]) or returns[-1]:
-            return None
-        blank[1:] |= feeds[2:] & returns[1:-1] & feeds[:-2]
-    if b'"' in text and not _quotes_are_tidy(letters):
-        return None
-    first = text[:1] == b"\n" or text[:2] == b"\r\n"
-    return int(np.count_nonzero(feeds) - np.count_nonzero(blank) - first + (not text.endswith(b"\n")))
-
-
-def _quotes_are_tidy(letters: np.ndarray) -> bool:
-    """Whether every quote opens or closes a value, with none inside."""
-    quotes = np.flatnonzero(letters == ord('"'))
-    opening, closing = quotes[::2], quotes[1::2]
-    if len(opening) != len(closing):
-        return False
-    last = int(closing[-1] + 1 == len(letters))
-    before, behind = letters[opening[int(opening[0] == 0) :] - 1], letters[closing[: len(closing) - last] + 1]
-    return bool(
-        np.all((before == ord(",")) | (before == ord("\n")))
-        and np.all((behind == ord(",")) | (behind == ord("\n")) | (behind == ord("\r")))
-    )
-
-
-def _parsed(text: bytes, header: Header) -> pa.Table | None:
-    """The lines as Arrow reads them; None if any has another number of values.
-
-    Its handler of such rows is of no use here: it cannot be called for one that is no UTF-8.
-    """
-    names = [f"{place}" for place in sorted(set(header.places.values()))]
+def _parsed(text: bytes, header: Header) -> pa.Table:
+    """Lines that are rows, as Arrow reads them."""
+    names = [f"{index}" for index in sorted(set(header.indices.values()))]
     if text[:1] in (b"", b"\r", b"\n") and not text.strip(b"\r\n"):  # what Arrow takes for an empty file
         return pa.table({name: pa.nulls(0, pa.large_binary()) for name in names})
-    columns = [f"{place}" for place in range(header.width)]
-    try:
-        return pa_csv.read_csv(
-            # Arrow takes the first three bytes for a byte order mark, if they look like one. Those of a row never come
-            # first: a blank line, which is no row, stands before them.
-            pa.BufferReader(b"\n" + text),
-            pa_csv.ReadOptions(column_names=columns, block_size=len(text) + 2, use_threads=False),
-            # Quoted carriage returns are values; quoted line feeds do not occur, since every line has been looked at.
-            pa_csv.ParseOptions(newlines_in_values=True),
-            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
-        )
-    except pa.ArrowInvalid:
-        return None
+    columns = [f"{index}" for index in range(header.width)]
+    return pa_csv.read_csv(
+        # Arrow takes the first three bytes for a byte order mark, if they look like one. Those of a row never come
+        # first: a blank line, which is no row, stands before them.
+        pa.BufferReader(b"\n" + text),
+        pa_csv.ReadOptions(column_names=columns, block_size=len(text) + 2, use_threads=False),
+        # Quoted carriage returns are values; quoted line feeds do not occur, since every line has been looked at.
+        pa_csv.ParseOptions(newlines_in_values=True),
+        pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
+    )
 
 
 def null_if_empty(values: pa.Array) -> pa.Array:

@@ -18,9 +18,8 @@ from private_topk.pipelines.sinks.file import check_writable
 from private_topk.pipelines.sinks.formats import FORMATS, Shape, format_of, ranking_rows
 from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.keys import Release, ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.release import Ranking
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.windows import Period, WindowBounds
 
 __all__ = ["Partition", "ToFolder", "by_window", "escaped"]

@@ -35,7 +35,7 @@ from private_topk.pipelines.sources.avro_schema import (
     schema_for,
 )
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.transforms.refusal import Refusal, refused
+from private_topk.transforms.errors import Refusal, refused
 
 __all__ = ["check", "pieces", "read"]
 

@@ -16,7 +16,7 @@ from fastavro.read import LOGICAL_READERS
 from fastavro.schema import expand_schema
 
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
-from private_topk.transforms.refusal import refused
+from private_topk.transforms.errors import refused
 
 __all__ = [
     "Branch",

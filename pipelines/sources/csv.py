@@ -20,7 +20,7 @@ import pyarrow.csv as pa_csv
 from private_topk.pipelines.files import FileInfo, open_content
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
 from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
-from private_topk.transforms.refusal import refused
+from private_topk.transforms.errors import refused
 
 __all__ = ["Header", "check", "header_of", "null_if_empty", "pieces", "read", "rows_of", "width_is"]
 

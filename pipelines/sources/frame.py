@@ -30,11 +30,11 @@ from private_topk.pipelines.identity import identity_of, named, unasked
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_text, to_microseconds
 from private_topk.pipelines.sources.source import BlockReader, LeftOut
 from private_topk.runners import Launch
-from private_topk.transforms.amounts import as_numbers
 from private_topk.transforms.columnar import as_labels, type_name
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.sent import stated
+from private_topk.transforms.completeness import stated
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.metric import as_numbers
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["Frame", "table_of"]

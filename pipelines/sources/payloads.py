@@ -25,7 +25,7 @@ from private_topk.pipelines.sources.avro_schema import (
 )
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.source import LeftOut
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["AvroPayload", "Decoder", "JsonPayload", "make_payload"]
 

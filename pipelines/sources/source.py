@@ -12,8 +12,8 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["BlockReader", "LeftOut", "Source", "about_the_input", "horizon"]
@@ -25,7 +25,7 @@ class BlockReader(beam.PTransform):
 
     Args:
         readers: the numbers of those that mark their blocks and state what they have sent of every window
-            (transforms/sent.py), so that rows which are lost on their way are missed; None where nobody does.
+            (transforms/completeness.py), so that rows which are lost on their way are missed; None where nobody does.
         live: the run, set by whoever builds it, for a source that tells how far it has read.
     """
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.sources import Columns
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.sources.test_avro_types import container, number
 from tests.pipelines.support import avro_schema, read, to_avro, write
 

@@ -11,7 +11,7 @@ import pytest
 
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources import parquet as source
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import Read, read, write
 
 TIMED = Columns(time="time")

@@ -16,7 +16,7 @@ from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka import GroupReader, Log, ReadPartitionsDoFn, first_offset
 from private_topk.pipelines.sources.payloads import JsonPayload
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.streaming import turns
 from tests.pipelines.streaming.turns import Reading, short_windows
 

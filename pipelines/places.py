@@ -9,8 +9,7 @@ from typing import Any
 
 from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
-from private_topk.pipelines.sinks.file import ToFile
-from private_topk.pipelines.sinks.folder import Partition, ToFolder
+from private_topk.pipelines.sinks.files import Partition, ToFile, ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.pipelines.sinks.sink import Sink

@@ -14,8 +14,9 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.sinks.folder import by_window
+from private_topk.pipelines.sinks.files import by_window
 from private_topk.pipelines.sinks.formats import FORMATS, Shape, fields_of, ranking_rows
+from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release
@@ -27,7 +28,7 @@ _PLAIN = Shape()
 
 
 @dataclass(frozen=True)
-class ToBigQuery:
+class ToBigQuery(Sink):
     """The rows of `fields_of`, appended to a table, once however often they are written. It is made if it is not there.
 
     Args:
@@ -46,18 +47,6 @@ class ToBigQuery:
 
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(facts), live)
-
-    def following(self, period: Period, release: Release) -> None:
-        return None
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
-
-    def files(self, period: Period | None) -> list[str] | None:
-        return None
-
-    def published(self) -> list[dict[str, Any]] | None:
-        return None
 
 
 class _WriteBigQuery(beam.PTransform):

@@ -17,8 +17,7 @@ from private_topk.pipelines.files import exists, match_any, open_file
 from private_topk.pipelines.identity import unasked
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
-from private_topk.pipelines.sources.source import BlockReader
-from private_topk.runners import Launch
+from private_topk.pipelines.sources.source import BlockReader, Source
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -27,7 +26,7 @@ __all__ = ["BigQuery", "client_of", "export_query", "exported", "run_once", "tab
 
 
 @dataclass(frozen=True)
-class BigQuery:
+class BigQuery(Source):
     """The rows of a table that a period holds, exported once as Parquet: the snapshot.
 
     A report that is repeated reads the same files, whatever has become of the table; and a ledger knows the input by
@@ -42,7 +41,7 @@ class BigQuery:
     snapshot: str = field(metadata=unasked("where the rows are kept; they are named by what the files hold"))
     columns: Columns = Columns()
 
-    bounded, live = True, False
+    bounded = True
 
     def __post_init__(self) -> None:
         export_query(table_of(self.place, "input"), self.snapshot.rstrip("/"), self._names(None), None)
@@ -65,14 +64,8 @@ class BigQuery:
         if time is not None and kinds[time] != "TIMESTAMP":
             raise Refusal("time_column", f"must be of BigQuery's type TIMESTAMP, got {kinds[time]}")
 
-    def check_runner(self, launch: Launch) -> None:
-        """Every runner reads files."""
-
     def read(self, period: Period | None) -> BlockReader:
         return self._files(period).read(period)
-
-    def rows(self, period: Period | None) -> None:
-        return None
 
     def stored_bytes(self) -> int:
         table = table_of(self.place, "input")
@@ -80,9 +73,6 @@ class BigQuery:
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return self._files(period).identity(key, period)
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
 
     def _fields(self, period: Period | None) -> dict[str, str]:
         """The columns that are read, by the field that names each."""

@@ -31,8 +31,7 @@ from private_topk.pipelines.sources.formats import (
     read_pieces,
     reader_of,
 )
-from private_topk.pipelines.sources.source import BlockReader, LeftOut, about_the_input
-from private_topk.runners import Launch
+from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input
 from private_topk.transforms.completeness import stated
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -47,7 +46,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Files:
+class Files(Source):
     """The files of a glob, as they are at the first look: what is checked, named for a ledger and read is one list.
 
     Its name comes from what the files hold, not from where they are: the same files under other paths or in another
@@ -63,7 +62,7 @@ class Files:
     place: str
     columns: Columns = Columns()
 
-    bounded, live = True, False
+    bounded = True
 
     @cached_property
     def files(self) -> tuple[FileInfo, ...]:
@@ -74,9 +73,6 @@ class Files:
     def check(self, period: Period | None) -> None:
         with about_the_input():
             check_files(self.files, self._columns(period))
-
-    def check_runner(self, launch: Launch) -> None:
-        """Every runner reads files."""
 
     def read(self, period: Period | None) -> BlockReader:
         with about_the_input():

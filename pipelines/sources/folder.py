@@ -29,8 +29,7 @@ from private_topk.pipelines.identity import named, unasked
 from private_topk.pipelines.sources.clock import Clock, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
-from private_topk.pipelines.sources.source import BlockReader, LeftOut, about_the_input, horizon
-from private_topk.runners import Launch
+from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input, horizon
 from private_topk.transforms.completeness import Sender, Sent
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
@@ -45,7 +44,7 @@ _NAME = 10  # bytes of a digest that tell the path; the rest tell its size and t
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(Source):
     """The files that match a pattern, now or later, until the clock has passed the horizon.
 
     A file must appear complete: written under another name and renamed. Names that start with a dot or end in .tmp or
@@ -65,7 +64,7 @@ class Folder:
     clock: str = "log"
     poll: timedelta = field(default=timedelta(seconds=10), metadata=unasked("files arrive when they do, seen or not"))
 
-    bounded, live = False, False
+    bounded = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.poll, timedelta) and self.poll > timedelta(0)):
@@ -78,18 +77,9 @@ class Folder:
             reader_of(self.place)
             check_files(arrived(self.place), self.columns)
 
-    def check_runner(self, launch: Launch) -> None:
-        """One reader watches the folder, so every runner follows its clock."""
-
     def read(self, period: Period | None) -> BlockReader:
         clock = Clock(self.clock, horizon(period))
         return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
-
-    def rows(self, period: Period | None) -> None:
-        return None
-
-    def stored_bytes(self) -> int:
-        return 0
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         # What it will hold, nobody knows when it starts: it is named by where it is, from wherever that is said.

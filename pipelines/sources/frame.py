@@ -28,7 +28,7 @@ from polars import selectors
 
 from private_topk.pipelines.identity import identity_of, named, unasked
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_text, to_microseconds
-from private_topk.pipelines.sources.source import BlockReader, LeftOut
+from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
 from private_topk.runners import Launch
 from private_topk.transforms.columnar import as_labels, type_name
 from private_topk.transforms.completeness import stated
@@ -50,7 +50,7 @@ _TABLES: weakref.WeakValueDictionary[str, pa.Table] = weakref.WeakValueDictionar
 
 
 @dataclass(frozen=True)
-class Frame:
+class Frame(Source):
     """The rows of a table. Its name in a ledger comes from what it holds.
 
     Args:
@@ -89,9 +89,6 @@ class Frame:
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return named({"kind": "frame", "digest": self.digest, "columns": identity_of(self._columns(period))}, key)
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
 
     def _columns(self, period: Period | None) -> Columns:
         return self.columns if period is not None else replace(self.columns, time=None)

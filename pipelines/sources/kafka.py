@@ -25,15 +25,14 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.identity import named, unasked
+from private_topk.pipelines.identity import unasked
 from private_topk.pipelines.sources.clock import Clock, moment_of, now_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
-from private_topk.pipelines.sources.source import BlockReader, horizon
+from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import Sender, Sent
 from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = [
@@ -204,7 +203,7 @@ class KafkaTopic:
 
 
 @dataclass(frozen=True)
-class Kafka:
+class Kafka(Source):
     """A topic, until the clock has passed the horizon.
 
     Positions are part of Beam's checkpoints: after a restart every message is read once more or not at all, as the
@@ -225,7 +224,7 @@ class Kafka:
     start: str = "earliest"
     readers: int = field(default=1, metadata=unasked("the clock waits for the slowest of them"))
 
-    bounded, live = False, False
+    bounded = False
 
     def __post_init__(self) -> None:
         if self.readers < 1:
@@ -234,7 +233,7 @@ class Kafka:
             moment_of(self.start, "kafka_start")
 
     @property
-    def place(self) -> str:
+    def place(self) -> str:  # type: ignore[override] # set by what it is made of
         return self.topic.place
 
     def check(self, period: Period | None) -> None:
@@ -264,18 +263,6 @@ class Kafka:
     @property
     def _since(self) -> int | None:
         return None if self.start == "earliest" else moment_of(self.start, "kafka_start")
-
-    def rows(self, period: Period | None) -> None:
-        return None
-
-    def stored_bytes(self) -> int:
-        return 0
-
-    def identity(self, key: ReleaseKey, period: Period | None) -> str:
-        return named(self, key)
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
 
 
 def check_repeatable(topic: KafkaTopic, facts: TopicFacts, clock: str) -> None:

@@ -17,7 +17,7 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.published import what_is_out
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished

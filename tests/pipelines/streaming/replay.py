@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.servers.kafka import create_topic, send
-from private_topk.pipelines.sources.kafka_topic import KafkaTopic, patiently
+from private_topk.pipelines.sources.kafka import KafkaTopic, patiently
 from tests.pipelines.support import command
 
 Row = tuple[str, str, str]

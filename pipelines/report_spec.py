@@ -95,9 +95,9 @@ def resolve(
     """
     check_kinds(period=period, release=release)
     _check_numbers(horizon, spare_delta)
-    counts = None if publish_counts is None else CountBudget.of(publish_counts)
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
-    whole = TopK.of(k, mechanism, domain, max_items_per_user, counts, amounts, groups, max_windows_per_user, risers)
+    given = k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
+    whole = TopK(*given)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
     whole.reads(period)
     each, number, most = whole.rankings_of_a_user(), len(period) if period else 1, whole.max_windows_per_user
     if most is not None:
@@ -108,7 +108,7 @@ def resolve(
     shared = share_out(
         mechanism,
         whole.k,
-        counts,
+        whole.publish_counts,
         spare_delta,
         unit=privacy_unit,
         windows=reach_of(whole, period) * each,

@@ -165,7 +165,7 @@ def some_lists(seed: int) -> dict[str, list[str]]:
 def test_every_rank_names_the_item_that_the_groups_own_list_gives(seed: int) -> None:
     """All ranks of all groups, held to each group's vector of counts by itself; nobody is in the last."""
     lists, rng = some_lists(seed), np.random.default_rng(seed)
-    spec = TopK.of(1, Laplace(1.0), lists)
+    spec = TopK(1, Laplace(1.0), lists)
     domain = spec.domain
     assert isinstance(domain, DomainByGroup) and domain.size == 40 and domain.least == 1 and spec.groups.size == 4
     asked = [*(f"i{n}" for n in range(40)), "none"]
@@ -220,7 +220,7 @@ def test_what_no_list_has_decides_on_no_group() -> None:
 def test_the_lists_are_part_of_the_draw() -> None:
     """Two releases whose lists differ are two releases, whatever is counted."""
     one, two = ({"fr": ["a", "b"], "de": last} for last in (["a", "b"], ["a", "b", "c"]))
-    describe = [TopK.of(1, LimitDomain(1.0, 1e-6), lists).parameters()["domain"] for lists in (one, two)]
+    describe = [TopK(1, LimitDomain(1.0, 1e-6), lists).parameters()["domain"] for lists in (one, two)]
     assert describe[0] != describe[1] and describe[0]["by_group"]["least"] == 2
 
 
@@ -238,7 +238,7 @@ def test_the_lists_are_part_of_the_draw() -> None:
 )
 def test_lists_that_are_none_are_refused(lists: Any, groups: Any, k: int, message: str) -> None:  # noqa: ANN401
     with pytest.raises((Refusal, TypeError), match=message):
-        TopK.of(k, Laplace(1.0), lists, groups=groups)
+        TopK(k, Laplace(1.0), lists, groups=groups)
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_scores_below_0_are_ranked_and_named(scores: list[int]) -> None:
     """Every rank is named by the item that holds it, those without a count among them; the histogram starts at 0."""
     items, counts = np.flatnonzero(scores), np.array([score for score in scores if score], np.int64)
     totals = make_table(item=items.astype(np.uint32), count=counts)
-    found = WindowCounts.of(TopK.of(1, Joint(1.0), RangeDomain(0, 6)), [totals])
+    found = WindowCounts.of(TopK(1, Joint(1.0), RangeDomain(0, 6)), [totals])
     histogram = found.histogram
     assert histogram.smallest == max(min(scores), 0) and histogram.items == 6
     assert (histogram.counts() + min(*scores, 0)).tolist() == sorted(scores, reverse=True)

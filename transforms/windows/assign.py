@@ -121,9 +121,9 @@ class _SplitDoFn(beam.DoFn):
         self._stretches = Stretches(self._period)
 
     def process(self, block: pa.RecordBatch) -> Iterator[WindowedValue]:
-        said = statement_in(block)
-        if said is not None:
-            yield from self._by_window(said)
+        statement = statement_in(block)
+        if statement is not None:
+            yield from self._by_window(statement)
             return
         arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
         stretch, open_from = self._stretches.of(block["time"].to_numpy(), arrived, closed_in(block))
@@ -132,18 +132,18 @@ class _SplitDoFn(beam.DoFn):
         _count(self._late, (firsts < afters) & (open_from >= afters))
         rows, mark = of_rows(block), mark_in(block)
         late = bool(np.any(open_from > firsts))
-        for place, members in partition(stretch, len(self._stretches)):
-            first = int(self._stretches.first[place])
+        for at, members in partition(stretch, len(self._stretches)):
+            first = int(self._stretches.first[at])
             for opening, some in _parted(open_from[members], members) if late else [(first, members)]:
-                windows = self._beam_windows[opening : int(self._stretches.after[place])]
+                windows = self._beam_windows[opening : int(self._stretches.after[at])]
                 if windows:
-                    own = None if mark is None else mark_of_piece(mark, place, opening, len(self._beam_windows))
+                    own = None if mark is None else mark_of_piece(mark, at, opening, len(self._beam_windows))
                     piece = with_mark(rows.take(pa.array(some)), own)
                     yield WindowedValue(piece, self._moments[opening], tuple(windows))
 
-    def _by_window(self, said: Statement) -> Iterator[WindowedValue]:
-        for number, total in enumerate(said.sums, said.first):
-            block = Statement(said.reader, number, [total]).block()
+    def _by_window(self, statement: Statement) -> Iterator[WindowedValue]:
+        for number, total in enumerate(statement.sums, statement.first):
+            block = Statement(statement.reader, number, [total]).block()
             yield WindowedValue(block, self._moments[number], (self._beam_windows[number],))
 
 

@@ -266,9 +266,9 @@ def test_beam_yaml_takes_a_field_of_amounts() -> None:
 
 def test_the_seed_and_the_manifest_know_the_amounts() -> None:
     plain, capped, finer = (
-        TopK.of(2, Joint(1.0), ITEMS, amounts=amounts).parameters() for amounts in (None, SIXTY, Amounts.of(60, 0.5))
+        TopK(2, Joint(1.0), ITEMS, amounts=amounts).parameters() for amounts in (None, SIXTY, Amounts.of(60, 0.5))
     )
     assert "amounts" not in plain and "cap" not in plain
     assert capped == {**plain, "cap": 60, "amounts": {"max_value": 60, "value_resolution": 1}} != finer
     with pytest.raises(TypeError, match="amounts must be Amounts"):
-        TopK.of(2, Joint(1.0), ITEMS, amounts=60)  # type: ignore[arg-type]
+        TopK(2, Joint(1.0), ITEMS, amounts=60)  # type: ignore[arg-type]

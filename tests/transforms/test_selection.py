@@ -77,7 +77,7 @@ def test_steps_that_are_none_are_refused(step: object) -> None:
 
 def test_weights_are_no_counts_to_publish() -> None:
     weighted = WeightedGaussian(epsilon=1.0, delta=1e-6, max_items_per_user=5)
-    spec = TopK.of(3, weighted, UnknownDomain())
+    spec = TopK(3, weighted, UnknownDomain())
     assert (spec.head(), spec.least()) == (None, weighted.tau() + 1)
     with pytest.raises(Refusal, match="publish_counts does not go with weighted-gaussian, which adds up weights"):
-        TopK.of(3, weighted, UnknownDomain(), publish_counts=CountBudget(1.0))
+        TopK(3, weighted, UnknownDomain(), publish_counts=CountBudget(1.0))

@@ -256,18 +256,18 @@ def test_what_could_fire_twice_is_refused_at_construction(case: str) -> None:
 
 def test_the_bound_inside_a_restricted_mechanism_is_enforced() -> None:
     mechanism = Restricted(Laplace(1.0, max_items_per_user=2), 1.0, 1e-3)
-    assert TopK.of(3, mechanism, UnknownDomain()).max_items_per_user == 2
+    assert TopK(3, mechanism, UnknownDomain()).max_items_per_user == 2
     with pytest.raises(ValueError, match="max_items_per_user must be the mechanism's own bound, got 50 and 2"):
-        TopK.of(3, mechanism, UnknownDomain(), max_items_per_user=50)
+        TopK(3, mechanism, UnknownDomain(), max_items_per_user=50)
 
 
 def test_numbers_of_any_kind_are_one_selection() -> None:
     """The release's seed is made of them as JSON, which knows no numpy and tells 1 from 1.0."""
     written = [
-        json.dumps(TopK.of(one(2), Joint(one(1)), ITEMS, one(3), CountBudget(one(1))).parameters())
+        json.dumps(TopK(one(2), Joint(one(1)), ITEMS, one(3), CountBudget(one(1))).parameters())
         for one in (int, np.int64, np.uint8)
     ]
-    written.append(json.dumps(TopK.of(2, Joint(1.0), ITEMS, 3, CountBudget(1.0, 0)).parameters()))
+    written.append(json.dumps(TopK(2, Joint(1.0), ITEMS, 3, CountBudget(1.0, 0)).parameters()))
     assert len(set(written)) == 1
 
 
@@ -343,7 +343,7 @@ class TestArguments:
         assert sorted(rankings([], domain=["a", "b", "c"], k=3)[0][1]) == ["a", "b", "c"]
 
     def test_a_number_is_the_epsilon_of_published_counts(self) -> None:
-        by_number, by_budget = (TopK.of(2, JOINT, ITEMS, publish_counts=given) for given in (0.5, CountBudget(0.5)))
+        by_number, by_budget = (TopK(2, JOINT, ITEMS, publish_counts=given) for given in (0.5, CountBudget(0.5)))
         assert by_number == by_budget
 
     @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ class TestArguments:
     )
     def test_a_domain_is_any_collection_of_items(self, listed: Any) -> None:  # noqa: ANN401
         """A set has another order in every process, and an answer hangs on the order."""
-        assert TopK.of(2, JOINT, listed).domain == PublicDomain.of(["a", "b", "c"])
+        assert TopK(2, JOINT, listed).domain == PublicDomain.of(["a", "b", "c"])
 
 
 def test_a_range_ranks_as_the_list_of_its_integers_does() -> None:

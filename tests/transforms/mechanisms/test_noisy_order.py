@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
@@ -41,7 +42,7 @@ from private_topk.transforms.testing import (
 )
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
-from tests.transforms.mechanisms.noise_laws import NOISE_LAWS, root
+from tests.transforms.mechanisms.laws import NOISE_LAWS
 
 COUNTS = (3, 1, 0, 2)
 VECTORS = [COUNTS, (5, 3, 3, 1, 0), (2, 2, 2, 2), tuple(range(200, 0, -1))]
@@ -143,7 +144,8 @@ class TestCdpPeeling(NoisyOrder):
     @pytest.mark.parametrize(("epsilon", "delta", "k"), [(1.0, 1e-6, 100), (0.1, 1e-9, 1000), (5.0, 1e-3, 30)])
     def test_the_share_is_the_best_of_the_papers_formulas(self, epsilon: float, delta: float, k: int) -> None:
         best = max(
-            root(lambda s, f=f: f(s, k, delta) - epsilon, epsilon / k, epsilon) for f in (lemma_4_2, bounded_range)
+            brentq(lambda s, f=f: f(s, k, delta) - epsilon, epsilon / k, epsilon, xtol=1e-15)
+            for f in (lemma_4_2, bounded_range)
         )
         assert float(CdpPeeling(epsilon, delta).share(k)) == pytest.approx(best, rel=1e-10)
 
@@ -201,7 +203,7 @@ class TestGaussian(NoisyOrder):
         [(1.0, 1e-6, 4, 1000, 3.984), (0.1, 1e-9, None, 50, 12.5), (5.0, 1e-3, 30, 21, 110 / 21)],
     )
     def test_the_scale_is_the_papers(self, epsilon: float, delta: float, m: int | None, d: int, squared: float) -> None:
-        best = root(lambda s: delta_of(s, epsilon, math.sqrt(squared)) - delta, 1e-2, 1e6)
+        best = brentq(lambda s: delta_of(s, epsilon, math.sqrt(squared)) - delta, 1e-2, 1e6, xtol=1e-12)
         assert float(Gaussian(epsilon, delta, max_items_per_user=m).scale(d)) == pytest.approx(best, rel=1e-8)
 
     @pytest.mark.parametrize(("neighbours", "step"), [("add-remove", 1), ("swap", 2)])

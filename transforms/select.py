@@ -21,7 +21,7 @@ import pyarrow as pa
 from private_topk.transforms.columnar import Codes, make_table
 from private_topk.transforms.combine import largest
 from private_topk.transforms.completeness import check_pane, check_whole
-from private_topk.transforms.domain import Domain, UnknownDomain
+from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import digest_of
@@ -169,7 +169,7 @@ class WindowCounts:
     held: Codes
     counts: Codes
     listed: range | Codes
-    named: Domain | pa.Array
+    named: CodedDomain | pa.Array
     users: Codes | None = None
 
     @classmethod
@@ -181,7 +181,7 @@ class WindowCounts:
             group: the number of the group of users' rows that they are of.
         """
         domain = spec.domain
-        if isinstance(domain, UnknownDomain):
+        if not domain.is_public:
             return cls._of_labels(tables, spec.head())
         tables = sorted((table for table in tables if len(table)), key=lambda table: table["item"][0].as_py())
         columns = {name: np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)],
@@ -251,7 +251,6 @@ class WindowCounts:
         """What the items are called."""
         if isinstance(self.named, pa.Array):
             return self.named.take(pa.array(items))
-        assert not isinstance(self.named, UnknownDomain)
         return self.named.labels(items)
 
     @property

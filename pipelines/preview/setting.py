@@ -13,7 +13,6 @@ from private_topk.pipelines.budget.sharing import Shared, share_out, windows_of_
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.spec import CountBudget
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
@@ -103,8 +102,7 @@ class Setting:
             raise Refusal("", "ranks no risers, as users move their scores up and down")
         if mechanism.guarantee.metric == "weights" and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
-        if isinstance(mechanism, UnknownDomainMechanism):
-            mechanism.kbar_for(self.k)
+        mechanism.head(self.k)  # refused where there is none
         shared = self._share(mechanism, "delta" in own)
         cap = (1 if self.amounts is None else self.amounts.cap) * (1 if self.risers is None else self.risers.width)
         return replace(shared, mechanism=replace(shared.mechanism, cap=cap))

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,12 +18,14 @@ import pytest
 import yaml
 from setuptools import find_packages
 
-from private_topk.pipelines.cli.flex_template import as_command_line, metadata
-from private_topk.pipelines.cli.run import parser
+from private_topk.pipelines.cli import parser_of
+from private_topk.pipelines.cli.describe import as_command_line, metadata
+from private_topk.pipelines.cli.output import BAD_INPUT
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command
 
 ROOT = Path(__file__).resolve().parents[2]
+SERVICE = ROOT / "deploy/systemd/private-topk-stream@.service"
 INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "WORKDIR", "ENV", "ENTRYPOINT"}
 
 
@@ -42,7 +45,7 @@ def test_parameters_become_arguments() -> None:
     line = as_command_line([*own, "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"])
     assert line == ["--input=a=b.avro", "--release-key=env:K", "--overwrite", "--from=2026-01-05",
                     "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"]  # fmt: skip
-    given, beams = parser().read(line)
+    given, beams = parser_of("run").read(line)
     assert (given.input, given.release_key, given.overwrite, given.runner) == (
         "a=b.avro",
         "env:K",
@@ -112,9 +115,24 @@ def test_the_kubernetes_files_are_well_formed() -> None:
     shell, line = job["command"], job["args"][0]
     assert subprocess.run([shell[0], "-n", "-c", line]).returncode == 0
     words = shlex.split(line.partition("private-topk run --quiet ")[2])
-    _, beams = parser().read(["2026-01-05" if word in ("$start", "$end") else word for word in words])
+    _, beams = parser_of("run").read(["2026-01-05" if word in ("$start", "$end") else word for word in words])
     assert beams[:2] == ["--flink_master", f"{cluster['metadata']['name']}-rest:8081"]
     assert beams[-1] == f"localhost:{pool['ports'][0]['containerPort']}"
+
+
+def test_the_service_starts_a_stream() -> None:
+    unit = ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(SERVICE)
+    program, name, *words = unit["Service"]["ExecStart"].split()
+    assert Path(program).name == "private-topk" and name == "stream"
+    given, beams = parser_of("stream").read(words)
+    assert not beams and given.config == "/etc/private-topk/%i.yaml" and given.log_format == "json"
+    assert given.release_key == f"file:%d/{unit['Service']['LoadCredential'].partition(':')[0]}"
+    assert unit["Service"]["RestartPreventExitStatus"] == str(BAD_INPUT)
+    if shutil.which("systemd-analyze"):
+        verified = subprocess.run(["systemd-analyze", "verify", SERVICE], capture_output=True, text=True)
+        assert all("not executable" in line for line in verified.stderr.splitlines()), verified.stderr
 
 
 def test_the_weekly_workflow_gives_known_parameters() -> None:
@@ -136,7 +154,7 @@ def test_the_dag_is_well_formed() -> None:
         ast.literal_eval(word.value) for word in ast.walk(ast.parse(source))
         if isinstance(word, ast.keyword) and word.arg == "pipeline_options"
     )  # fmt: skip
-    own = {action.option_strings[0] for action in parser()._actions}
+    own = {action.option_strings[0] for action in parser_of("run")._actions}
     beams = {f"--{name}" for name in options} - own
     assert beams == {"--temp_location", "--sdk_container_image"}
 

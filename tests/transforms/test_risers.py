@@ -42,8 +42,8 @@ from private_topk.transforms.parts import Part
 from private_topk.transforms.plan import Layout
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.checks import check_pair
-from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
@@ -244,7 +244,7 @@ def test_scores_below_0_are_ranked_and_named(scores: list[int]) -> None:
     """Every rank is named by the item that holds it, those without a count among them; the histogram starts at 0."""
     items, counts = np.flatnonzero(scores), np.array([score for score in scores if score], np.int64)
     totals = make_table(item=items.astype(np.uint32), count=counts)
-    found = WindowCounts.of(make_selection(1, Joint(1.0), RangeDomain(0, 6)), [totals])
+    found = WindowCounts.of(TopK.of(1, Joint(1.0), RangeDomain(0, 6)), [totals])
     histogram = found.histogram
     assert histogram.smallest == max(min(scores), 0) and histogram.items == 6
     assert (histogram.counts() + min(*scores, 0)).tolist() == sorted(scores, reverse=True)
@@ -285,13 +285,17 @@ def test_what_it_costs() -> None:
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user-window", "add-remove", Fraction(1, 3)),
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
     ]:  # fmt: skip
-        spec = resolve(2, Joint(1.0, neighbours=relation), ITEMS, period=period, privacy_unit=unit, risers=Risers(HALF))
+        spec = resolve(
+            TopK.of(2, Joint(1.0, neighbours=relation), ITEMS, risers=Risers(HALF)), period=period, privacy_unit=unit
+        )
         mechanism = spec.top_k.mechanism
         assert mechanism.epsilon == pytest.approx(float(share)) and mechanism.cap == 3
         assert mechanism.sensitivity == 3 * (2 if relation == "swap" else 1)
-    minutes = resolve(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(HALF), amounts=Amounts.of(60))
+    minutes = resolve(TopK.of(2, Joint(1.0), ITEMS, risers=Risers(HALF), amounts=Amounts.of(60)), period=ONE_DAY)
     assert minutes.top_k.mechanism.cap == 180
-    grouped = resolve(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"]))
+    grouped = resolve(
+        TopK.of(2, Joint(1.0), ITEMS, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"])), period=ONE_DAY
+    )
     assert grouped.top_k.rankings_of_a_user() == 1 and grouped.top_k.mechanism.epsilon == 1
 
 

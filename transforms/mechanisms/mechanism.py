@@ -144,6 +144,10 @@ class Mechanism(abc.ABC):
         """
         return Prepared(self, histogram, users)
 
+    def head(self, k: int) -> int | None:
+        """How many of the largest counts it looks at; None for all. Raises Refusal where k asks for too many."""
+        return None
+
     @property
     def weighting(self) -> Weighting | None:
         """What a user adds to each item that they hold; None for 1."""

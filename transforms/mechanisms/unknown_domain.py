@@ -60,6 +60,9 @@ class UnknownDomainMechanism(Mechanism):
             raise Refusal("kbar", f"must be at most {_MOST_KBAR}, got {chosen}", "choose a smaller one")
         return kbar
 
+    def head(self, k: int) -> int:
+        return self.kbar_for(k) + 1
+
     def default_kbar(self, k: int) -> int:
         """10 k, and at least 100. A larger kbar lowers the bar and adds competitors; this one suits most data."""
         return max(_KBAR_PER_ITEM * k, _KBAR_FLOOR)

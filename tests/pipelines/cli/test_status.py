@@ -12,18 +12,19 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.cli.status import guarded
+from private_topk.pipelines.cli.output import guarded
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.published import what_is_out
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
 from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.spec import TopK
 from tests.pipelines.support import command, write
 
 ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
@@ -47,7 +48,7 @@ def endless(*more: str) -> list[str]:
     return [sys.executable, "-m", "private_topk", "stream", *asked]
 
 
-@pytest.mark.server  # by itself: the workers of parallel tests are deaf to SIGINT, and so would be their children
+@pytest.mark.long
 @pytest.mark.parametrize(("sent", "status", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
 def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, status: int, word: str) -> None:
     kept = ["--release-key=file:key", "--release-id=the id", "--ledger=sqlite:///b.db", "--dataset=d"]
@@ -97,7 +98,7 @@ def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Pa
 _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.cli import main
-from private_topk.pipelines.cli.status import leave
+from private_topk.pipelines.cli.output import leave
 from private_topk.pipelines.unfinished import heed_signals
 from private_topk.transforms import rows
 
@@ -112,7 +113,7 @@ leave(main(sys.argv[3:]))
 """
 
 
-@pytest.mark.server  # as above
+@pytest.mark.long
 @pytest.mark.parametrize(("sent", "heard", "status"), [("SIGTERM", "ours", 143), ("SIGINT", "ours", 130),
                                                       ("SIGINT", "Python's", 130)])  # fmt: skip
 def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, heard: str, status: int) -> None:
@@ -137,7 +138,7 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
 def report(folder: Path, release: Release) -> Report:
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     period = Period(start, start + timedelta(days=14), timedelta(days=7))
-    spec = resolve(2, Joint(epsilon=1.0), ["a", "b", "c"], period=period, release=release)
+    spec = resolve(TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=period, release=release)
     return Report(spec, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
 
 

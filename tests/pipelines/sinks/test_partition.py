@@ -17,10 +17,9 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.pipelines.published import existing_outputs, whole_windows
 from private_topk.pipelines.show.reading import read_told
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import Partition, ToFolder, escaped
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import describe_release
-from private_topk.pipelines.sinks.partition import Partition, escaped
 from private_topk.transforms import Groups, PublicDomain, Ranking
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
@@ -30,7 +29,7 @@ from tests.pipelines.sinks.contract import OTHER, PERIOD, RELEASE
 NAMES = ["DE", "côte d’ivoire", "a/b", "..", "x=1|%2F", "*[?]*", "\n", " ", "7"]
 GROUPS = PublicDomain.of(NAMES)
 ITEMS = PublicDomain.of(["tea", "cake"])
-FACTS = describe_release(TopK(Joint(epsilon=1.0), 2, ITEMS, groups=Groups(GROUPS)), RELEASE, "direct")
+FACTS = describe_release(TopK(2, Joint(epsilon=1.0), ITEMS, groups=Groups(GROUPS)), RELEASE, "direct")
 RANKINGS = [
     Ranking(window, ("tea", "cake"), 2, "sequence", group=name) for window in PERIOD.windows() for name in NAMES
 ]

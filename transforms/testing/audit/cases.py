@@ -26,7 +26,6 @@ from private_topk.transforms.testing.audit.datasets import (
     two_release_neighbours,
     unknown_neighbours,
 )
-from private_topk.transforms.top_k import make_selection
 
 __all__ = ["Case", "cases_of"]
 
@@ -52,7 +51,7 @@ class Case:
     @cached_property
     def pairs(self) -> tuple[Neighbours, ...]:
         """All pairs of neighbouring inputs that are tried."""
-        swap, public = self.neighbours == "swap", isinstance(self.spec.domain, PublicDomain)
+        swap, public = self.neighbours == "swap", self.spec.domain.is_public
         size = (_PUBLIC if public else _UNKNOWN)[self.counted]
         height = 0 if public else threshold_of(self.spec)
         if self.releases == 2:
@@ -135,7 +134,7 @@ def _spec(
     budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
     domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
     k = (size - 1 if public else size - 2) if counted else 1 if public else 2
-    spec = make_selection(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
+    spec = TopK.of(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
     rankings = spec.rankings_of_a_user()
     return spec if rankings == share else _spec(kind, neighbours, counted, amounts, groups, rankings)
 

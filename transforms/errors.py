@@ -1,4 +1,4 @@
-"""What is said when something asked for breaks a rule: one kind of refusal for every door."""
+"""The error of every argument, option and field that breaks a rule, and how values and near names show in it."""
 
 from __future__ import annotations
 

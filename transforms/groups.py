@@ -1,4 +1,4 @@
-"""A ranking per group: which groups there are, and which of them a user counts in. No Beam here."""
+"""Rankings by group: which groups there are, and which of them a user counts in."""
 
 from __future__ import annotations
 

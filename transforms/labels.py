@@ -1,4 +1,4 @@
-"""The labels of a public list: which they are, checked and named, and the code of each."""
+"""Columns of labels: the codes, checks and digest of a public list, and the integers that labels spell."""
 
 from __future__ import annotations
 

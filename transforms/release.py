@@ -1,4 +1,8 @@
-"""What is drawn in every window, and what is released of it."""
+"""A ranking as it is released, and the key and id that make its one draw repeatable.
+
+The noise of a release is a function of a secret key and of what is released. A bundle that a runner repeats must not
+publish a second noisy answer, so nothing is drawn from ambient randomness.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn in every window, and the draw itself: plain arithmetic, without Beam."""
+"""The specification of a ranking, checked, and the draw that it stands for. Plain arithmetic, without Beam."""
 
 from __future__ import annotations
 

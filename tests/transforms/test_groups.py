@@ -40,7 +40,6 @@ from tests.transforms.mechanisms import test_sequences
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south", "west", "nowhere"]
-Counts = dict[tuple[str, str], int]
 
 
 @examples(60)
@@ -68,9 +67,6 @@ def test_the_groups_of_most_rows_are_chosen(rows: list[tuple[int, ...]], most: i
         mine = (users == who[0]) & (windows == who[1])
         alone = chosen(words[mine], windows[mine], groups[mine], held[mine], most)
         assert alone.tolist() == kept[mine].tolist(), "a user's groups hang on others"
-
-
-WAYS = [(1, 1, False), (2, 3, True), (8, 2, False), (1, 4, True)]
 
 
 WEEK = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 8, tzinfo=timezone.utc), timedelta(days=1))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import time
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, ClassVar, NamedTuple
@@ -14,27 +16,25 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.files import FileInfo, as_it_is, is_local, match_any, refuse_folder
+from private_topk.pipelines.files import FileInfo, as_it_is, exists, is_local, match_any, open_file, refuse_folder
 from private_topk.pipelines.identity import named, unasked
-from private_topk.pipelines.sources.arrivals import arrival_of
-from private_topk.pipelines.sources.clock import Clock, now_of
+from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
-from private_topk.pipelines.sources.left_out import LeftOut
-from private_topk.pipelines.sources.source import BlockReader, about_the_input, horizon
-from private_topk.runners import Launch
+from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input, horizon
 from private_topk.transforms.completeness import Sender, Sent
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
-__all__ = ["Folder"]
+__all__ = ["NOTES", "Folder", "arrival_of"]
 
 _READER = 0
 _TURN = 5.0
@@ -43,7 +43,7 @@ _NAME = 10  # bytes of a digest that tell the path; the rest tell its size and t
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(Source):
     """The files that match a pattern, now or later, until the clock has passed the horizon.
 
     A file must appear complete: written under another name and renamed. Names that start with a dot or end in .tmp or
@@ -63,7 +63,7 @@ class Folder:
     clock: str = "log"
     poll: timedelta = field(default=timedelta(seconds=10), metadata=unasked("files arrive when they do, seen or not"))
 
-    bounded, live = False, False
+    bounded = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.poll, timedelta) and self.poll > timedelta(0)):
@@ -76,18 +76,9 @@ class Folder:
             reader_of(self.place)
             check_files(arrived(self.place), self.columns)
 
-    def check_runner(self, launch: Launch) -> None:
-        """One reader watches the folder, so every runner follows its clock."""
-
     def read(self, period: Period | None) -> BlockReader:
         clock = Clock(self.clock, horizon(period))
         return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
-
-    def rows(self, period: Period | None) -> None:
-        return None
-
-    def stored_bytes(self) -> int:
-        return 0
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         # What it will hold, nobody knows when it starts: it is named by where it is, from wherever that is said.
@@ -119,11 +110,13 @@ class _Read(NamedTuple):
     Args:
         over: whether no more belong to this part of the work.
         sent: what has been sent of every window, of all of the files.
+        reading: whether the last of the files is being read.
     """
 
     files: bytes
     over: bool = False
     sent: Sent = Sent()
+    reading: bool = False
 
     def digests(self) -> dict[bytes, bytes]:
         """How each file was, by its path's digest."""
@@ -131,47 +124,11 @@ class _Read(NamedTuple):
         return {digest[:_NAME]: digest for digest in found}
 
 
-class _ReadTracker(RestrictionTracker):
-    """Claims files one by one, and after each what has been sent by then. Its only split is the one that gives the rest
-    back, and not in the midst of a file: nobody knows by then what will have been sent.
-    """
-
-    def __init__(self, restriction: _Read) -> None:
-        self._read, self._reading = restriction, False
-
-    def current_restriction(self) -> _Read:
-        return self._read
-
-    def current_progress(self) -> RestrictionProgress:
-        return RestrictionProgress(fraction=1.0 if self._read.over else 0.0)
-
-    def try_claim(self, claim: FileInfo | Sent | None) -> bool:
-        """Claim a file; or what has been sent, which is granted after a file; None says that nothing is left to
-        claim.
-        """
-        if self._read.over:
-            return False
-        if claim is None:
-            self._read = self._read._replace(over=True)
-        elif isinstance(claim, Sent):
-            self._read = self._read._replace(sent=claim)
-        else:
-            self._read = self._read._replace(files=self._read.files + _digest(claim))
-        self._reading = isinstance(claim, FileInfo)
-        return True
+class _ReadTracker(StreamTracker):
+    """No split in the midst of a file: nobody knows by then what will have been sent."""
 
     def try_split(self, fraction_of_remainder: float) -> tuple[_Read, _Read] | None:
-        if self._read.over or self._reading or fraction_of_remainder != 0:
-            return None
-        rest, self._read = self._read, self._read._replace(over=True)
-        return self._read, rest
-
-    def check_done(self) -> None:
-        if not self._read.over:
-            raise ValueError("the folder is still to be watched")
-
-    def is_bounded(self) -> bool:
-        return False
+        return None if self.current_restriction().reading else super().try_split(fraction_of_remainder)
 
 
 class _WatchDoFn(beam.DoFn, RestrictionProvider):
@@ -196,8 +153,9 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: ANN401, B008
     ) -> Iterator[TimestampedValue]:
         looked, deadline = time.time(), time.monotonic() + _TURN
-        read, sent = tracker.current_restriction().digests(), tracker.current_restriction().sent
-        self._clock.catch_up(estimator, sent.closed)
+        state = tracker.current_restriction()
+        read = state.digests()
+        self._clock.catch_up(estimator, state.sent.closed)
         for file in arrived(pattern):
             digest = _digest(file)
             known = read.get(digest[:_NAME])
@@ -208,22 +166,25 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
             if time.monotonic() > deadline:  # before the clock may move: there are more files
                 tracker.defer_remainder(Duration(0))
                 return
-            if not tracker.try_claim(file):
+            state = state._replace(files=state.files + digest, reading=True)
+            if not tracker.try_claim(state):
                 return
-            sent, latest = yield from self._send(file, digest, sent, estimator)
+            sent, latest = yield from self._send(file, digest, state.sent, estimator)
             said, sent = self._close(sent, latest if self._clock.by_rows else None)
-            tracker.try_claim(sent)
+            state = state._replace(sent=sent, reading=False)
+            tracker.try_claim(state)
             yield from (TimestampedValue(block, now_of(estimator)) for block in said)
             if self._clock.by_rows:
                 self._clock.advance(estimator, latest)
         if not self._clock.by_rows:
-            said, sent = self._close(sent, int(looked * 1e6))
-            if not tracker.try_claim(sent):
+            said, sent = self._close(state.sent, int(looked * 1e6))
+            state = state._replace(sent=sent)
+            if not tracker.try_claim(state):
                 return
             yield from (TimestampedValue(block, now_of(estimator)) for block in said)
             self._clock.advance(estimator, int(looked * 1e6))
         if self._clock.is_over(estimator):
-            tracker.try_claim(None)
+            tracker.try_claim(state._replace(over=True))
         else:
             tracker.defer_remainder(Duration(self._poll))
 
@@ -280,3 +241,67 @@ def _digest(file: FileInfo) -> bytes:
 def _changed() -> Refusal:
     return Refusal("", "a file was changed after it had been read, so a repetition would read another one", "let files "
                    "stay as they are, and new rows come in new files; go on under a new {release_id}")  # fmt: skip
+
+
+NOTES = ".private-topk-arrivals"
+
+
+def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
+    """When a file arrived, microseconds since 1970 UTC, as this run and every later one has it.
+
+    That is when it was written; but a file that was written under another name and renamed bears a time that may be
+    before a window had closed which was published without it. Such a file has arrived when it was found. That is noted
+    beside it, in a hidden folder for operators only, since nothing else would tell a repetition.
+
+    Args:
+        now: how far the clock is.
+
+    Raises:
+        Refusal: it arrived before a window had closed that is published without it, or that it came too late cannot
+            be noted.
+    """
+    note = _note_of(file.path)
+    noted = _read(note)
+    if noted is None:
+        if not clock.closes_between(file.written, now):
+            return file.written
+        _write(note, now)
+        noted = _read(note)
+    if noted is None:
+        raise Refusal("", "a file appeared after windows had closed that it was written before, and its folder takes "
+                      "no note of that, so a repetition would count it", "let this user write there, or set "
+                      "the time of files that are moved in, as `touch` does")  # fmt: skip
+    if clock.closes_between(noted, now):
+        raise Refusal("", "a file appeared after windows had closed which another stream over this folder had found it "
+                      "in time for", "take a new {release_id}")  # fmt: skip
+    return noted
+
+
+def _note_of(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{NOTES}/{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}"
+
+
+def _read(note: str) -> int | None:
+    if not exists(note):
+        return None
+    with open_file(note) as source:
+        return int(source.read())
+
+
+def _write(note: str, at: int) -> None:
+    """Whoever notes it first is right."""
+    content = b"%d\n" % at
+    if not is_local(note):
+        with FileSystems.create(note, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
+            sink.write(content)
+        return
+    own = f"{note}.{secrets.token_hex(8)}.incomplete"
+    with suppress(OSError):  # the caller looks whether it is there
+        os.makedirs(os.path.dirname(note), exist_ok=True)
+        try:
+            with open(own, "xb") as sink:
+                sink.write(content)
+            os.link(own, note)
+        finally:
+            os.remove(own)

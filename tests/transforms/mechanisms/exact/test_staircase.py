@@ -4,17 +4,16 @@ import itertools
 import math
 from collections import Counter
 from fractions import Fraction
-from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from flint import arb, ctx
+from flint import arb
 
 from private_topk.transforms.mechanisms.exact import staircase
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision, uniform
-from private_topk.transforms.mechanisms.exact.staircase import SetLosses, SetsBetween, number_in_band, row_of_binomials
+from private_topk.transforms.mechanisms.exact.staircase import SetLosses, SetsBetween, number_in_band
 from private_topk.transforms.testing import assert_follows
 from tests.transforms.mechanisms.laws import set_losses
 
@@ -214,11 +213,6 @@ def test_where_doubles_do_not_reach_balls_count(outer: np.ndarray) -> None:
         assert ball.contains(SetsBetween(outer).number())
 
 
-def test_weights_too_large_for_doubles_are_infinite() -> None:
-    weights, _ = staircase._weights(2000, 1271, 0)
-    assert np.isinf(weights).any() and not np.isnan(weights).any()
-
-
 def test_what_is_left_out_stays_below_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """With bands that are far too narrow the ball still holds the number, and says that it is wide."""
     monkeypatch.setattr(staircase, "_LEFT_OUT", -math.inf)
@@ -248,34 +242,3 @@ def test_a_wide_ball_is_refused() -> None:
             assert SetsBetween(outer).number().rel_accuracy_bits() > 60
     finally:
         staircase._UP = before
-
-
-def test_small_numbers_by_listing() -> None:
-    for outer in ([2, 4], [1, 2, 7], [5, 5, 6, 9], [3, 4, 5]):
-        k, ends = len(outer), outer[-1]
-        sets = sum(all(j <= t for j, t in zip(s, outer, strict=True)) for s in combinations(range(1, ends + 1), k))
-        with precision(96):
-            ball = number_in_band(*segments(np.array(outer)))
-            assert ball is not None and ball.contains(sets) and ball.rel_accuracy_bits() >= 35
-
-
-def test_slopes_are_those_of_the_least_concave_line() -> None:
-    for _ in range(30):
-        m = int(RNG.integers(1, 12))
-        sizes, needs = RNG.integers(1, 9, m), np.cumsum(RNG.integers(1, 5, m))
-        ends = np.cumsum(sizes)
-        slopes = staircase._slopes(ends, needs)
-        line = np.cumsum(slopes * sizes)
-        assert all(a >= b - 1e-12 for a, b in pairwise(slopes)) and (line >= needs - 1e-9).all()
-        xs, ys = np.append(0, ends), np.append(0, needs)
-        for x, y in zip(ends, line, strict=True):  # no higher than the best chord over it
-            chords = [ys[i] + (ys[j] - ys[i]) * (x - xs[i]) / (xs[j] - xs[i])
-                      for i in range(m + 1) for j in range(m + 1) if xs[i] < x <= xs[j]]  # fmt: skip
-            assert y <= max(chords) + 1e-9
-
-
-def test_binomials_one_from_the_other() -> None:
-    with precision(96):
-        row = row_of_binomials(500, 300)
-        assert ctx.prec == 96 and all(row[b].overlaps(arb.bin_uiui(500, b)) for b in range(301))
-        assert row[300].rel_accuracy_bits() > 80

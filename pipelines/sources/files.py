@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, TypeVar
 
@@ -72,16 +72,16 @@ class Files(Source):
 
     def check(self, period: Period | None) -> None:
         with about_the_input():
-            check_files(self.files, self._columns(period))
+            check_files(self.files, self.columns.within(period))
 
     def read(self, period: Period | None) -> BlockReader:
         with about_the_input():
-            return ReadBlocks(cut_into_pieces(self.files), self._columns(period))
+            return ReadBlocks(cut_into_pieces(self.files), self.columns.within(period))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
         with about_the_input():
             for path, start, stop, _ in cut_into_pieces(self.files):
-                yield from reader_of(path).read(path, start, stop, self._columns(period))
+                yield from reader_of(path).read(path, start, stop, self.columns.within(period))
 
     def stored_bytes(self) -> int:
         return sum(map(packed_size, self.files))
@@ -90,13 +90,10 @@ class Files(Source):
         with about_the_input(), ThreadPoolExecutor(16) as pool:
             contents = sorted(pool.map(_content, self.files))
         # Read as another format, the same bytes would be other rows.
-        return named({"kind": "files", "contents": contents, "columns": identity_of(self._columns(period))}, key)
+        return named({"kind": "files", "contents": contents, "columns": identity_of(self.columns.within(period))}, key)
 
     def local_places(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.files if is_local(file.path))
-
-    def _columns(self, period: Period | None) -> Columns:
-        return self.columns if period is not None else replace(self.columns, time=None)
 
 
 def _content(file: FileInfo) -> tuple[int, str, str]:

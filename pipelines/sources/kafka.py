@@ -29,7 +29,7 @@ from private_topk.pipelines.sources.clock import Clock, StreamTracker, moment_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
-from private_topk.runners import Launch
+from private_topk.runners import Launch, Line, say
 from private_topk.transforms.completeness import Sender, Sent
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period
@@ -468,6 +468,7 @@ class GroupReader:
         self._places: tuple[int, ...] = ()
         self._ends: dict[int, int] = {}
         self._troubled: float | None = None
+        self._away: float | None = None
 
     def close(self) -> None:
         self._consumer.close()
@@ -491,9 +492,11 @@ class GroupReader:
             if not message.error():
                 found[message.partition()].append(message)
                 self._troubled = None
+                self._hears(True)
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 self._ends[message.partition()] = message.offset()
                 self._troubled = None
+                self._hears(True)
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 raise Refusal("", f"{self._topic.place} has lost messages before they were read, by its retention or "
                               "by a broker that took over with less", _GONE)  # fmt: skip
@@ -503,9 +506,20 @@ class GroupReader:
 
     def _gives_up(self) -> bool:
         """Whether errors have gone on for too long: a partition is without a leader while another takes over."""
+        self._hears(False)
         now = time.monotonic()
         self._troubled = now if self._troubled is None else self._troubled
         return now - self._troubled > _PATIENCE
+
+    def _hears(self, there: bool) -> None:
+        """Say once that the topic is away, and once that it is back: windows wait for it."""
+        place = self._topic.place
+        if not there and self._away is None:
+            self._away = time.monotonic()
+            say(Line(f"{place} does not answer: windows wait for it", event="away", place=place))
+        elif there and self._away is not None:
+            seconds, self._away = round(time.monotonic() - self._away), None
+            say(Line(f"{place} answers again, after {seconds} s", event="back", place=place, seconds=seconds))
 
     def moved(self, offsets: tuple[int, ...]) -> None:
         """The messages before these offsets were taken."""
@@ -518,7 +532,9 @@ class GroupReader:
         try:
             _, end = self._observer.get_watermark_offsets(TopicPartition(self._topic.topic, partition), timeout=5)
         except KafkaException:
+            self._hears(False)
             return False
+        self._hears(True)
         return end <= max(offset, self._ends.get(partition, offset))
 
     def check_partitions(self) -> None:

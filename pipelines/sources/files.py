@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import queue
-import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ __all__ = ["Files", "ReadBlocks"]
 
 _EARLIEST = TimestampCombiner.OUTPUT_AT_EARLIEST
 _AT_ONCE = 1 << 20
-_END = object()
 
 T = TypeVar("T")
 
@@ -151,38 +149,10 @@ class _ReadDoFn(beam.DoFn):
 def read_ahead(source: Iterator[T], depth: int = 2) -> Iterator[T]:
     """The elements of `source`, made by a thread that runs at most `depth` ahead. What it raises is raised here.
 
-    The decoders release Python's lock, so this fills a second core. If the reader stops early, so does the thread.
+    The decoders release Python's lock, so this fills a second core.
     """
-    elements: queue.Queue = queue.Queue(depth)
-    stop = threading.Event()
-
-    def put(element: object) -> None:
-        while not stop.is_set():
-            try:
-                return elements.put(element, timeout=0.1)
-            except queue.Full:
-                continue
-
-    def make() -> None:
-        try:
-            for element in source:
-                put((element, None))
-                if stop.is_set():
-                    return
-            put((_END, None))
-        except BaseException as error:
-            put((_END, error))
-
-    thread = threading.Thread(target=make, daemon=True)
-    thread.start()
-    try:
-        while True:
-            element, error = elements.get()
-            if error is not None:
-                raise error
-            if element is _END:
-                return
+    with ThreadPoolExecutor(1) as pool:
+        ahead = deque(pool.submit(next, source, None) for _ in range(depth))
+        while (element := ahead.popleft().result()) is not None:
+            ahead.append(pool.submit(next, source, None))
             yield element
-    finally:
-        stop.set()
-        thread.join()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import random
 import zlib
 from collections.abc import Iterator
@@ -17,33 +19,33 @@ from private_topk.pipelines.files import FileInfo, match
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.formats import reader_of
 from private_topk.transforms.errors import Refusal
+from tests.pipelines.sources.contract import FormatContract
 from tests.pipelines.sources.test_avro_types import container, number
-from tests.pipelines.support import avro_schema, command, read, to_avro, write
+from tests.pipelines.support import Rows, avro_schema, command, read, to_avro, write
 
 TIMED = Columns(time="time")
 ROWS = [{"user": f"u{n}" * (n % 5), "item": None if n % 11 == 0 else f"item {n % 50}"} for n in range(3000)]
-EXPECTED = [(row["user"], row["item"]) for row in ROWS if row["item"] is not None]
 PLAIN = to_avro(ROWS[:300])
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
-def test_every_row_once_for_every_size_of_the_pieces(tmp_path: Path, codec: str) -> None:
-    path = write(tmp_path / "rows.avro", to_avro(ROWS, codec=codec, sync_interval=500))
-    size = path.stat().st_size
-    for piece in [16, 17, 7, 100, 999, size // 3, size, size - 1, size + 1]:
-        found = read(path, size=piece)
-        assert found.rows == EXPECTED and found.left_out == len(ROWS) - len(EXPECTED)
+class TestFormat(FormatContract):
+    ending = ".avro"
+
+    def content(self, rows: Rows) -> bytes:
+        return to_avro(rows, sync_interval=500)
 
 
-@pytest.mark.parametrize("codec", ["deflate", "zstandard", "snappy", "lz4"])
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "zstandard", "snappy", "lz4"])
 @pytest.mark.parametrize("size", [1, 100, 20_000, 3 << 20])
 def test_codecs_give_what_was_packed_and_nothing_of_what_is_broken(tmp_path: Path, codec: str, size: int) -> None:
-    """Those that fastavro needs more libraries for, of a row of any size, which Arrow packs here."""
+    """Of a row of any size."""
     label = random.Random(size).randbytes(size // 2).hex()
     content = number(len(label)) + label.encode() + b"\x02i"
     schema = avro_schema(user="string", item="string")
     packed = {
         "deflate": lambda: zlib.compress(content)[2:-4],
+        "bzip2": lambda: bz2.compress(content),
+        "xz": lambda: lzma.compress(content),
         "zstandard": lambda: pa.compress(content, "zstd", asbytes=True),
         "snappy": lambda: pa.compress(content, "snappy", asbytes=True) + zlib.crc32(content).to_bytes(4, "big"),
         "lz4": lambda: len(content).to_bytes(4, "little") + pa.compress(content, "lz4_raw", asbytes=True),
@@ -59,19 +61,6 @@ def test_one_block_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.avro", to_avro(rows, codec="null", sync_interval=1 << 30))
     assert path.stat().st_size > 5 << 20
     assert read(path, size=1 << 20).rows == [(row["user"], row["item"]) for row in rows]
-
-
-def test_gzip_around_avro(tmp_path: Path) -> None:
-    content = to_avro(ROWS, codec="null", sync_interval=500)
-    path = write(tmp_path / "rows.avro.gz", gzip.compress(content))
-    assert read(path, size=100).rows == EXPECTED
-    write(path, gzip.compress(content)[:-2000])
-    with pytest.raises(Refusal, match="not a whole gzip file"):
-        read(path)
-
-
-def test_a_file_with_a_header_only(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "rows.avro", to_avro([])), size=50) == ([], 0)
 
 
 def logical(kind: str, base: str = "long") -> dict[str, str]:

@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.sources import Columns
-from tests.pipelines.support import read, reasons, write
+from tests.pipelines.sources.contract import FormatContract
+from tests.pipelines.support import Rows, read, reasons, to_json_lines, write
 
 GOOD = '{"user": 5, "item": "a"}'
+
+
+class TestFormat(FormatContract):
+    ending = ".jsonl"
+    headed = False
+
+    def content(self, rows: Rows) -> bytes:
+        return to_json_lines(rows)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".ndjson.gz", ".json"])

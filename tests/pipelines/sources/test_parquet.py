@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -20,7 +19,8 @@ from private_topk.pipelines.sources import parquet as source
 from private_topk.transforms.errors import Refusal
 from tests.examples import examples
 from tests.pipelines.sources import reference
-from tests.pipelines.support import Read, read, reasons, write
+from tests.pipelines.sources.contract import FormatContract
+from tests.pipelines.support import Rows, read, reasons, write
 
 TIMED = Columns(time="time")
 NAIVE = datetime(2026, 1, 1, 12)
@@ -34,14 +34,13 @@ def parquet(table: pa.Table | dict, **options: object) -> bytes:
     return sink.getvalue()
 
 
-def test_every_row_group_once_for_every_size_of_the_pieces(tmp_path: Path) -> None:
-    users = [None if n % 9 == 0 else f"user {n}" for n in range(5000)]
-    path = write(tmp_path / "rows.parquet", parquet({"user": users, "item": range(5000)}, row_group_size=333))
-    expected = Read([(user, str(n)) for n, user in enumerate(users) if user], users.count(None))
-    for size in (1, 3000, 20_000, 1 << 30):
-        assert read(path, size=size) == expected
-    write(tmp_path / "more.parquet.gz", gzip.compress(path.read_bytes()))
-    assert read(tmp_path / "more.parquet.gz") == expected
+class TestFormat(FormatContract):
+    ending = ".parquet"
+
+    def content(self, rows: Rows) -> bytes:
+        return parquet(
+            pa.Table.from_pylist(rows, pa.schema({"user": pa.string(), "item": pa.string()})), row_group_size=333
+        )
 
 
 @pytest.mark.parametrize(
@@ -81,11 +80,6 @@ def test_a_row_group_that_cannot_be_decoded(tmp_path: Path) -> None:
     bad[place + 30 : place + 1000] = bytes(970)
     with pytest.raises(Refusal, match=r"rows\.parquet is damaged: its row groups 0 to 1 cannot be decoded"):
         read(write(tmp_path / "rows.parquet", bytes(bad)))
-
-
-def test_no_rows(tmp_path: Path) -> None:
-    nothing = pa.table({"user": pa.array([], pa.string()), "item": pa.array([], pa.int64())})
-    assert read(write(tmp_path / "rows.parquet", parquet(nothing))) == ([], 0)
 
 
 def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:

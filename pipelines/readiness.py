@@ -11,7 +11,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
-from private_topk.pipelines.show.told import when
+from private_topk.pipelines.show.published_report import when
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.group_domain import DomainByGroup
 from private_topk.transforms.stated import number

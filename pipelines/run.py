@@ -13,7 +13,7 @@ from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.announce import followed, progress
 from private_topk.pipelines.budget.charging import charge
-from private_topk.pipelines.live import LiveRun, NoteWindows
+from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.published import (
     check_all_is_out,
     check_repeat,
@@ -71,7 +71,7 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun
         facts["time_zone"] = question.period.zone
     written = rankings | "Write" >> report.sink.write(facts, question.release, live)
     if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
-        _ = written | "Note what is published" >> NoteWindows(question.period, live)
+        _ = written | "Record published windows" >> RecordPublished(question.period, live)
 
 
 def check(report: Report, launch: Launch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 import pytest
 
-from private_topk.pipelines.live import LiveRun, NoteWindows
+from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.transforms.cut import enter_cells, last_moment
 from private_topk.transforms.windows import Period
 
@@ -25,7 +25,7 @@ LABELS = [window.label() for window in PERIOD.windows()]
 def test_what_is_taken_is_gone_and_carries_the_moment() -> None:
     run = LiveRun()
     before = time.time()
-    run.note_published({"a", "b"})
+    run.record_published({"a", "b"})
     taken = run.newly_published()
     assert sorted(taken) == ["a", "b"] and all(before <= moment <= time.time() for moment in taken.values())
     assert run.newly_published() == {}
@@ -37,7 +37,7 @@ def test_nothing_noted_by_many_threads_is_lost() -> None:
 
     def note(number: int) -> None:
         for one in range(500):
-            run.note_published({f"{number}-{one}"})
+            run.record_published({f"{number}-{one}"})
 
     threads = [threading.Thread(target=note, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -59,14 +59,14 @@ def test_a_window_is_noted_by_its_label_once_its_bundle_is_finished() -> None:
             | beam.Create([0, 2])
             | beam.Map(lambda number: beam.window.TimestampedValue("written", last_moment(PERIOD, number)))
             | enter_cells(PERIOD)
-            | NoteWindows(PERIOD, run)
+            | RecordPublished(PERIOD, run)
         )
     assert set(run.newly_published()) == {LABELS[0], LABELS[2]}
 
 
 def test_rankings_of_groups_are_noted_each_by_itself() -> None:
     run = LiveRun()
-    noting = NoteWindows(PERIOD, run)._fn
+    noting = RecordPublished(PERIOD, run)._fn
     noting.start_bundle()
     for written in (f"{LABELS[0]}|fr", f"{LABELS[0]}|d|e"):
         noting.process(written, cell_of(0))
@@ -81,7 +81,7 @@ def cell_of(number: int) -> Any:  # noqa: ANN401 - a Beam window
 
 def test_a_bundle_that_breaks_off_is_not_noted() -> None:
     run = LiveRun()
-    noting = NoteWindows(PERIOD, run)._fn
+    noting = RecordPublished(PERIOD, run)._fn
     noting.start_bundle()
     noting.process("written", cell_of(1))
     assert run.newly_published() == {}

@@ -8,10 +8,9 @@ from typing import Any
 
 from private_topk.pipelines.budget.charging import Account
 from private_topk.pipelines.fields import Asked, require
-from private_topk.pipelines.files import as_path, exists, is_local, why
+from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
 from private_topk.pipelines.lists import groups_of
 from private_topk.pipelines.places import sink_of, source_of
-from private_topk.pipelines.protected_files import protected_files
 from private_topk.pipelines.question import Question, question_of
 from private_topk.pipelines.sinks.partition import Partition
 from private_topk.pipelines.sinks.sink import Sink

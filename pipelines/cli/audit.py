@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.cli.answering import print_json
 from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch
+from private_topk.pipelines.process import Unfinished
 from private_topk.pipelines.texts import number, whole
-from private_topk.pipelines.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from private_topk.pipelines.auditing import Check

@@ -12,7 +12,7 @@ from private_topk.pipelines.budget.units import UNITS
 from private_topk.pipelines.cli.answering import print_json
 from private_topk.pipelines.cli.arguments import NEIGHBOURS, add_ledger
 from private_topk.pipelines.cli.parser import Parser, add, add_json
-from private_topk.pipelines.protected_files import protected_files, refuse_replacing
+from private_topk.pipelines.files import protected_files, refuse_replacing
 from private_topk.pipelines.texts import number, one_of
 from private_topk.transforms.refusal import Refusal, printable, verbatim
 from private_topk.transforms.stated import number as shown

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from private_topk.pipelines.fields import require
-from private_topk.pipelines.logs import FORMATS
+from private_topk.pipelines.process import FORMATS
 from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.suggestions import did_you_mean
 

@@ -21,7 +21,7 @@ from private_topk.pipelines.cli.arguments import (
 )
 from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch, flag
 from private_topk.pipelines.fields import Asked, require
-from private_topk.pipelines.protected_files import protected_files, refuse_replacing
+from private_topk.pipelines.files import protected_files, refuse_replacing
 from private_topk.pipelines.texts import listed, number, whole, whole_or_power
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.refusal import Refusal

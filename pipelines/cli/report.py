@@ -11,10 +11,10 @@ from private_topk.pipelines.cli.answering import print_json
 from private_topk.pipelines.cli.arguments import add_exact_counters
 from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.cli.status import told
+from private_topk.pipelines.process import Unfinished, heard
 from private_topk.pipelines.report_file.periods import Periods, now
 from private_topk.pipelines.report_file.schema import read_report
 from private_topk.pipelines.texts import moment
-from private_topk.pipelines.unfinished import Unfinished, heard
 from private_topk.transforms.refusal import Refusal, printable, verbatim
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from private_topk.pipelines.cli.arguments import (
     add_running,
 )
 from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch
+from private_topk.pipelines.process import Unfinished
 from private_topk.pipelines.texts import whole
-from private_topk.pipelines.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from private_topk.pipelines.run import Done

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.cli.answering import print_json, print_lines
 from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch
-from private_topk.pipelines.files import refuse_special
-from private_topk.pipelines.protected_files import refuse_replacing
+from private_topk.pipelines.files import refuse_replacing, refuse_special
 from private_topk.pipelines.show.published_report import PublishedReport
 from private_topk.pipelines.show.text import in_text, table
 from private_topk.transforms.refusal import Refusal, printable, verbatim

@@ -9,9 +9,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from private_topk.pipelines.files import is_local, match_any, names_in
+from private_topk.pipelines.files import is_local, match_any, names_in, refuse_replacing
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.protected_files import refuse_replacing
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.file import check_writable
 from private_topk.pipelines.sinks.formats import FORMATS, format_of

@@ -15,16 +15,16 @@ from typing import Any
 import apache_beam as beam
 import pytest
 
-from private_topk.pipelines import announce
-from private_topk.pipelines.announce import Announcer
+from private_topk.pipelines import published
 from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.process import Unfinished
+from private_topk.pipelines.published import Announcer
 from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
-from private_topk.pipelines.unfinished import Unfinished
 from private_topk.runners import Launch, Line, prepare
 from private_topk.transforms import Release
 from private_topk.transforms.guard import LostPartError
@@ -191,13 +191,13 @@ def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
         pass
 
 
-def followed(report: Report, launch: Launch, say: announce.Say | None) -> AbstractContextManager[None]:
-    return announce.followed(report, launch, LiveRun(), say)
+def followed(report: Report, launch: Launch, say: published.Say | None) -> AbstractContextManager[None]:
+    return published.followed(report, launch, LiveRun(), say)
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "_LAST_LOOKS", 1.0)
+    monkeypatch.setattr(published, "_LAST_LOOKS", 1.0)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from private_topk.pipelines.launching import check_words, launch_of, reach_files
+from private_topk.pipelines.run import check_words, launch_of, reach_files
 from private_topk.runners import UnknownArgument
 from private_topk.transforms.refusal import Refusal
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines import announce
+from private_topk.pipelines import published
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.logs import JsonLines, as_json, level
+from private_topk.pipelines.process import JsonLines, as_json, level
 from private_topk.runners import say
 from tests.pipelines.support import command, write
 
@@ -103,11 +103,11 @@ def test_a_run_says_in_json_what_it_says_in_words(tmp_path: Path, monkeypatch: p
 
 
 def test_how_far_a_run_has_come_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "_EVERY", 0.01)
+    monkeypatch.setattr(published, "_EVERY", 0.01)
     sink = io.StringIO()
     monkeypatch.setattr(sys, "stderr", JsonLines(sink))
     live = LiveRun()
-    with announce.progress(live):
+    with published.progress(live):
         live.add_read(0.25)
         waited = threading.Event()
         while not sink.getvalue():

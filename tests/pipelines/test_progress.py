@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from private_topk.pipelines import announce
+from private_topk.pipelines import published
 from private_topk.pipelines.live import LiveRun
 
 
@@ -16,10 +16,10 @@ class Terminal(io.StringIO):
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience: float, shares: list[float]) -> str:
-    monkeypatch.setattr(announce, "_PATIENCE", patience)
+    monkeypatch.setattr(published, "_PATIENCE", patience)
     monkeypatch.setattr(sys, "stderr", stream)
     live = LiveRun()
-    with announce.progress(live):
+    with published.progress(live):
         monkeypatch.setattr(sys, "stderr", io.StringIO())  # what Beam says goes elsewhere while it runs
         for number, share in enumerate(shares):
             live.add_read(share)

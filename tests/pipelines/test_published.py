@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.places import sink_of
-from private_topk.pipelines.published import ExistingOutput, existing_outputs, refusal_in
+from private_topk.pipelines.published import ExistingOutput, existing_outputs
+from private_topk.pipelines.run import refusal_in
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.transforms.refusal import Refusal
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from private_topk import Joint, Period, Rankings, rank
-from private_topk.pipelines.rankings import Picture
+from private_topk.pipelines.rank import Picture
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.testing import fixed_release

@@ -15,11 +15,11 @@ import pytest
 from private_topk.pipelines.budget.charging import Account
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.places import sink_of, source_of
+from private_topk.pipelines.process import Unfinished
 from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.unfinished import Unfinished
 from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint

@@ -21,7 +21,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import polars as pl
 
     from private_topk import Joint, Period, rank
-    from private_topk.pipelines.rankings import Rankings
+    from private_topk.pipelines.rank import Rankings
     from private_topk.pipelines.sinks.formats import FORMATS
 
     folder = tmp_path_factory.mktemp("published")

@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from private_topk.pipelines.process import level
-from private_topk.transforms.refusal import Refusal, printable, refused, verbatim
+from private_topk.transforms.errors import Refusal, printable, refused, verbatim
 
 __all__ = [
     "PATIENCE",
@@ -40,7 +40,7 @@ __all__ = [
 PATIENCE = 5.0
 """Seconds without an answer, of a store or of another process, before a word is said."""
 
-_NAMED = ("input", "domain", "groups", "complete_when", "payload_schema", "counts", "counts_before", "like",
+_NAMED = ("input", "domain", "groups", "success_file", "payload_schema", "counts", "counts_before", "like",
           "config")  # fmt: skip
 """Fields that name a file to be read or kept."""
 

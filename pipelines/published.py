@@ -23,8 +23,8 @@ from private_topk.pipelines.publishing import manifest_path, refuse_changed
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.runners import Launch, Line
-from private_topk.transforms.guard import LostPartError
-from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.completeness import IncompleteDataError
+from private_topk.transforms.errors import Refusal, printable, verbatim
 from private_topk.transforms.windows import Period, from_microseconds
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
@@ -120,7 +120,7 @@ def _whole_windows(manifest: dict[str, Any]) -> int:
 def count_published(report: Report) -> int | None:
     """How many windows of this very release stand at its place; None where nobody can tell."""
     with suppress(Refusal):
-        existing, release = existing_outputs(report.sink, report.question.period), report.question.release.id
+        existing, release = existing_outputs(report.sink, report.spec.period), report.spec.release.id
         return None if existing is None else whole_windows(its for its in existing if its and its.release == release)
     return None
 
@@ -133,7 +133,7 @@ def what_is_published(report: Report, again: str, before: int | None = None) -> 
         before: how many windows of this very release were published before the run.
     """
     go_on = f"To go on with this very release, {again}"
-    if report.question.release.key.in_memory:
+    if report.spec.release.key.in_memory:
         go_on = "Its random key is gone, so a new run is a new release of all that it publishes"
     place, out, windows = report.sink.place, count_published(report), _windows_of(report)
     if out is None:
@@ -157,7 +157,7 @@ def check_all_published(report: Report, again: str, before: int | None = None) -
     """
     out = count_published(report)
     if out is not None and out < _windows_of(report):
-        lost = LostPartError("the runner ended the job as if it were whole, and lost windows of it without a word")
+        lost = IncompleteDataError("the job ended as if it were whole, and windows were lost without a word")
         raise Unfinished(what_is_published(report, again, before)) from lost
 
 
@@ -173,16 +173,16 @@ def check_repeat(report: Report, receipt: Receipt) -> None:
     place, out = verbatim(report.sink.place), count_published(report)
     remedy = "publish it under another release id, which costs"
     if out is None:
-        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.question.release.id)} it "
+        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.spec.release.id)} it "
                       "has, and a stream that is run again may hold other rows", remedy)  # fmt: skip
     if receipt.outcome == "released" and out < _windows_of(report):
         raise Refusal("output", f"{place} has {out:,} of the {_windows_of(report):,} windows that "
-                      f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "
+                      f"{verbatim(report.spec.release.id)} had published, and a stream that is run again may hold "
                       "other rows", f"bring the others back, or {remedy}")  # fmt: skip
 
 
 def _windows_of(report: Report) -> int:
-    return 1 if report.question.period is None else len(report.question.period)
+    return 1 if report.spec.period is None else len(report.spec.period)
 
 
 class Announcer:
@@ -276,7 +276,7 @@ def _whole(look: Callable[[], Mapping[str, float]], groups: int) -> Callable[[],
 
 def _own_windows(report: Report) -> set[str]:
     """The windows that this very release has published before, as files: whoever writes them again keeps them."""
-    period, release = report.question.period, report.question.release
+    period, release = report.spec.period, report.spec.release
     existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
     if period is None or existing is None:
         return set()
@@ -297,16 +297,16 @@ def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> 
         say: takes one line; None says nothing.
 
     Raises:
-        LostPartError: the job has ended well, and a window is not seen in a place that is no files. (At
+        IncompleteDataError: the job has ended well, and a window is not seen in a place that is no files. (At
             files `check_all_published` looks.) Where nobody can read the place and no worker here records anything,
             nothing is known.
     """
-    period, sink = report.question.period, report.sink
+    period, sink = report.spec.period, report.sink
     if period is None or report.source.bounded or launch.deferred:
         yield
         return
-    following = sink.following(period, report.question.release)
-    groups = report.question.selection.groups
+    following = sink.following(period, report.spec.release)
+    groups = report.spec.top_k.groups
     published = _whole(following or live.newly_published, 1 if groups is None else groups.size)
     is_present = getattr(report.source, "clock", "log") != "event"
     announcer = Announcer(period, sink.place, is_present, say or (lambda line: None))
@@ -336,8 +336,8 @@ def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> 
             time.sleep(0.1)
             look()
         if not announcer.has_all:
-            raise LostPartError(f"the job ended as if it were whole, and of {len(period):,} windows {announcer.size:,} "
-                                f"were seen to be published to {sink.place}")  # fmt: skip
+            raise IncompleteDataError(f"the job ended as if it were whole, and of {len(period):,} windows "
+                                      f"{announcer.size:,} were seen to be published to {sink.place}")  # fmt: skip
 
 
 @contextmanager

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.frames import table_of
 from private_topk.pipelines.publishing import manifest_path, publish
-from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.show.page import page, snippet
@@ -30,14 +30,13 @@ from private_topk.pipelines.sinks.rows import Shape
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame
 from private_topk.runners import prepare
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import Domain
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.risers import Risers
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.release import Release
+from private_topk.transforms.spec import CountBudget
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def rank(
     if user == item:
         raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
                       "ranked")  # fmt: skip
-    question = ask(
+    spec = resolve(
         k,
         mechanism,
         domain,
@@ -134,14 +133,14 @@ def rank(
         max_windows_per_user=max_windows_per_user,
         risers=risers,
     )
-    grouped = question.selection.groups is not None
+    grouped = spec.top_k.groups is not None
     columns = _columns(
         user, item, time if period else None, time_unit, value if amounts else None, group if grouped else None
     )
     frame = Frame(table_of(rows, columns), columns)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
-        run(Report(question, frame, ToFile(path)), prepare("direct", []))
+        run(Report(spec, frame, ToFile(path)), prepare("direct", []))
         return Rankings(pq.read_table(path), _manifest(path))
 
 

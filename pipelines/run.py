@@ -16,8 +16,8 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.charging import charge
-from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.live import LiveRun, RecordPublished
+from private_topk.pipelines.options import Options
 from private_topk.pipelines.process import Interrupted, Unfinished, check_signals, heard
 from private_topk.pipelines.published import (
     check_all_published,
@@ -32,20 +32,19 @@ from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
-from private_topk.transforms.admission import check_key
+from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.counters import exact_counters, read_left_out
-from private_topk.transforms.cut import CutIntoWindows
-from private_topk.transforms.guard import LostPartError
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, refused, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.top_k import RankBlocks
+from private_topk.transforms.validation import check_key
+from private_topk.transforms.windows.assign import AssignWindows
 
 __all__ = ["Done", "build", "check", "check_words", "launch_of", "reach_files", "run"]
 
 _PLACES = ("input", "domain", "output", "snapshot")
 _EMULATOR = "STORAGE_EMULATOR_HOST"
-_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?LostPartError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?IncompleteDataError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 _REFUSAL = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
@@ -64,38 +63,38 @@ class Done:
 
 def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun) -> None:
     """The whole pipeline of a report."""
-    question = report.question
-    reading = report.source.read(question.reads)
+    spec = report.spec
+    reading = report.source.read(spec.reads)
     reading.live = live
     blocks = pipeline | "Read" >> reading
-    if question.reads is not None:
-        blocks = blocks | "Cut into windows" >> CutIntoWindows(question.reads)
+    if spec.reads is not None:
+        blocks = blocks | "Cut into windows" >> AssignWindows(spec.reads)
     waits = launch.waits_for_timers and not report.source.bounded
     shards = report.user_shards()
-    rank = RankBlocks(question.selection, question.release, question.period, shards, waits, cores=launch.cores,
+    rank = RankBlocks(spec.top_k, spec.release, spec.period, shards, waits, cores=launch.cores,
                       readers=reading.readers, by_reference=launch.by_reference)  # fmt: skip
     rankings = blocks | "Rank" >> rank
-    facts = describe_release(question.selection, question.release, launch.name)
-    facts["privacy"] = question.privacy.describe(facts["privacy"])
-    if question.period is not None and question.period.zone != "UTC":
-        facts["time_zone"] = question.period.zone
-    written = rankings | "Write" >> report.sink.write(facts, question.release, live)
-    if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
-        _ = written | "Record published windows" >> RecordPublished(question.period, live)
+    facts = describe_release(spec.top_k, spec.release, launch.name)
+    facts["privacy"] = spec.privacy.describe(facts["privacy"])
+    if spec.period is not None and spec.period.zone != "UTC":
+        facts["time_zone"] = spec.period.zone
+    written = rankings | "Write" >> report.sink.write(facts, spec.release, live)
+    if spec.period is not None and not report.source.bounded and report.sink.files(spec.period) is None:
+        _ = written | "Record published windows" >> RecordPublished(spec.period, live)
 
 
 def check(report: Report, launch: Launch) -> None:
     """Look at the places of a report, and whether the runner can do it. Raises Refusal; changes nothing."""
-    question = report.question
+    spec = report.spec
     if not launch.remote:
-        check_key(question.release.key, launch.runner, launch.options)
+        check_key(spec.release.key, launch.runner, launch.options)
     if launch.deferred and report.account is not None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
     report.check_complete()  # before the look at the input, which is a list of its files
     with about_the_output(report.sink.place):
-        report.sink.check(question.period, report.reads(), question.release)
-    report.source.check(question.reads)
+        report.sink.check(spec.period, report.reads(), spec.release)
+    report.source.check(spec.reads)
     report.source.check_runner(launch)
     if launch.holding_tasks:
         launch.check_size(report.source.stored_bytes())
@@ -125,7 +124,7 @@ def run(
     check(report, launch)
     launch = launch.listening() if report.source.live else launch
     live, job = LiveRun(), None
-    before = 0 if report.question.release.key.in_memory else count_published(report)
+    before = 0 if report.spec.release.key.in_memory else count_published(report)
     with _pipeline_of(launch) as pipeline:
         with exact_counters(show_exact_counters):
             _build(pipeline, report, launch, live)
@@ -224,19 +223,19 @@ def refusal_in(error: BaseException) -> Refusal | None:
     return refused(found.group(1)) if found else None
 
 
-def loss_in(error: BaseException) -> LostPartError | None:
+def loss_in(error: BaseException) -> IncompleteDataError | None:
     """The loss of counts that a runner has wrapped into an error of its own, or None."""
     found = _LOSS.search(f"{type(error).__name__}: {error}")
-    return LostPartError(found.group(1)) if found else None
+    return IncompleteDataError(found.group(1)) if found else None
 
 
 def _check_remote(report: Report) -> None:
     """Raise Refusal unless workers elsewhere can read and write all that the report names."""
-    _check_key(report.question.release.key)
+    _check_key(report.spec.release.key)
     places = {
         "output": report.sink.local_places(),
         "input": report.source.local_places(),
-    } | {field: (place,) for field, place in report.question.selection.listed() if "://" not in place}
+    } | {field: (place,) for field, place in report.spec.top_k.listed() if "://" not in place}
     for field, paths in places.items():
         for path in paths:
             rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
@@ -253,17 +252,17 @@ def _check_key(key: ReleaseKey) -> None:
         raise Refusal("release_key", rule, remedy)
 
 
-def reach_files(words: Sequence[str], asked: Asked) -> None:
+def reach_files(words: Sequence[str], options: Options) -> None:
     """Let Beam's options of file systems, such as credentials and endpoints, hold from the first look at a file on.
 
     Raises Refusal where a place is Google's and there are no credentials: Beam would look for them for minutes.
     """
     with _explained():
-        options = PipelineOptions(list(words))
-        FileSystems.set_options(options)
-        anonymous = bool(options.view_as(GoogleCloudOptions).no_auth)
+        beams = PipelineOptions(list(words))
+        FileSystems.set_options(beams)
+        anonymous = bool(beams.view_as(GoogleCloudOptions).no_auth)
     for field in _PLACES:
-        place = str(asked.get(field, ""))
+        place = str(options.get(field, ""))
         if place.startswith("gs://") and not (anonymous or os.environ.get(_EMULATOR) or _credentials()):
             raise Refusal(field, f"{verbatim(place)} needs Google credentials, and there are none here", "`gcloud auth "
                           "application-default login`, or --no_auth for a public bucket")  # fmt: skip

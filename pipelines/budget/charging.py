@@ -90,7 +90,7 @@ def charge(
 
 
 def _note(books: Ledger, receipt: Receipt, outcome: str, tell: Callable[[str], None]) -> None:
-    from private_topk.transforms.refusal import Refusal
+    from private_topk.transforms.errors import Refusal
 
     try:
         books.finish(receipt.entry, outcome)

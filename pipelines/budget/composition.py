@@ -21,13 +21,13 @@ from typing import ClassVar
 from flint import arb
 
 from private_topk.pipelines.budget.limits import at_least_0
-from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.cost import Cost as StatedCost
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
 from private_topk.transforms.mechanisms.noisy_counts import cost_of_counts
+from private_topk.transforms.spec import CountBudget
 
 __all__ = [
     "ACCOUNTINGS", "Cost", "Price", "Share", "Total", "best_share", "optimal_delta", "rho_within", "rounded_down",

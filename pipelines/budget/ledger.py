@@ -12,7 +12,7 @@ from private_topk.pipelines.budget.account import Budget, Charge, Spent, heavies
 from private_topk.pipelines.budget.records import Entry, Request, budget_in, check_legible, columns_of, entry_in
 from private_topk.pipelines.budget.refusal import explain
 from private_topk.pipelines.budget.tables import BUDGETS, CHARGES, Database
-from private_topk.transforms.refusal import Refusal, literal, verbatim
+from private_topk.transforms.errors import Refusal, literal, verbatim
 
 __all__ = ["Entry", "Ledger", "Receipt", "Request"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.parameters import plain
-from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["at_least_0", "check_delta", "check_epsilon", "check_windows"]
 

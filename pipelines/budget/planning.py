@@ -10,8 +10,8 @@ from private_topk.pipelines.budget.composition import Share, Total, best_share, 
 from private_topk.pipelines.budget.limits import check_windows
 from private_topk.pipelines.budget.reference import installed, reference_shares
 from private_topk.pipelines.budget.sharing import Split, check_sizes
-from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.spec import CountBudget
 
 __all__ = ["Plan", "plan"]
 

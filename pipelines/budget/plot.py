@@ -6,7 +6,7 @@ from datetime import datetime
 
 from private_topk.pipelines.budget.account import Budget, Spent, heaviest
 from private_topk.pipelines.budget.ledger import Entry
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["check_plot", "plot"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["BUDGETS", "CHARGES", "Database"]
 

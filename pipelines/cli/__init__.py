@@ -17,8 +17,7 @@ from typing import NoReturn
 from private_topk.pipelines.cli.parser import Parser
 from private_topk.pipelines.cli.status import guarded, leave, open_streams, told
 from private_topk.pipelines.process import as_json, heed_signals
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
 __all__ = ["COMMANDS", "console", "main"]
 

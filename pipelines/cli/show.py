@@ -13,13 +13,13 @@ from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch
 from private_topk.pipelines.files import refuse_replacing, refuse_special
 from private_topk.pipelines.show.published_report import PublishedReport
 from private_topk.pipelines.show.text import in_text, table
-from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.errors import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.sinks.sink import Sink
     from private_topk.transforms.windows import Period
 
-__all__ = ["execute", "parser", "print_published", "show_left_out", "show_rows"]
+__all__ = ["execute", "parser", "print_published", "show_dropped_rows", "show_rows"]
 
 _EXAMPLE = """examples:
   private-topk show ranking.avro
@@ -54,13 +54,13 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         raise Refusal("overwrite", "is of {html}", "leave it out")
     if arguments.html:
         refuse_replacing([arguments.html], _read(arguments.ranking), "html")
-    report = read_published(arguments.ranking)
+    told = read_published(arguments.ranking)
     if arguments.html:
-        _write(arguments.html, page(report), bool(arguments.overwrite))
+        _write(arguments.html, page(told), bool(arguments.overwrite))
     elif arguments.json:
-        print_json({"manifest": report.facts, "rows": [dict(row) for row in report.rows]})
+        print_json({"manifest": told.facts, "rows": [dict(row) for row in told.rows]})
     else:
-        print_lines(in_text(report))
+        print_lines(in_text(told))
 
 
 def _read(ranking: str) -> list[str]:
@@ -102,18 +102,16 @@ def print_published(sink: Sink) -> None:
     from private_topk.pipelines.show.reading import read_published
 
     rows = sink.published()
-    report = None if rows is None else read_published(sink.place)
-    facts = (
-        {"manifest": None, "rows": None} if report is None else {"manifest": report.facts, "rows": list(report.rows)}
-    )
+    told = None if rows is None else read_published(sink.place)
+    facts = {"manifest": None, "rows": None} if told is None else {"manifest": told.facts, "rows": list(told.rows)}
     print_json({"output": sink.place, **facts})
 
 
-def show_left_out(counts: dict[str, str], exact: bool) -> None:
+def show_dropped_rows(counts: dict[str, str], exact: bool) -> None:
     """Tell the operator, on stderr, how many rows were left out. Never to be published."""
-    lost = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
+    told = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
     how = "exact" if exact else "fewer than 100 are not told"
-    print(f"rows left out (operator only, never publish; {how}): {lost or 'none'}", file=sys.stderr)
+    print(f"rows left out (operator only, never publish; {how}): {told or 'none'}", file=sys.stderr)
 
 
 def _lines(rows: list[dict[str, Any]], sink: Sink, zone: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.process import Interrupted, Stopped, Unfinished, heard, level, unheed_signals
-from private_topk.transforms.refusal import Refusal, printable
+from private_topk.transforms.errors import Refusal, printable
 
 __all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "leave", "open_streams", "told"]
 

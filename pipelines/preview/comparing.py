@@ -14,12 +14,12 @@ from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected
 from private_topk.pipelines.preview.tables import ranks_table, table
 from private_topk.pipelines.preview.weights import weight_of
-from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.spec import CountBudget
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
-    from private_topk.transforms.amounts import Amounts
+    from private_topk.transforms.metric import Amounts
 
 __all__ = ["Preview", "preview", "preview_of"]
 

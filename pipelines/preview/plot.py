@@ -6,7 +6,7 @@ from typing import Any
 
 from private_topk.pipelines.preview.comparing import Preview
 from private_topk.pipelines.preview.estimates import Estimate
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["check_plot", "plot"]
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.limits import check_delta, check_epsilon, check_windows
 from private_topk.pipelines.budget.sharing import Shared, share_out, windows_of_a_user
-from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.spec import CountBudget
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
-    from private_topk.transforms.amounts import Amounts
-    from private_topk.transforms.risers import Risers
+    from private_topk.transforms.metric import Amounts, Risers
 
 __all__ = ["Setting"]
 
@@ -100,7 +99,7 @@ class Setting:
         )
         if self.amounts is not None and (mechanism.weighs_users or not vars(kind).get("amounts_offered", False)):
             raise Refusal("", "adds up no amounts")
-        if self.risers is not None and not vars(kind).get("differences_alone", False):
+        if self.risers is not None and not vars(kind).get("translation_invariant", False):
             raise Refusal("", "ranks no risers, as users move their scores up and down")
         if mechanism.weighs_users and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
@@ -114,7 +113,7 @@ class Setting:
         """As `ask` shares a run's budget out: every ranking that one user can change counts as a window."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
         if self.risers is not None and self.groups_per_user is not None:
-            each *= 1 if vars(type(mechanism)).get("moves_as_one", False) else 2
+            each *= 1 if vars(type(mechanism)).get("swap_costs_one_draw", False) else 2
         windows, horizon, of = self.windows, self.horizon, None
         if self.max_windows_per_user is not None:
             of = windows if horizon is None else horizon

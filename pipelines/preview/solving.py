@@ -11,9 +11,9 @@ from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected
 from private_topk.pipelines.preview.weights import weight_of
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Solved", "largest_k", "least_epsilon"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from private_topk.pipelines.preview.shapes import Expected, Zipf
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["weight_of"]
 

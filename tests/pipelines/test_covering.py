@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.transforms import user_shard
+from private_topk.transforms import user_shards
 from tests.pipelines.plays import DOMAINS, LANDS, MEASURES, NO_NOISE, ROWS, asked, check, lay_out, published, write
 from tests.pipelines.support import command
 
@@ -42,12 +42,12 @@ def test_runs_and_streams_publish_what_plain_python_counts(domain: str, measure:
 
 
 def uncapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = user_shard.sorted_sums
-    monkeypatch.setattr(user_shard, "sorted_sums", lambda *columns: sound(*columns[:3], 2**60))
+    sound = user_shards.sorted_sums
+    monkeypatch.setattr(user_shards, "sorted_sums", lambda *columns: sound(*columns[:3], 2**60))
 
 
 def in_every_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_shard, "chosen", lambda users, *_: np.ones(len(users), bool))
+    monkeypatch.setattr(user_shards, "chosen", lambda users, *_: np.ones(len(users), bool))
 
 
 @pytest.mark.parametrize(("measure", "plant"), [("amounts", uncapped), ("groups", in_every_group)])

@@ -18,14 +18,13 @@ from apache_beam.transforms.window import TimestampedValue
 
 from private_topk import Laplace, Period, Release, ReleaseKey, rank
 from private_topk.pipelines.identity import identity_of
-from private_topk.pipelines.question import ask
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms import Risers
-from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.beam_yaml import RankRows
-from private_topk.transforms.choices import Choices
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.user_shard import WindowsOfUsers
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.user_shards import Choices, WindowsOfUsers
 from tests.pipelines.plays import (
     DOMAINS,
     ITEMS,
@@ -370,9 +369,9 @@ def test_the_share_of_a_window(relation: str, most: int, share: float) -> None:
     """A bound that bounds nothing costs what none costs."""
     period = Period.of("2026-01-05", "2026-01-09", "1d")
     bound = {"period": period, "privacy_unit": "user", "max_windows_per_user": most}
-    question = ask(2, Laplace(1.0, neighbours=relation), ITEMS, **bound)
-    assert question.selection.mechanism.epsilon == share
-    facts = question.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
+    spec = resolve(2, Laplace(1.0, neighbours=relation), ITEMS, **bound)
+    assert spec.top_k.mechanism.epsilon == share
+    facts = spec.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
     assert (facts["windows"], facts["windows_of_a_user"]) == (4, round(1 / share))
 
 

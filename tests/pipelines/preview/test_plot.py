@@ -9,7 +9,7 @@ import pytest
 
 from private_topk.pipelines.preview import Setting, Zipf, preview_of
 from private_topk.pipelines.preview.plot import plot
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 SHAPE = Zipf(1.0, 100, 1000, 5)
 NAMES = ("joint", "peeling", "canonical")

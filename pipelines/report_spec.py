@@ -20,8 +20,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release, ReleaseKey, fresh_id
-from private_topk.transforms.spec import CountBudget, TopK, count_budget
-from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.validation import check_all_windows, check_kinds
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
@@ -96,10 +95,9 @@ def resolve(
     """
     check_kinds(period=period, release=release)
     _check_numbers(horizon, spare_delta)
-    publish_counts = count_budget(publish_counts)
+    counts = None if publish_counts is None else CountBudget.of(publish_counts)
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
-    whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
-    whole = whole.bounded(max_windows_per_user).rising(risers)
+    whole = TopK.of(k, mechanism, domain, max_items_per_user, counts, amounts, groups, max_windows_per_user, risers)
     whole.reads(period)
     each, number, most = whole.rankings_of_a_user(), len(period) if period else 1, whole.max_windows_per_user
     if most is not None:
@@ -110,7 +108,7 @@ def resolve(
     shared = share_out(
         mechanism,
         whole.k,
-        publish_counts,
+        counts,
         spare_delta,
         unit=privacy_unit,
         windows=reach_of(whole, period) * each,
@@ -121,8 +119,7 @@ def resolve(
         of=None if most is None else number,
         bounded=risers is None and whole.bounds_a_user(),
     )
-    drawn = shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
-    top_k = make_selection(whole.k, *drawn).bounded(most).rising(risers)
+    top_k = replace(whole, mechanism=shared.mechanism, publish_counts=shared.counts)
     privacy = shared.privacy if risers is None else replace(shared.privacy, pairs=True)
     return ReportSpec(top_k, period, release or Release.fresh(), privacy)
 

@@ -38,15 +38,15 @@ def select(counts: Counts, options: Options) -> Drawn:
     name, k = mechanism.about.name, options["k"]
     if spare_delta is not None:
         raise Refusal("delta", f"does not apply to {name}", "leave it out")
-    if mechanism.weighs_users:
+    if mechanism.guarantee.metric == "weights":
         raise Refusal("mechanism", f"{name} needs rows: it adds up weights of users, which counts do not tell")
     if "max_items_per_user" in options and mechanism.parameter("max_items_per_user") is None:
         raise Refusal("max_items_per_user", f"does not apply to {name} here, where users are counted already",
                       "leave it out")  # fmt: skip
     try:
-        values = check_counts(counts.values, mechanism.about.domain)
+        values = check_counts(counts.values, mechanism.guarantee.domain)
         bits = _bits(options, {"mechanism": name, **mechanism.parameters(), "k": k}, values)
-        return Drawn(mechanism(values, k, bits).tolist(), mechanism.answer == "sequence")
+        return Drawn(mechanism(values, k, bits).tolist(), mechanism.guarantee.answer == "sequence")
     except TypeError as error:
         raise Refusal("counts", verbatim(f"{counts.path}: {error}")) from None
     except Refusal as error:

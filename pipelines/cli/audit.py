@@ -83,8 +83,8 @@ def _line(check: Check) -> str:
     if case is None:
         return f"WRONG counts: {check.fault}"
     epsilon, delta = check.declared
-    about, counts, releases = case.spec.mechanism.about, "yes" if case.counted else "no", case.releases
+    mechanism, counts, releases = case.spec.mechanism, "yes" if case.counted else "no", case.releases
     bounds = ("-" if bound is None else f"{bound:.2f}" for bound in (check.bound, check.through_beam))
-    return _ROW.format(about.name, about.domain, case.neighbours, case.of, counts, "one" if releases == 1 else "two",
-                       f"{epsilon:g}", f"{delta:g}", *bounds,
+    return _ROW.format(mechanism.about.name, mechanism.guarantee.domain, case.neighbours, case.of, counts,
+                       "one" if releases == 1 else "two", f"{epsilon:g}", f"{delta:g}", *bounds,
                        f"{'' if check.holds else 'EXCEEDED: '}{check.where}").rstrip()  # fmt: skip

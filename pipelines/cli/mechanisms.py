@@ -35,19 +35,19 @@ def execute(arguments: Namespace, others: list[str]) -> None:
         return
     width = min(shutil.get_terminal_size((110, 24)).columns, 130)
     for mechanism in MECHANISMS.values():
-        about = mechanism.about
+        about, proved = mechanism.about, mechanism.guarantee
         print(f"{about.name}")
-        print(f"    {about.guarantee}; {about.domain} domain; answers with a {about.answer}; cost {about.cost}")
+        print(f"    {proved.privacy}; {proved.domain} domain; answers with a {proved.answer}; cost {about.cost}")
         for text in (_arguments(mechanism), about.source, about.when):
             print(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    "))
 
 
 def _plain(mechanism: type[Mechanism]) -> dict[str, Any]:
     """As JSON."""
-    about = mechanism.about
+    about, proved = mechanism.about, mechanism.guarantee
     parameters = [{"name": its.name, "required": its.required, "help": its.help}
                   for its in parameters_of(mechanism).values()]  # fmt: skip
-    return {"name": about.name, "guarantee": about.guarantee, "domain": about.domain, "answer": about.answer,
+    return {"name": about.name, "guarantee": proved.privacy, "domain": proved.domain, "answer": proved.answer,
             "cost": about.cost, "choose_it_when": about.when, "source": about.source,
             "parameters": parameters}  # fmt: skip
 

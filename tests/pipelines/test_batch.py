@@ -199,8 +199,8 @@ def test_a_file_without_rows_still_publishes(folder: Path, ending: str, windowed
     assert len(items_of(published(folder, f"rows{ending}", **bounds)[0])) == (20 if windowed else 10)
 
 
-UNKNOWN = [name for name, mechanism in MECHANISMS.items() if mechanism.about.domain == "unknown"]
-SETS = [name for name, mechanism in MECHANISMS.items() if mechanism.about.answer == "set"]
+UNKNOWN = [name for name, mechanism in MECHANISMS.items() if mechanism.guarantee.domain == "unknown"]
+SETS = [name for name, mechanism in MECHANISMS.items() if mechanism.guarantee.answer == "set"]
 
 
 @pytest.mark.skipif(not UNKNOWN, reason="no mechanism for an unknown domain is listed")
@@ -227,7 +227,7 @@ def test_an_unknown_domain_draws_once_too(folder: Path) -> None:
 @pytest.mark.skipif(not SETS, reason="no mechanism that answers with a set is listed")
 def test_a_set_is_published_in_the_order_of_the_domain_without_ranks(folder: Path) -> None:
     write(folder / "rows.avro", [row for row in flat_rows() if row["item"] > "item 100"])
-    name = next(name for name in SETS if MECHANISMS[name].about.domain == "public")
+    name = next(name for name in SETS if MECHANISMS[name].guarantee.domain == "public")
     rows = format_of("x.avro").decode(published(folder, "rows.avro", mechanism=name)[0])
     assert [row["item"] for row in rows] == sorted(row["item"] for row in rows) and len(rows) == 10
     assert {row["rank"] for row in rows} == {None}

@@ -240,7 +240,7 @@ def test_mechanisms_lists_them_all() -> None:
     done = command("mechanisms")
     assert done.status == 0
     for name, mechanism in MECHANISMS.items():
-        assert f"{name}\n" in done.out and mechanism.about.guarantee in done.out
+        assert f"{name}\n" in done.out and mechanism.guarantee.privacy in done.out
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from private_topk.pipelines.sources.pubsub import GatherMessages
 from private_topk.runners import Launch
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.top_k import RankBlocks, make_selection
+from private_topk.transforms.spec import TopK
+from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows.assign import AssignWindows
 from tests.pipelines.streaming.replay import Commits
 from tests.pipelines.support import command, settled
@@ -104,7 +105,7 @@ def test_single_messages_are_gathered_and_late_by_their_own_arrival(
     events = test_stream.TestStream().advance_watermark_to(first)
     for group in (on_time[:9], [*on_time[9:], *broken], late):  # late ones too before the watermark closes their day
         events = events.add_elements([TimestampedValue(message.encode(), at) for message, at in group])
-    spec = make_selection(1, Joint(epsilon=1000.0), ["x", "y"])
+    spec = TopK.of(1, Joint(epsilon=1000.0), ["x", "y"])
     period = Period(start, start + timedelta(days=2), timedelta(days=1))
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "gathered")
     with streaming(runner) as pipeline:

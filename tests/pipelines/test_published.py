@@ -1,4 +1,4 @@
-"""What is published of a report: while it runs, each window once and how far it is read; and what stands at its place."""
+"""What is published of a report while it runs, each window once; how far it is read; and what stands at its place."""
 
 from __future__ import annotations
 

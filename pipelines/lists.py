@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.options import Options
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
+from private_topk.transforms.options import Options
 from private_topk.transforms.spec import TopK
 
 __all__ = ["check_domain", "check_groups", "check_unknown", "domain_of", "groups_of"]

@@ -12,7 +12,6 @@ from typing import Any
 from private_topk.pipelines.expecting import expected_of, sample_rises, zipf_of
 from private_topk.pipelines.files import open_content
 from private_topk.pipelines.lists import domain_of
-from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview import Expected, InAmounts, PublicCounts, Rises, Setting
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.report_spec import RISERS_THAT_SHARE, counts_of, declared_period, risers_of
@@ -20,6 +19,7 @@ from private_topk.pipelines.select import read_counts
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.metric import Amounts
+from private_topk.transforms.options import Options
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 

@@ -17,7 +17,6 @@ from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.charging import charge
 from private_topk.pipelines.live import LiveRun, RecordPublished
-from private_topk.pipelines.options import Options
 from private_topk.pipelines.process import Interrupted, Unfinished, check_signals, heard
 from private_topk.pipelines.published import (
     check_all_published,
@@ -35,6 +34,7 @@ from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_argumen
 from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.counters import exact_counters, read_left_out
 from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
+from private_topk.transforms.options import Options
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.validation import check_key

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.options import Options
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.counts import check_counts
+from private_topk.transforms.mechanisms.exact.histogram import check_counts
+from private_topk.transforms.options import Options
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
 __all__ = ["Counts", "Drawn", "read_counts", "select"]

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from private_topk.pipelines.publishing import manifest_path
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
 

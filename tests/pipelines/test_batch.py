@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from apache_beam.metrics.metric import MetricsFilter
 
+from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.cli.run import parser
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run as run_report
 from private_topk.pipelines.sinks.formats import format_of
@@ -112,7 +112,7 @@ def test_rows_left_out_are_counted_for_the_operator_exactly_only_if_asked(folder
     write(folder / "rows.avro", [*rows, {"user": "a", "item": "elsewhere"}, {"user": "b", "item": ITEMS[1]}])
     words = options(input=folder / "rows.avro", domain=folder / "items.txt", mechanism="joint", k=2, epsilon=1,
                     output=folder / "ranking.csv")  # fmt: skip
-    report = report_of(options_of(parser().read(words)[0]))
+    report = report_of(options_of(parser_of("run").read(words)[0]))
     done = run_report(report, prepare("direct", []), show_exact_counters=exact)
     shown = done.job.metrics().query(MetricsFilter().with_namespace("private_topk"))
     counters = {entry.key.metric.name: entry.committed for entry in shown["counters"]}

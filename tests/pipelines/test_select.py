@@ -143,7 +143,7 @@ def test_bad_counts(tmp_path: Path, name: str, content: bytes | str, message: st
     ("change", "message"),
     [
         ({"k": 9}, "k must be at most the number of items, got k = 9 and 8 items"),
-        ({"k": 0}, "k must be at least 1"),
+        ({"k": 0}, "k must be a whole number of at least 1"),
         ({"epsilon": "nan"}, "--epsilon must be a positive finite number"),
         ({"epsilon": -1}, "--epsilon must be a positive finite number"),
         ({"mechanism": "nope"}, "or your own as module:Class, got 'nope'"),

@@ -8,14 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, order_reach
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices
-from private_topk.transforms.mechanisms.reach import order_reach
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 
 __all__ = ["CandidatesThenRank"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.canonical_classes import Classes, TopK
+from private_topk.transforms.mechanisms.exact.classes import Classes, TopK
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import Race

@@ -9,12 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
+from private_topk.transforms.mechanisms.exact.argmax import Levels, largest_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.blocks import Blocks, rising_cuts
-from private_topk.transforms.mechanisms.exact.gamma_real import gamma_real
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import float_rate
-from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
+from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, rising_cuts
+from private_topk.transforms.mechanisms.exact.noise import float_rate, gamma_real
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, relative_float
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 

@@ -10,10 +10,9 @@ from typing import ClassVar, Literal
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.flips import permute_and_flip
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
-from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Sequences, draw_threshold
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 

@@ -11,7 +11,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import Race
-from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
+from private_topk.transforms.mechanisms.exact.staircase import SetLosses
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 

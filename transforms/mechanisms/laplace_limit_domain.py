@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.crossing import above_bottom
+from private_topk.transforms.mechanisms.exact.noise import above_bottom
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 

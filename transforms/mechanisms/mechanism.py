@@ -7,36 +7,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from private_topk.transforms.errors import Refusal, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
-from private_topk.transforms.mechanisms.exact.counts import check_counts
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Indices, Named, Picks, check_counts
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
-from private_topk.transforms.mechanisms.ranks import check_ranks
-from private_topk.transforms.mechanisms.weighting import Weighting
+
+if TYPE_CHECKING:
+    from private_topk.transforms.mechanisms.weighted import Weighting
 
 __all__ = [
-    "About",
-    "Guarantee",
-    "Indices",
-    "Mechanism",
-    "Neighbours",
-    "Prepared",
-    "check_k",
-    "check_stated",
-    "sensitivity",
-]
+    "About", "Guarantee", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "check_ranks",
+    "check_stated", "sensitivity",
+]  # fmt: skip
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
 
-Indices = NDArray[np.int64]
 
 Users = Callable[[Indices], Indices]
 """From ranks to the numbers of users of their items, same shape."""
@@ -307,3 +299,25 @@ def check_k(k: object, d: int, domain: str = "public") -> int:
     if domain == "public" and whole > d:
         raise Refusal("k", f"must be at most the number of items, got k = {whole} and {d} items")
     return whole
+
+
+def check_ranks(ranks: Any, k: int, items: int, name: str, fewer: bool = False) -> Indices:  # noqa: ANN401
+    """The ranks that a mechanism called `name` has drawn, or a refusal: of others, some item would be named twice.
+
+    Args:
+        items: how many there are; `ranks` must be different integers from 0 to `items` - 1.
+        fewer: whether less than k may come out.
+
+    Cost: some microseconds and O(k log k), beside a draw.
+    """
+    if isinstance(ranks, np.ndarray) and ranks.dtype.kind in "iu" and ranks.ndim == 1:
+        ordered = sorted(ranks.tolist())
+        whole = len(ordered) == k or (fewer and len(ordered) < k)
+        if whole and len(set(ordered)) == len(ordered) and (not ordered or (ordered[0] >= 0 and ordered[-1] < items)):
+            return ranks
+    many = f"at most {k}" if fewer else f"{k}"
+    raise Refusal(
+        "mechanism",
+        f"{name} must answer with {many} different ranks, an array of integers from 0 up to the number of items",
+        "private_topk.transforms.testing.check_contract shows what else it owes",
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds
+from private_topk.transforms.mechanisms.exact.flips import FlipRounds
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 

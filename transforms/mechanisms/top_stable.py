@@ -10,8 +10,7 @@ import numpy as np
 
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share, largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_crossing, log_threshold
-from private_topk.transforms.mechanisms.exact.noise import noisy_top
+from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold, noisy_top
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 

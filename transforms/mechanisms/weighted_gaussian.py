@@ -18,8 +18,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_score, noisy_top
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, greater
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, sensitivity
-from private_topk.transforms.mechanisms.weighted import Weighted
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
 
 __all__ = ["WeightedGaussian"]
 

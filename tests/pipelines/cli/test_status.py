@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.cli.status import guarded
+from private_topk.pipelines.cli.output import guarded
 from private_topk.pipelines.process import Interrupted, Stopped, Unfinished
 from private_topk.pipelines.published import what_is_published
 from private_topk.pipelines.report import Report
@@ -95,9 +95,9 @@ def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Pa
 _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.cli import main
-from private_topk.pipelines.cli.status import leave
+from private_topk.pipelines.cli.output import leave
 from private_topk.pipelines.process import heed_signals
-from private_topk.transforms import sharding
+from private_topk.transforms import rows
 
 def hit(self, block):
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
@@ -105,7 +105,7 @@ def hit(self, block):
 
 if sys.argv[2] == "ours":
     heed_signals()
-sharding._ShardDoFn.process = hit
+rows._ShardDoFn.process = hit
 leave(main(sys.argv[3:]))
 """
 

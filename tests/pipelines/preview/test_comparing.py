@@ -41,7 +41,7 @@ from private_topk.transforms.mechanisms import (
     WeightedGaussian,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
 
 GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])

@@ -13,8 +13,8 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
+from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.cli.stream import parser
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import build
@@ -66,7 +66,7 @@ def test_google_places_make_a_streaming_graph(
 ) -> None:
     pytest.importorskip("google.cloud.pubsub_v1", reason="needs the extra gcp")
     place = sink if "://" in sink else f"{tmp_path}/{sink}"
-    arguments, _ = parser().read(["--input", source, "--output", place, *made_up.question(*PERIOD)])
+    arguments, _ = parser_of("stream").read(["--input", source, "--output", place, *made_up.question(*PERIOD)])
     options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
     launch = Launch("direct", BundleBasedDirectRunner(), options)
     pipeline = beam.Pipeline(runner=launch.runner, options=options)

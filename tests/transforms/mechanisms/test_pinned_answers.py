@@ -25,7 +25,7 @@ from private_topk.transforms.mechanisms import (
     parameters_of,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 
 PINNED = Path(__file__).with_name("pinned_answers.json")
 VECTORS = {

@@ -10,7 +10,7 @@ import pytest
 
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import About, Guarantee, LimitDomain, Mechanism, RandomBits
-from private_topk.transforms.mechanisms.ranks import check_ranks
+from private_topk.transforms.mechanisms.mechanism import check_ranks
 from private_topk.transforms.testing.audit.cases import cases_of
 
 WRONG = [[0, 1], np.array([0, 0]), np.array([0.0, 1.0]), np.array([0]), np.array([0, 3]), np.array([-1, 0]),

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import as_path
-from private_topk.pipelines.frames import table_of
 from private_topk.pipelines.publishing import manifest_path, publish
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
@@ -25,10 +24,9 @@ from private_topk.pipelines.show.page import page, snippet
 from private_topk.pipelines.show.published_report import Listing, PublishedReport
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
-from private_topk.pipelines.sinks.formats import format_of
-from private_topk.pipelines.sinks.rows import Shape
+from private_topk.pipelines.sinks.formats import Shape, format_of
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.frame import Frame
+from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.errors import Refusal
@@ -36,7 +34,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release
-from private_topk.transforms.spec import CountBudget
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -118,20 +116,22 @@ def rank(
         raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
                       "ranked")  # fmt: skip
     spec = resolve(
-        k,
-        mechanism,
-        domain,
-        max_items_per_user=max_items_per_user,
-        publish_counts=publish_counts,
+        TopK.of(
+            k,
+            mechanism,
+            domain,
+            max_items_per_user=max_items_per_user,
+            publish_counts=publish_counts,
+            amounts=amounts,
+            groups=groups,
+            max_windows_per_user=max_windows_per_user,
+            risers=risers,
+        ),
         spare_delta=delta,
         period=period,
         release=release,
         privacy_unit=privacy_unit,
         horizon=horizon,
-        amounts=amounts,
-        groups=groups,
-        max_windows_per_user=max_windows_per_user,
-        risers=risers,
     )
     grouped = spec.top_k.groups is not None
     columns = _columns(

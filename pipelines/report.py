@@ -11,7 +11,7 @@ from private_topk.pipelines.files import as_path, exists, is_local, protected_fi
 from private_topk.pipelines.lists import groups_of
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.report_spec import ReportSpec, spec_of
-from private_topk.pipelines.sinks.partition import Partition
+from private_topk.pipelines.sinks.files import Partition
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload

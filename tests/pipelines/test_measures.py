@@ -18,7 +18,6 @@ from apache_beam.transforms.window import TimestampedValue
 
 from private_topk import Laplace, Period, Release, ReleaseKey, rank
 from private_topk.pipelines.identity import identity_of
-from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms import Risers
 from private_topk.transforms.beam_yaml import RankRows
@@ -39,7 +38,7 @@ from tests.pipelines.plays import (
     published,
     write,
 )
-from tests.pipelines.support import avro_schema, command, options, read, to_avro
+from tests.pipelines.support import avro_schema, command, options, read, resolved, to_avro
 from tests.pipelines.support import write as write_file
 from tests.transforms.pipelines import outcome
 from tests.transforms.test_windows_of_users import reference
@@ -369,7 +368,7 @@ def test_the_share_of_a_window(relation: str, most: int, share: float) -> None:
     """A bound that bounds nothing costs what none costs."""
     period = Period.of("2026-01-05", "2026-01-09", "1d")
     bound = {"period": period, "privacy_unit": "user", "max_windows_per_user": most}
-    spec = resolve(2, Laplace(1.0, neighbours=relation), ITEMS, **bound)
+    spec = resolved(2, Laplace(1.0, neighbours=relation), ITEMS, **bound)
     assert spec.top_k.mechanism.epsilon == share
     facts = spec.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
     assert (facts["windows"], facts["windows_of_a_user"]) == (4, round(1 / share))

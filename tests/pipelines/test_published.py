@@ -28,7 +28,7 @@ from private_topk.pipelines.published import Announcer, ExistingOutput, existing
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
@@ -37,6 +37,7 @@ from private_topk.transforms import Release
 from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.assign import into_windows, last_moment
 
@@ -78,7 +79,7 @@ def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
 
 
 def report(folder: Path, sink: Sink, **more: Any) -> Report:  # noqa: ANN401
-    spec = resolve(2, Joint(epsilon=1.0), ["a", "b", "c"], period=PERIOD, **more)
+    spec = resolve(TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"], **more), period=PERIOD)
     return Report(spec, Folder(f"{folder}/in/*.jsonl", clock="event"), sink)
 
 

@@ -27,7 +27,6 @@ from private_topk.pipelines.preview.outlook import Outlook, _drawn, _key, look
 from private_topk.pipelines.preview.reasons import ranges, reasons, short, verdict
 from private_topk.pipelines.preview.tables import comparison, ranks_table, table
 from private_topk.pipelines.preview.weights import weight_of
-from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -43,6 +42,7 @@ from private_topk.transforms.mechanisms import (
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
+from tests.pipelines.support import resolved
 
 GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
 CLOSE = PublicCounts(np.arange(1000, 900, -1))
@@ -159,7 +159,7 @@ def test_it_is_a_name_of_the_package() -> None:
 def asked_in_a_run(**more: Any) -> Mechanism:  # noqa: ANN401
     """What a run's window draws with."""
     domain = [f"item {n}" for n in range(99)]
-    return resolve(k=5, mechanism=Joint(1.0), domain=domain, **more).top_k.mechanism
+    return resolved(k=5, mechanism=Joint(1.0), domain=domain, **more).top_k.mechanism
 
 
 @pytest.mark.parametrize("per_user", [1, 2, 3])

@@ -19,10 +19,18 @@ import pytest
 from private_topk.pipelines.show.page import page
 from private_topk.pipelines.show.published_report import PublishedReport
 from private_topk.pipelines.show.text import in_text
-from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
+from private_topk.pipelines.sinks.formats import (
+    AVRO_SCHEMA,
+    FIELDS,
+    FORMATS,
+    Shape,
+    fields_of,
+    format_of,
+    ranking_rows,
+    schema,
+)
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
-from private_topk.pipelines.sinks.rows import FIELDS, Shape, fields_of, ranking_rows, schema
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian
@@ -124,8 +132,8 @@ def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     assert [row["noisy_weight"] for row in rows] == [1812.5, -3.25]
     assert {row["noisy_count"] for row in rows} | {row["noise_95"] for row in rows} == {None}
     assert json.loads(message_of(ranking, "r"))["noisy_weights"] == [1812.5, -3.25]
-    report = PublishedReport(rows, facts)
-    assert "weighs about 1,812.50" in "\n".join(in_text(report)) and "Noisy weight" in page(report)
+    told = PublishedReport(rows, facts)
+    assert "weighs about 1,812.50" in "\n".join(in_text(told)) and "Noisy weight" in page(told)
 
 
 def test_a_message_names_its_group() -> None:

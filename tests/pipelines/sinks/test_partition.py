@@ -17,10 +17,9 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.pipelines.published import existing_outputs, whole_windows
 from private_topk.pipelines.show.reading import read_published
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import Partition, ToFolder, escaped
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import describe_release
-from private_topk.pipelines.sinks.partition import Partition, escaped
 from private_topk.transforms import Groups, PublicDomain, Ranking
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
@@ -69,8 +68,8 @@ def test_every_group_has_a_folder_with_a_file_for_every_window(tmp_path: Path, e
         )
     write(to, RANKINGS)
     assert contents(tmp_path) == once
-    report = read_published(to.place)
-    assert {row["group"] for row in report.rows} == set(NAMES) and len(report.rows) == 36
+    told = read_published(to.place)
+    assert {row["group"] for row in told.rows} == set(NAMES) and len(told.rows) == 36
 
 
 def test_readers_of_tables_take_the_folders_for_a_column(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from private_topk.pipelines.sources.kafka_topic import KafkaTopic, patiently
+from private_topk.pipelines.sources.kafka import KafkaTopic, patiently
 from tests.pipelines.support import command
 
 Row = tuple[str, str, str]

@@ -61,13 +61,13 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         raise Refusal("overwrite", "is of {html}", "leave it out")
     if arguments.html:
         refuse_replacing([arguments.html], _read(arguments.ranking), "html")
-    told = read_published(arguments.ranking)
+    report = read_published(arguments.ranking)
     if arguments.html:
-        _write(arguments.html, page(told), bool(arguments.overwrite))
+        _write(arguments.html, page(report), bool(arguments.overwrite))
     elif arguments.json:
-        print_json({"manifest": told.facts, "rows": [dict(row) for row in told.rows]})
+        print_json({"manifest": report.facts, "rows": [dict(row) for row in report.rows]})
     else:
-        print_lines(in_text(told))
+        print_lines(in_text(report))
 
 
 def _read(ranking: str) -> list[str]:
@@ -109,16 +109,18 @@ def print_published(sink: Sink) -> None:
     from private_topk.pipelines.show.reading import read_published
 
     rows = sink.published()
-    told = None if rows is None else read_published(sink.place)
-    facts = {"manifest": None, "rows": None} if told is None else {"manifest": told.facts, "rows": list(told.rows)}
+    report = None if rows is None else read_published(sink.place)
+    facts = (
+        {"manifest": None, "rows": None} if report is None else {"manifest": report.facts, "rows": list(report.rows)}
+    )
     print_json({"output": sink.place, **facts})
 
 
 def show_dropped_rows(counts: dict[str, str], exact: bool) -> None:
     """Tell the operator, on stderr, how many rows were left out. Never to be published."""
-    told = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
+    lost = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
     how = "exact" if exact else "fewer than 100 are not told"
-    print(f"rows left out (operator only, never publish; {how}): {told or 'none'}", file=sys.stderr)
+    print(f"rows left out (operator only, never publish; {how}): {lost or 'none'}", file=sys.stderr)
 
 
 def _lines(rows: list[dict[str, Any]], sink: Sink, zone: str) -> Iterator[str]:

@@ -7,13 +7,13 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from private_topk.pipelines.logs import level
+from private_topk.pipelines.process import level
 from private_topk.transforms.errors import Refusal, printable, refused, verbatim
 
 __all__ = [
@@ -24,18 +24,25 @@ __all__ = [
     "exists",
     "is_gzip",
     "is_local",
+    "ledger_file",
     "match",
     "match_any",
     "names_in",
     "open_content",
     "open_file",
+    "protected_files",
     "refuse_folder",
+    "refuse_replacing",
     "refuse_special",
     "why",
 ]
 
 PATIENCE = 5.0
 """Seconds without an answer, of a store or of another process, before a word is said."""
+
+_NAMED = ("input", "domain", "groups", "success_file", "payload_schema", "counts", "counts_before", "like",
+          "config")  # fmt: skip
+"""Fields that name a file to be read or kept."""
 
 
 class FileInfo(NamedTuple):
@@ -244,3 +251,44 @@ def _tell_of(path: str) -> None:
     with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
         print(f"{store} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
               "the credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip
+
+
+def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "output") -> None:
+    """Raise Refusal of the field where an output is one of the files that are read or kept, by whatever name: a link,
+    another spelling, a detour or a file:// address.
+
+    What is written replaces what stands there, also where everything else of the run is right.
+    """
+    others = {_same_file(path): path for path in kept if path}
+    for path in outputs:
+        if (other := others.get(_same_file(path))) is not None:
+            rule = f"{verbatim(path)} would replace {verbatim(other)}, which is read"
+            raise Refusal(field, rule, "give another path")
+
+
+def protected_files(asked: Mapping[str, Any]) -> list[str]:
+    """The files that are named by what is asked for, to be read or kept."""
+    found = [str(asked[field]) for field in _NAMED if asked.get(field) is not None]
+    kind, _, place = str(asked.get("release_key", "")).partition(":")
+    found += [place] if kind == "file" else []
+    ledger = ledger_file(asked["ledger"]) if asked.get("ledger") is not None else None
+    return found if ledger is None else [*found, ledger]
+
+
+def ledger_file(url: str) -> str | None:
+    """The file of a ledger, where it is one. Raises Refusal of a URL that is none."""
+    from private_topk.pipelines.budget.tables import Database
+
+    return Database(url).file
+
+
+def _same_file(path: str) -> object:
+    """What is the same for two names of one file, and for two names of one that is not there yet."""
+    path = as_path(path, "output") if path.startswith("file:///") else path
+    if not is_local(path):
+        return path
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino

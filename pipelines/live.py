@@ -14,7 +14,7 @@ import apache_beam as beam
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.assign import declared_window
 
-__all__ = ["LiveRun", "NoteWindows"]
+__all__ = ["LiveRun", "RecordPublished"]
 
 _RUNS: dict[str, LiveRun] = {}
 """Every run of this process by its name: the objects of a pipeline are pickled, and find their run no other way. Those
@@ -57,7 +57,7 @@ class LiveRun:
         with self._guard:
             self._closed = True
 
-    def note_published(self, labels: set[str]) -> None:
+    def record_published(self, labels: set[str]) -> None:
         """Rankings are published, now."""
         with self._lock:
             self._published |= dict.fromkeys(labels, time.time())
@@ -83,7 +83,7 @@ def _run_of(name: str) -> LiveRun:
     return _RUNS.get(name) or LiveRun()
 
 
-class NoteWindows(beam.PTransform):
+class RecordPublished(beam.PTransform):
     """What a sink gives back of each ranking, noted with the bundle: when the sink has finished it, and not before.
 
     For places of rankings that nobody can read back.
@@ -91,13 +91,13 @@ class NoteWindows(beam.PTransform):
 
     def __init__(self, period: Period, run: LiveRun) -> None:
         super().__init__()
-        self._fn = _NoteDoFn(period, run)
+        self._fn = _RecordDoFn(period, run)
 
     def expand(self, written: beam.PCollection) -> beam.PCollection:
         return written | beam.ParDo(self._fn).with_output_types(str)
 
 
-class _NoteDoFn(beam.DoFn):
+class _RecordDoFn(beam.DoFn):
     def __init__(self, period: Period, run: LiveRun) -> None:
         self._period, self._run = period, run
 
@@ -109,4 +109,4 @@ class _NoteDoFn(beam.DoFn):
         self._labels.add(declared_window(self._period, window).label(group if bar else None))
 
     def finish_bundle(self) -> None:
-        self._run.note_published(self._labels)
+        self._run.record_published(self._labels)

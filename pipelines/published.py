@@ -1,48 +1,58 @@
-"""What is published of a report: the outputs that exist, what a run has added, and what is said of it.
+"""What is published of a report, and what is said of it: while it runs, and at its end.
 
-Every word that is said must be true.
+Which windows there are and when they close is declared, hence public, and so is that each is published. Of the input
+the share of bytes that is read is said. Nothing else is: no count, no item. And every word must be true.
 """
 
 from __future__ import annotations
 
 import json
-import re
+import sys
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from apache_beam.runners.runner import PipelineResult
+from zoneinfo import ZoneInfo
 
 from private_topk.pipelines.files import exists, open_file, refuse_special
 from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.process import JsonLines, Unfinished
 from private_topk.pipelines.publishing import manifest_path, refuse_changed
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
-from private_topk.pipelines.unfinished import Unfinished, heard
-from private_topk.runners import Launch
+from private_topk.runners import Launch, Line
 from private_topk.transforms.completeness import IncompleteDataError
-from private_topk.transforms.errors import Refusal, refused, verbatim
-from private_topk.transforms.windows import Period
+from private_topk.transforms.errors import Refusal, printable, verbatim
+from private_topk.transforms.windows import Period, from_microseconds
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
     from private_topk.pipelines.budget.ledger import Receipt
 
 __all__ = [
+    "Announcer",
     "ExistingOutput",
-    "check_all_is_out",
+    "check_all_published",
     "check_repeat",
+    "count_published",
     "existing_outputs",
-    "interruption_in",
-    "loss_in",
-    "refusal_in",
-    "what_is_out",
+    "followed",
+    "progress",
+    "what_is_published",
     "whole_windows",
-    "windows_before",
 ]
 
-_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?IncompleteDataError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
-_IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_PATIENCE = 2.0
+"""Seconds before how far a run has come is shown."""
+
+_EVERY = 10.0
+"""Seconds between two lines where each is kept."""
+
+_LAST_LOOKS = 10.0
+"""In seconds: how long a job that has ended is given until what it published can be read back."""
+
+Say = Callable[[str], None]
 
 
 class ExistingOutput(NamedTuple):
@@ -107,20 +117,48 @@ def _whole_windows(manifest: dict[str, Any]) -> int:
     return sum(found >= groups for found in rankings.values())
 
 
-def check_all_is_out(report: Report, again: str, before: int | None = None) -> None:
+def count_published(report: Report) -> int | None:
+    """How many windows of this very release stand at its place; None where nobody can tell."""
+    with suppress(Refusal):
+        existing, release = existing_outputs(report.sink, report.spec.period), report.spec.release.id
+        return None if existing is None else whole_windows(its for its in existing if its and its.release == release)
+    return None
+
+
+def what_is_published(report: Report, again: str, before: int | None = None) -> str:
+    """Two sentences on a run that has ended early: what is published, and how to go on.
+
+    Args:
+        again: how the same report is run again, as its door says it.
+        before: how many windows of this very release were published before the run.
+    """
+    go_on = f"To go on with this very release, {again}"
+    if report.spec.release.key.in_memory:
+        go_on = "Its random key is gone, so a new run is a new release of all that it publishes"
+    place, out, windows = report.sink.place, count_published(report), _windows_of(report)
+    if out is None:
+        return f"what was sent to {place} by then stays there. {go_on}"
+    if out == 0:
+        return f"nothing is published. {go_on}"
+    stood = ""
+    if before:
+        stood = ", as before this run" if before >= out else f", {before:,} of these windows as before this run"
+    if out == windows:
+        return f"all is published in {place}{stood}. {go_on}"
+    return f"{out:,} of {windows:,} windows are published in {place}{stood}, {windows - out:,} are not. {go_on}"
+
+
+def check_all_published(report: Report, again: str, before: int | None = None) -> None:
     """Raise Unfinished if a job has ended well and yet a window is not published: the last word against silent loss.
 
     Counts that come short are refused where they are drawn from. But a runner that drops a window whole, or a ranking
     on its way to the sink, leaves nobody there who could refuse. Places that cannot be looked at are taken at the
     runner's word.
     """
-    try:
-        out, windows = _windows_out(report), _windows_of(report)
-    except Refusal:
-        return
-    if out is not None and out < windows:
+    out = count_published(report)
+    if out is not None and out < _windows_of(report):
         lost = IncompleteDataError("the job ended as if it were whole, and windows were lost without a word")
-        raise Unfinished(f"{_published(report, before)}. {_how_to_go_on(report, again)}") from lost
+        raise Unfinished(what_is_published(report, again, before)) from lost
 
 
 def check_repeat(report: Report, receipt: Receipt) -> None:
@@ -132,7 +170,7 @@ def check_repeat(report: Report, receipt: Receipt) -> None:
     """
     if receipt.outcome is None or report.source.bounded:
         return
-    place, out = verbatim(report.sink.place), _windows_out(report)
+    place, out = verbatim(report.sink.place), count_published(report)
     remedy = "publish it under another release id, which costs"
     if out is None:
         raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.spec.release.id)} it "
@@ -143,88 +181,207 @@ def check_repeat(report: Report, receipt: Receipt) -> None:
                       "other rows", f"bring the others back, or {remedy}")  # fmt: skip
 
 
-def what_is_out(
-    report: Report, launch: Launch, live: LiveRun, job: PipelineResult | None, again: str, before: int | None = None
-) -> str:
-    """One or two sentences on a run that has ended early. Nothing more is published by it afterwards.
-
-    Args:
-        again: how the same report is run again, as its door says it.
-        before: how many windows of this very release were published before the run.
-    """
-    if launch.remote:
-        return "nothing was started" if job is None else f"the job goes on in {launch.name}: look there, or cancel it"
-    live.close()
-    if job is not None:
-        with suppress(Exception):  # it may be over, or its server gone
-            job.cancel()
-    return f"{_published(report, before)}. {_how_to_go_on(report, again)}"
-
-
-def _published(report: Report, before: int | None = None) -> str:
-    place, out, windows = report.sink.place, _windows_out(report), _windows_of(report)
-    if out is None:
-        return f"what was sent to {place} by then stays there"
-    if out == 0:
-        return "nothing is published"
-    stood = ""
-    if before:
-        stood = ", as before this run" if before >= out else f", {before:,} of these windows as before this run"
-    if out == windows:
-        return f"all is published in {place}{stood}"
-    return f"{out:,} of {windows:,} windows are published in {place}{stood}, {windows - out:,} are not"
-
-
-def _windows_out(report: Report) -> int | None:
-    """How many windows of this release stand at its place; None for a place that is no files."""
-    existing, release = existing_outputs(report.sink, report.spec.period), report.spec.release.id
-    return None if existing is None else whole_windows(its for its in existing if its and its.release == release)
-
-
-def windows_before(report: Report) -> int | None:
-    """How many windows of this very release are published already, before a run; None where nobody can tell."""
-    if report.spec.release.key.in_memory:
-        return 0  # of a release that nobody has asked for before
-    with suppress(Refusal):
-        return _windows_out(report)
-    return None
-
-
 def _windows_of(report: Report) -> int:
     return 1 if report.spec.period is None else len(report.spec.period)
 
 
-def _how_to_go_on(report: Report, again: str) -> str:
-    if report.spec.release.key.in_memory:
-        return "Its random key is gone, so a new run is a new release of all that it publishes"
-    return f"To go on with this very release, {again}"
+class Announcer:
+    """Says of each window of a stream that it is published, once.
 
-
-def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
-    """The signal that an error comes from, or None.
-
-    A signal is raised wherever the main thread just is. Inside a DoFn, Beam makes an error of its own of it, as of
-    everything that is raised there, and so do libraries while they are being loaded.
+    Args:
+        place: where rankings go, as the operator named it.
+        live: the source's clock is the present, so that a lag has a meaning.
+        say: takes one line.
     """
-    chain: BaseException | None = error
-    while chain is not None and not isinstance(chain, KeyboardInterrupt):
-        chain = chain.__cause__ or chain.__context__
-    return heard() if chain is None else chain
+
+    def __init__(self, period: Period, place: str, live: bool, say: Say) -> None:
+        self._closing = {
+            window.label(): closing / 1e6
+            for window, closing in zip(period.windows(), period.closing.tolist(), strict=True)
+        }
+        self._place, self._live, self._say = place, live, say
+        self._zone = ZoneInfo(period.zone)
+        self._published: dict[str, float] = {}
+        self._of_others: dict[str, float] = {}
+
+    def start_after(self, published: Mapping[str, float], own: Collection[str] = ()) -> None:
+        """Say nothing of what an earlier run has left, unless it is published again.
+
+        Args:
+            own: the windows that this very release has published: they stand, and are not published again.
+        """
+        self._published = dict(published)
+        self._of_others = {label: at for label, at in published.items() if label not in own}
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every window is published by this release: what another one has left does not count."""
+        return all(self._published.get(label, -1.0) > self._of_others.get(label, -1.0) for label in self._closing)
+
+    @property
+    def size(self) -> int:
+        """How many windows are published."""
+        return len(self._published)
+
+    def look(self, published: Mapping[str, float]) -> None:
+        """Say what is new.
+
+        Args:
+            published: when each window was, in seconds since 1970, by its label; 0 where nobody knows when.
+        """
+        new = [label for label in self._closing if published.get(label, -1.0) > self._published.get(label, -1.0)]
+        for label in new:
+            facts: dict[str, object] = {"event": "published", "window": label, "place": self._place}
+            text = f"published {label} to {printable(self._place)}"
+            if self._live:
+                at = published[label] or time.time()
+                lag = facts["lag_seconds"] = round(max(at - self._closing[label], 0.0), 1)
+                text += f", {lag:.1f} s after it closed"
+            self._say(Line(text, **facts))
+        self._published |= {label: published[label] for label in new}
+        if new:
+            self.say_what_is_next()
+
+    def say_what_is_next(self) -> None:
+        """How many windows are left, and when the next one closes; of none nothing."""
+        left = [label for label in self._closing if label not in self._published]
+        if left:
+            moment = from_microseconds(round(self._closing[left[0]] * 1e6)).astimezone(self._zone)
+            closes, whole = moment.isoformat(timespec="seconds"), len(self._closing)
+            clock = "" if self._live else " by the clock of the source"
+            self._say(Line(f"{len(left):,} of {whole:,} windows are left; the next closes at {closes}{clock}",
+                           event="waiting", next_window=left[0], closes=closes, left=len(left), of=whole))  # fmt: skip
 
 
-def refusal_in(error: BaseException) -> Refusal | None:
-    """The refusal that a runner has wrapped into an error of its own, or None. Runners pass on text only."""
-    chain: BaseException | None = error
-    while chain is not None:
-        if isinstance(chain, Refusal):
-            said, wrapped, _ = str(chain).partition(" [while running ")
-            return refused(said) if wrapped else chain
-        chain = chain.__cause__ or chain.__context__
-    found = _IN_TRACEBACK.search(str(error))
-    return refused(found.group(1)) if found else None
+def _whole(look: Callable[[], Mapping[str, float]], groups: int) -> Callable[[], dict[str, float]]:
+    """A look at windows, from one at a place that tells of each group's ranking by itself: a window is published when
+    the rankings of all of its groups are.
+    """
+    known: dict[str, set[str]] = {}
+
+    def look_at_windows() -> dict[str, float]:
+        published = {}
+        for label, at in look().items():
+            window, bar, group = label.partition("|")
+            of_it = known.setdefault(window, set())
+            if bar and (group in of_it or len(of_it) == groups):
+                continue
+            of_it.add(group)
+            if not bar or len(of_it) == groups:
+                published[window] = at
+        return published
+
+    return look_at_windows
 
 
-def loss_in(error: BaseException) -> IncompleteDataError | None:
-    """The loss of counts that a runner has wrapped into an error of its own, or None."""
-    found = _LOSS.search(f"{type(error).__name__}: {error}")
-    return IncompleteDataError(found.group(1)) if found else None
+def _own_windows(report: Report) -> set[str]:
+    """The windows that this very release has published before, as files: whoever writes them again keeps them."""
+    period, release = report.spec.period, report.spec.release
+    existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
+    if period is None or existing is None:
+        return set()
+    parts = len(existing) // len(period)
+    own = [its is not None and its.release == release.id and its.windows > 0 for its in existing]
+    return {window.label() for number, window in enumerate(period.windows())
+            if all(own[number * parts : (number + 1) * parts])}  # fmt: skip
+
+
+@contextmanager
+def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> Iterator[None]:
+    """Look at the place of the rankings while a stream runs, and let the runner know when every window is there.
+
+    Every second, every ten where the place is not on this machine. Places that cannot be read back are followed by
+    what workers in this process record; of workers elsewhere nothing is heard.
+
+    Args:
+        say: takes one line; None says nothing.
+
+    Raises:
+        IncompleteDataError: the job has ended well, and a window is not seen in a place that is no files. (At
+            files `check_all_published` looks.) Where nobody can read the place and no worker here records anything,
+            nothing is known.
+    """
+    period, sink = report.spec.period, report.sink
+    if period is None or report.source.bounded or launch.deferred:
+        yield
+        return
+    following = sink.following(period, report.spec.release)
+    groups = report.spec.top_k.groups
+    published = _whole(following or live.newly_published, 1 if groups is None else groups.size)
+    is_present = getattr(report.source, "clock", "log") != "event"
+    announcer = Announcer(period, sink.place, is_present, say or (lambda line: None))
+    launch.answered.clear()  # a launch may be used again
+    announcer.start_after(published(), _own_windows(report))
+    announcer.say_what_is_next()
+
+    def look() -> None:
+        announcer.look(published())
+        if announcer.has_all:
+            launch.answered.set()
+
+    every = 10.0 if "://" in sink.place and sink.files(period) else 1.0
+
+    def look_on(done: threading.Event) -> None:
+        while not done.wait(every):
+            look()
+
+    try:
+        with _meanwhile(look_on):
+            yield
+    finally:
+        look()
+    if sink.files(period) is None and (following or announcer.size):
+        deadline = time.monotonic() + _LAST_LOOKS  # what was published may be there to be read a little later
+        while not announcer.has_all and time.monotonic() < deadline:
+            time.sleep(0.1)
+            look()
+        if not announcer.has_all:
+            raise IncompleteDataError(f"the job ended as if it were whole, and of {len(period):,} windows "
+                                      f"{announcer.size:,} were seen to be published to {sink.place}")  # fmt: skip
+
+
+@contextmanager
+def progress(live: LiveRun) -> Iterator[None]:
+    """Show how much of the input is read on the terminal, from the third second on, or as JSON every ten. Elsewhere
+    nothing.
+    """
+    terminal = sys.stderr
+
+    def stage() -> tuple[str, float]:
+        return ("reading" if live.share_read < 0.999 else "counting and ranking"), live.share_read
+
+    def draw(done: threading.Event) -> None:
+        if done.wait(_PATIENCE):
+            return
+        while not done.wait(0.2):
+            name, share = stage()
+            bar = "#" * round(30 * share)
+            print(f"\r{name:<22}[{bar:<30}] {share:4.0%}", end="", file=terminal, flush=True)
+        print("\r" + " " * 62 + "\r", end="", file=terminal, flush=True)
+
+    def say(done: threading.Event) -> None:
+        while not done.wait(_EVERY):
+            name, share = stage()
+            print(f"{name}: {share:.0%}", file=terminal)
+
+    if isinstance(terminal, JsonLines):
+        with _meanwhile(say):
+            yield
+    elif terminal.isatty():
+        with _meanwhile(draw):
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def _meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Do some work on a thread of its own, until the event that it is given is set at the end."""
+    done = threading.Event()
+    worker = threading.Thread(target=work, args=(done,), name="announcer", daemon=True)
+    worker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        worker.join()

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from private_topk.pipelines.budget.charging import Account
-from private_topk.pipelines.files import as_path, exists, is_local, why
+from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
 from private_topk.pipelines.lists import groups_of
 from private_topk.pipelines.places import sink_of, source_of
-from private_topk.pipelines.protected_files import protected_files
 from private_topk.pipelines.report_spec import ReportSpec, spec_of
 from private_topk.pipelines.sinks.files import Partition
 from private_topk.pipelines.sinks.sink import Sink

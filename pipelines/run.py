@@ -1,42 +1,51 @@
-"""The one road of a report, batch or streaming: check, charge, build, wait. `build` is the recipe."""
+"""The one road of a report, batch or streaming: check, charge, build, run, publish. `build` is the recipe."""
 
 from __future__ import annotations
 
 import io
+import os
+import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.pipelines.announce import followed, progress
 from private_topk.pipelines.budget.charging import charge
-from private_topk.pipelines.live import LiveRun, NoteWindows
+from private_topk.pipelines.live import LiveRun, RecordPublished
+from private_topk.pipelines.process import Interrupted, Unfinished, check_signals, heard
 from private_topk.pipelines.published import (
-    check_all_is_out,
+    check_all_published,
     check_repeat,
-    interruption_in,
-    loss_in,
-    refusal_in,
-    what_is_out,
-    windows_before,
+    count_published,
+    followed,
+    progress,
+    what_is_published,
 )
-from private_topk.pipelines.remote import check_remote
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import about_the_output
-from private_topk.pipelines.unfinished import Interrupted, Unfinished, check_signals
-from private_topk.runners import Launch
+from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
+from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.counters import exact_counters, read_left_out
-from private_topk.transforms.errors import Refusal, refused
+from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
+from private_topk.transforms.options import Options
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.validation import check_key
 from private_topk.transforms.windows.assign import AssignWindows
 
-__all__ = ["Done", "build", "check", "run"]
+__all__ = ["Done", "build", "check", "check_words", "launch_of", "reach_files", "run"]
+
+_PLACES = ("input", "domain", "output", "snapshot")
+_EMULATOR = "STORAGE_EMULATOR_HOST"
+_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?IncompleteDataError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_REFUSAL = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun
         facts["time_zone"] = spec.period.zone
     written = rankings | "Write" >> report.sink.write(facts, spec.release, live)
     if spec.period is not None and not report.source.bounded and report.sink.files(spec.period) is None:
-        _ = written | "Note what is published" >> NoteWindows(spec.period, live)
+        _ = written | "Record published windows" >> RecordPublished(spec.period, live)
 
 
 def check(report: Report, launch: Launch) -> None:
@@ -91,7 +100,7 @@ def check(report: Report, launch: Launch) -> None:
         launch.check_size(report.source.stored_bytes())
     report.check_rows()
     if launch.remote:
-        check_remote(report)
+        _check_remote(report)
 
 
 def run(
@@ -114,11 +123,38 @@ def run(
     """
     check(report, launch)
     launch = launch.listening() if report.source.live else launch
-    live = LiveRun()
+    live, job = LiveRun(), None
+    before = 0 if report.spec.release.key.in_memory else count_published(report)
     with _pipeline_of(launch) as pipeline:
         with exact_counters(show_exact_counters):
             _build(pipeline, report, launch, live)
-        return Done(report, _finished(pipeline, report, launch, live, again, say), launch.deferred)
+        try:
+            check_signals()  # a library that was being loaded may have lost one
+            # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches
+            # it.
+            with (
+                _charged(report, again),
+                progress(live),
+                followed(report, launch, live, say),
+                redirect_stderr(io.StringIO()),
+            ):
+                job = pipeline.run()
+                job.wait_until_finish()
+                if not launch.deferred:
+                    check_all_published(report, again, before)
+        except Unfinished:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            stop, refusal = interruption_in(error), refusal_in(error)
+            if refusal is not None and stop is None:
+                raise refusal from None
+            state = _ended(report, launch, live, job, again, before)
+            if stop is not None:
+                raise Interrupted(state, stop) from None
+            raise Unfinished(state) from (loss_in(error) or error)
+        finally:
+            live.close()
+    return Done(report, job, launch.deferred)
 
 
 @contextmanager
@@ -140,45 +176,6 @@ def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRu
         raise refused(error) from None
 
 
-def _finished(
-    pipeline: beam.Pipeline,
-    report: Report,
-    launch: Launch,
-    live: LiveRun,
-    again: str,
-    say: Callable[[str], None] | None,
-) -> PipelineResult:
-    """Charge for it and run it to its end."""
-    job = None
-    before = windows_before(report)
-    try:
-        check_signals()  # a library that was being loaded may have lost one
-        # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches it.
-        with (
-            _charged(report, again),
-            progress(live),
-            followed(report, launch, live, say),
-            redirect_stderr(io.StringIO()),
-        ):
-            job = pipeline.run()
-            job.wait_until_finish()
-            if not launch.deferred:
-                check_all_is_out(report, again, before)
-    except Unfinished:
-        raise
-    except (Exception, KeyboardInterrupt) as error:
-        stop = interruption_in(error)
-        if stop is not None:
-            raise Interrupted(what_is_out(report, launch, live, job, again, before), stop) from None
-        found = refusal_in(error)
-        if found is not None:
-            raise found from None
-        raise Unfinished(what_is_out(report, launch, live, job, again, before)) from (loss_in(error) or error)
-    finally:
-        live.close()
-    return job
-
-
 @contextmanager
 def _charged(report: Report, again: str) -> Iterator[None]:
     account = report.account
@@ -188,3 +185,129 @@ def _charged(report: Report, again: str) -> Iterator[None]:
         request, resume = request_of(report, account.dataset), how_to_resume(report, again)
         with charge(request, account.ledger, resume=resume, check=lambda receipt: check_repeat(report, receipt)):
             yield
+
+
+def _ended(report: Report, launch: Launch, live: LiveRun, job: PipelineResult | None, again: str, before: int | None
+           ) -> str:  # fmt: skip
+    """Let nothing more be published by a run that has ended early; one or two sentences on what is."""
+    if launch.remote:
+        return "nothing was started" if job is None else f"the job goes on in {launch.name}: look there, or cancel it"
+    live.close()
+    if job is not None:
+        with suppress(Exception):  # it may be over, or its server gone
+            job.cancel()
+    return what_is_published(report, again, before)
+
+
+def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
+    """The signal that an error comes from, or None.
+
+    A signal is raised wherever the main thread just is. Inside a DoFn, Beam makes an error of its own of it, as of
+    everything that is raised there, and so do libraries while they are being loaded.
+    """
+    chain: BaseException | None = error
+    while chain is not None and not isinstance(chain, KeyboardInterrupt):
+        chain = chain.__cause__ or chain.__context__
+    return heard() if chain is None else chain
+
+
+def refusal_in(error: BaseException) -> Refusal | None:
+    """The refusal that a runner has wrapped into an error of its own, or None. Runners pass on text only."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, Refusal):
+            said, wrapped, _ = str(chain).partition(" [while running ")
+            return refused(said) if wrapped else chain
+        chain = chain.__cause__ or chain.__context__
+    found = _REFUSAL.search(str(error))
+    return refused(found.group(1)) if found else None
+
+
+def loss_in(error: BaseException) -> IncompleteDataError | None:
+    """The loss of counts that a runner has wrapped into an error of its own, or None."""
+    found = _LOSS.search(f"{type(error).__name__}: {error}")
+    return IncompleteDataError(found.group(1)) if found else None
+
+
+def _check_remote(report: Report) -> None:
+    """Raise Refusal unless workers elsewhere can read and write all that the report names."""
+    _check_key(report.spec.release.key)
+    places = {
+        "output": report.sink.local_places(),
+        "input": report.source.local_places(),
+    } | {field: (place,) for field, place in report.spec.top_k.listed() if "://" not in place}
+    for field, paths in places.items():
+        for path in paths:
+            rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
+            raise Refusal(field, rule, "copy it to a bucket and give gs://BUCKET/...")
+
+
+def _check_key(key: ReleaseKey) -> None:
+    if key.in_memory:
+        raise Refusal("release_key", "must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner", "a "
+                      "random one stays in the memory of this process")  # fmt: skip
+    if not key.source.startswith("gcp-secret:"):
+        rule = f"{verbatim(key.source)} is a place of this machine, which the workers do not see"
+        remedy = "keep the key in Secret Manager and give gcp-secret:projects/P/secrets/S/versions/V"
+        raise Refusal("release_key", rule, remedy)
+
+
+def reach_files(words: Sequence[str], options: Options) -> None:
+    """Let Beam's options of file systems, such as credentials and endpoints, hold from the first look at a file on.
+
+    Raises Refusal where a place is Google's and there are no credentials: Beam would look for them for minutes.
+    """
+    with _explained():
+        beams = PipelineOptions(list(words))
+        FileSystems.set_options(beams)
+        anonymous = bool(beams.view_as(GoogleCloudOptions).no_auth)
+    for field in _PLACES:
+        place = str(options.get(field, ""))
+        if place.startswith("gs://") and not (anonymous or os.environ.get(_EMULATOR) or _credentials()):
+            raise Refusal(field, f"{verbatim(place)} needs Google credentials, and there are none here", "`gcloud auth "
+                          "application-default login`, or --no_auth for a public bucket")  # fmt: skip
+
+
+def _credentials() -> bool:
+    """Whether there are any, or no library that would look for them."""
+    try:
+        import google.auth
+        from google.auth.exceptions import DefaultCredentialsError
+    except ImportError:  # Beam says what to install
+        return True
+    try:
+        google.auth.default()
+    except DefaultCredentialsError:
+        return False
+    return True
+
+
+def check_words(runner: str, words: Sequence[str]) -> None:
+    """Raise Refusal unless there is such a runner, and every word is an option of Beam or of it."""
+    if short_name(runner) not in RUNNERS:
+        rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(runner)}"
+        raise Refusal("runner", rule, did_you_mean(short_name(runner), RUNNERS))
+    with _explained():
+        check_arguments(runner, words)
+
+
+def launch_of(runner: str, words: Sequence[str], *, streaming: bool = False) -> Launch:
+    """The runner, checked and ready. Raises Refusal with what it lacks."""
+    check_words(runner, words)
+    with _explained():
+        return prepare(runner, [*words, "--streaming"] if streaming else words)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):  # Beam's own parser prints all of its options before what is wrong
+            yield
+    except (Refusal, UnknownArgument):
+        raise
+    except ValueError as error:
+        raise refused(error) from None
+    except SystemExit:
+        reason = said.getvalue().strip().rpartition("\n")[2].partition("error: ")[2]
+        raise Refusal("", f"Beam's options cannot be read: {verbatim(reason)}") from None

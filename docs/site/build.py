@@ -32,7 +32,7 @@ RIVALS = {"public": ("pnf-peeling",), "unknown": ("restricted-gumbel",)}
 """What each mechanism is drawn beside."""
 
 PAGES = {
-    "rank": ("A ranking of a table in memory", ("private_topk.pipelines.rank", "private_topk.pipelines.rankings")),
+    "rank": ("A ranking of a table in memory", ("private_topk.pipelines.rank",)),
     "transforms": ("In a Beam pipeline", ("private_topk.transforms",)),
     "mechanisms": ("Mechanisms", ("private_topk.transforms.mechanisms",)),
     "previews": ("Previews", ("private_topk.pipelines.preview",)),

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from private_topk.pipelines.cli.output import guarded, leave, open_streams, told
 from private_topk.pipelines.cli.parser import Parser
-from private_topk.pipelines.logs import as_json
-from private_topk.pipelines.unfinished import heed_signals
+from private_topk.pipelines.process import as_json, heed_signals
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
 if TYPE_CHECKING:

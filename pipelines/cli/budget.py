@@ -10,7 +10,7 @@ from private_topk.pipelines.budget.account import Budget, Spent, heaviest
 from private_topk.pipelines.budget.units import UNITS
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
-from private_topk.pipelines.protected_files import protected_files, refuse_replacing
+from private_topk.pipelines.files import protected_files, refuse_replacing
 from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 from private_topk.transforms.stated import number as shown
 

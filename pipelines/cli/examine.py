@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.unfinished import Unfinished
+from private_topk.pipelines.process import Unfinished
 from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.logs import level
-from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished, heard, unheed_signals
+from private_topk.pipelines.process import Interrupted, Stopped, Unfinished, heard, level, unheed_signals
 from private_topk.transforms.errors import Refusal, printable
 from private_topk.transforms.stated import stated
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from private_topk.pipelines.logs import FORMATS
+from private_topk.pipelines.process import FORMATS
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
 __all__ = ["LOG_FORMAT", "Parser", "Value", "flag"]

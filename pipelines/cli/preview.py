@@ -62,7 +62,7 @@ def _preview(arguments: Namespace, others: list[str]) -> None:
     if arguments.draws is not None and arguments.draws < 1:
         raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
     if arguments.plot is not None:
-        from private_topk.pipelines.protected_files import protected_files, refuse_replacing
+        from private_topk.pipelines.files import protected_files, refuse_replacing
 
         _check_plot(arguments, ks, epsilons)
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.logs import level
-from private_topk.pipelines.unfinished import Unfinished
+from private_topk.pipelines.process import Unfinished, level
 from private_topk.transforms.errors import printable
 from private_topk.transforms.options import require
 
@@ -94,9 +93,8 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
         watch: the input is a stream, or files that still arrive.
     """
     from private_topk.pipelines.forewarning import forewarned
-    from private_topk.pipelines.launching import check_words, launch_of, reach_files
     from private_topk.pipelines.report import report_of
-    from private_topk.pipelines.run import run
+    from private_topk.pipelines.run import check_words, launch_of, reach_files, run
     from private_topk.runners import say
 
     options, runner = options_of(arguments), arguments.runner if arguments.runner is not None else "direct"

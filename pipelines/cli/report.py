@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json, told
+from private_topk.pipelines.process import Unfinished, heard
 from private_topk.pipelines.report_file.file import read_report
 from private_topk.pipelines.report_file.periods import Periods, now
-from private_topk.pipelines.unfinished import Unfinished, heard
 from private_topk.transforms.errors import Refusal, printable, verbatim
 
 if TYPE_CHECKING:

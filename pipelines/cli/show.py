@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.files import refuse_special
-from private_topk.pipelines.protected_files import refuse_replacing
+from private_topk.pipelines.files import refuse_replacing, refuse_special
+from private_topk.pipelines.show.published_report import PublishedReport
 from private_topk.pipelines.show.text import in_text, table
-from private_topk.pipelines.show.told import Told
 from private_topk.transforms.errors import Refusal, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
@@ -54,7 +53,7 @@ _OF_ALL = ("epsilon", "neighbours")
 def _show(arguments: Namespace, others: list[str]) -> None:
     """Print, or write, what a ranking and its manifest tell."""
     from private_topk.pipelines.show.page import page
-    from private_topk.pipelines.show.reading import read_told
+    from private_topk.pipelines.show.reading import read_published
 
     if arguments.html and arguments.json:
         raise Refusal("html", "does not go with {json}", "give one of them")
@@ -62,13 +61,13 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         raise Refusal("overwrite", "is of {html}", "leave it out")
     if arguments.html:
         refuse_replacing([arguments.html], _read(arguments.ranking), "html")
-    told = read_told(arguments.ranking)
+    report = read_published(arguments.ranking)
     if arguments.html:
-        _write(arguments.html, page(told), bool(arguments.overwrite))
+        _write(arguments.html, page(report), bool(arguments.overwrite))
     elif arguments.json:
-        print_json({"manifest": told.facts, "rows": [dict(row) for row in told.rows]})
+        print_json({"manifest": report.facts, "rows": [dict(row) for row in report.rows]})
     else:
-        print_lines(in_text(told))
+        print_lines(in_text(report))
 
 
 def _read(ranking: str) -> list[str]:
@@ -107,25 +106,27 @@ def show_rows(sink: Sink, period: Period | None) -> None:
 
 def print_published(sink: Sink) -> None:
     """Print what was published as `show --json` does, with its place; rows and manifest are null if none can look."""
-    from private_topk.pipelines.show.reading import read_told
+    from private_topk.pipelines.show.reading import read_published
 
     rows = sink.published()
-    told = None if rows is None else read_told(sink.place)
-    facts = {"manifest": None, "rows": None} if told is None else {"manifest": told.facts, "rows": list(told.rows)}
+    report = None if rows is None else read_published(sink.place)
+    facts = (
+        {"manifest": None, "rows": None} if report is None else {"manifest": report.facts, "rows": list(report.rows)}
+    )
     print_json({"output": sink.place, **facts})
 
 
 def show_dropped_rows(counts: dict[str, str], exact: bool) -> None:
     """Tell the operator, on stderr, how many rows were left out. Never to be published."""
-    told = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
+    lost = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
     how = "exact" if exact else "fewer than 100 are not told"
-    print(f"rows left out (operator only, never publish; {how}): {told or 'none'}", file=sys.stderr)
+    print(f"rows left out (operator only, never publish; {how}): {lost or 'none'}", file=sys.stderr)
 
 
 def _lines(rows: list[dict[str, Any]], sink: Sink, zone: str) -> Iterator[str]:
     from private_topk.pipelines.sinks.manifest import manifest_path
 
-    for listing in Told(rows, {"time_zone": zone}).listings():
+    for listing in PublishedReport(rows, {"time_zone": zone}).listings():
         yield from table(listing)
         yield ""
     if not rows:

@@ -9,14 +9,13 @@ from dataclasses import replace
 
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.forewarning import forewarned
-from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
-from private_topk.pipelines.logs import level
+from private_topk.pipelines.process import level
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.report_spec import amounts_of, counts_of
-from private_topk.pipelines.run import Done, run
+from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.options import Options

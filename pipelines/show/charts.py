@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from private_topk.pipelines.show.published_report import Listing
 from private_topk.pipelines.show.templates import rendered
-from private_topk.pipelines.show.told import Listing
 
 __all__ = ["COLOURS", "bump_chart", "count_chart", "has_places"]
 

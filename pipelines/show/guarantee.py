@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from private_topk.pipelines.show.told import Told
+from private_topk.pipelines.show.published_report import PublishedReport
 from private_topk.transforms.stated import number
 
 __all__ = ["how_to_read", "in_symbols", "in_words", "parameters"]
@@ -19,16 +19,16 @@ NOT_PRIVATE = "This ranking is not private. It was made for a test, without nois
               "take off, and must not be handed on."  # fmt: skip
 
 
-def in_words(told: Told) -> list[str]:
+def in_words(report: PublishedReport) -> list[str]:
     """The guarantee as sentences; empty where there is no manifest to take it from."""
-    if not told.is_private:
+    if not report.is_private:
         return [NOT_PRIVATE]
-    privacy = told.facts.get("privacy")
+    privacy = report.facts.get("privacy")
     if not privacy:
         return []
     total = "share_of_a_window" in privacy
-    windows = len({(window.get("start"), window.get("end")) for window in told.facts.get("windows") or ()})
-    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", _who(told.facts)]
+    windows = len({(window.get("start"), window.get("end")) for window in report.facts.get("windows") or ()})
+    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", _who(report.facts)]
     if not total and windows > 1:
         sentences.append(
             f"Each window has this budget of its own. Of a person who is active in several of the {windows} windows, "
@@ -86,10 +86,10 @@ def _who(facts: Mapping[str, Any]) -> str:
            f"{most}{of_groups}{of_windows}"  # fmt: skip
 
 
-def in_symbols(told: Told) -> str:
+def in_symbols(report: PublishedReport) -> str:
     """The inequality, or nothing where there is no manifest."""
-    privacy = told.facts.get("privacy")
-    if not privacy or not told.is_private:
+    privacy = report.facts.get("privacy")
+    if not privacy or not report.is_private:
         return ""
     delta = f" + {number(privacy['delta'])}" if privacy["delta"] else ""
     how = "replacing one user's rows" if privacy.get("neighbours") == "swap" else "adding or removing one user"
@@ -97,11 +97,11 @@ def in_symbols(told: Told) -> str:
            f"D, D′ that differ by {how}"  # fmt: skip
 
 
-def how_to_read(told: Told) -> list[str]:
+def how_to_read(report: PublishedReport) -> list[str]:
     """What places and counts mean, and what they do not."""
-    listings = told.listings()
-    sentences = [_what_is_ranked(told.facts)]
-    if told.facts.get("answer", "sequence") == "set":
+    listings = report.listings()
+    sentences = [_what_is_ranked(report.facts)]
+    if report.facts.get("answer", "sequence") == "set":
         sentences.append("This mechanism answers with a set: the items are in the order of the public list, or of "
                          "their spelling, and not in order of rank.")  # fmt: skip
     sentences.append("Items were drawn with noise. Items whose true counts are close may have changed places, and "
@@ -114,7 +114,7 @@ def how_to_read(told: Told) -> list[str]:
     if any(listing.counted for listing in listings):
         sentences.append("Counts have noise of their own and may be below zero. Where a range is shown, the true count "
                          "lies in it with a probability of at least 95%, for each item by itself.")  # fmt: skip
-    if any(row["returned"] < row["k"] for row in told.rows):
+    if any(row["returned"] < row["k"] for row in report.rows):
         sentences.append("Fewer items than asked for were returned somewhere: where the items are not public, rare "
                          "ones must stay unpublished.")  # fmt: skip
     return sentences
@@ -140,18 +140,18 @@ def _items(domain: Mapping[str, Any]) -> str:
     return f"{domain['size']:,}, a public list{split}" if domain.get("kind") == "public" else "not known beforehand"
 
 
-def parameters(told: Told) -> list[tuple[str, str]]:
+def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     """The settings, as names and values."""
-    facts, found = told.facts, []
+    facts, found = report.facts, []
     domain, privacy = facts.get("domain") or {}, facts.get("privacy") or {}
-    found.append(("release", told.name))
+    found.append(("release", report.name))
     if facts.get("mechanism"):
         own = {name: value for name, value in (facts.get("parameters") or {}).items() if value is not None}
         found.append(
             ("mechanism", ", ".join([facts["mechanism"], *(f"{name} {value}" for name, value in own.items())]))
         )
-    if told.rows or "k" in facts:
-        found.append(("items asked for", f"{facts.get('k') or told.rows[0]['k']:,}"))
+    if report.rows or "k" in facts:
+        found.append(("items asked for", f"{facts.get('k') or report.rows[0]['k']:,}"))
     if domain:
         found.append(("items to choose from", _items(domain)))
     if "unit" in privacy:

@@ -10,8 +10,8 @@ from typing import Any
 
 from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.show.guarantee import how_to_read, in_symbols, in_words, parameters
+from private_topk.pipelines.show.published_report import Listing, PublishedReport
 from private_topk.pipelines.show.templates import STYLE, rendered
-from private_topk.pipelines.show.told import Listing, Told
 
 __all__ = ["page", "snippet"]
 
@@ -19,34 +19,34 @@ _MANY = 8
 _MOST_IN_A_TABLE = 26
 
 
-def page(told: Told) -> str:
+def page(report: PublishedReport) -> str:
     """The whole page, as HTML."""
     groups: list[dict[str, Any]] = []
     captions: list[str] = []
-    for name, listings in told.by_group().items():
+    for name, listings in report.by_group().items():
         places = _places(listings) if has_places(listings) else None
         groups.append({"name": name, "listings": listings, "first": len(captions), "places": places})
         captions += [listing.caption() for listing in listings]
     return rendered(
-        "page.html", told=told, style=STYLE, many=_MANY, groups=groups, captions=captions, words=in_words(told),
-        symbols=in_symbols(told), how_to_read=how_to_read(told), parameters=parameters(told), bump_chart=bump_chart,
-        count_chart=count_chart,
+        "page.html", report=report, style=STYLE, many=_MANY, groups=groups, captions=captions, words=in_words(report),
+        symbols=in_symbols(report), how_to_read=how_to_read(report), parameters=parameters(report),
+        bump_chart=bump_chart, count_chart=count_chart,
     )  # fmt: skip
 
 
-def snippet(told: Told, name: str) -> str:
+def snippet(report: PublishedReport, name: str) -> str:
     """A piece of a page, for a notebook: table, guarantee, a small chart.
 
     Args:
         name: starts the identifiers in it, which must differ within the notebook.
     """
-    listings = told.listings()
+    listings = report.listings()
     chart_name, chart = "", ""
     if has_places(listings):
         chart_name, chart = "chart of places", bump_chart(listings, name)
     elif len(listings) == 1 and listings[0].counted:
         chart_name, chart = "chart of counts", count_chart(listings[0], name)
-    return rendered("snippet.html", told=told, style=STYLE, words=in_words(told)[:2], chart=chart,
+    return rendered("snippet.html", report=report, style=STYLE, words=in_words(report)[:2], chart=chart,
                         chart_name=chart_name, shown=listings[:_MANY], more=max(len(listings) - _MANY, 0))  # fmt: skip
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
 from private_topk.pipelines.publishing import manifest_path
-from private_topk.pipelines.show.told import Told
+from private_topk.pipelines.show.published_report import PublishedReport
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["is_manifest", "read_told"]
+__all__ = ["is_manifest", "read_published"]
 
 _NEEDED = ("window_start", "window_end", "rank", "item", "k", "returned", "release_id")
 _OF_A_FILE = ("output", "ranking_sha256", "windows", "partition")
@@ -29,7 +29,7 @@ _WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "noise_stddev": _NUMBER
 _OF_A_DOMAIN = {"range": {"start": _WHOLE, "stop": _WHOLE}, "public": {"size": _WHOLE}}
 
 
-def read_told(place: str) -> Told:
+def read_published(place: str) -> PublishedReport:
     """What a ranking file, or the files of a folder, and their manifests tell.
 
     Raises:
@@ -44,7 +44,9 @@ def read_told(place: str) -> Told:
     whole = dict(facts[0], windows=[window for its in facts for window in its.get("windows", ())]) if facts else {}
     if len(found) > 1:
         whole.pop("ranking_sha256", None)
-    return Told(rows, whole if len(facts) == len(found) else {}, "group" if rows and "group" in rows[0] else None)
+    return PublishedReport(
+        rows, whole if len(facts) == len(found) else {}, "group" if rows and "group" in rows[0] else None
+    )
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from private_topk.pipelines.show.guarantee import how_to_read, in_symbols, in_words
-from private_topk.pipelines.show.told import Listing, Told
+from private_topk.pipelines.show.published_report import Listing, PublishedReport
 from private_topk.transforms.errors import printable
 
 __all__ = ["in_text", "table"]
@@ -14,16 +14,16 @@ __all__ = ["in_text", "table"]
 _WIDTH = 100
 
 
-def in_text(told: Told) -> Iterator[str]:
+def in_text(report: PublishedReport) -> Iterator[str]:
     """The lines: every window, then the guarantee and how to read it."""
-    for listing in told.listings():
+    for listing in report.listings():
         yield from table(listing)
         yield ""
-    if not told.rows:
+    if not report.rows:
         yield "No item was released: with such a mechanism that is a possible answer."
         yield ""
-    promise = [*in_words(told), *([in_symbols(told)] if in_symbols(told) else [])]
-    for title, sentences in (("What it promises", promise), ("How to read it", how_to_read(told))):
+    promise = [*in_words(report), *([in_symbols(report)] if in_symbols(report) else [])]
+    for title, sentences in (("What it promises", promise), ("How to read it", how_to_read(report))):
         if sentences:
             yield title
             for sentence in sentences:

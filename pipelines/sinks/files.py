@@ -16,9 +16,8 @@ from urllib.parse import quote
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.pipelines.files import exists, is_local, match_any, names_in, open_file
+from private_topk.pipelines.files import exists, is_local, match_any, names_in, open_file, refuse_replacing
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.protected_files import refuse_replacing
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import FORMATS, Shape, format_of, ranking_rows
 from private_topk.pipelines.sinks.manifest import encode_manifest

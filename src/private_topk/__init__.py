@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from private_topk.pipelines.preview import preview
-    from private_topk.pipelines.rank import rank
-    from private_topk.pipelines.rankings import Rankings
+    from private_topk.pipelines.rank import Rankings, rank
     from private_topk.transforms import (
         Amounts,
         CountBudget,
@@ -105,7 +104,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
     if name == "preview":
         found = getattr(import_module(f"{__name__}.pipelines.preview"), name)
     elif name in ("rank", "Rankings"):
-        found = getattr(import_module(f"{__name__}.pipelines.{name.lower()}"), name)
+        found = getattr(import_module(f"{__name__}.pipelines.rank"), name)
     else:
         room = "transforms" if name in _OF_TRANSFORMS else "transforms.mechanisms"
         found = getattr(import_module(f"{__name__}.{room}"), name)

@@ -38,8 +38,6 @@ BY_HAND = {
     "python -m benchmarks.fuzz --inputs N": "tests/pipelines/sources/test_fuzz.py runs it",
     "python -m benchmarks.fuzz --inputs 12500 --seed 1": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
-    "python -m tests.pipelines.faults race 1500": "tests/pipelines/test_publishing.py runs less",
-    "python -m tests.pipelines.kills 50": "minutes: tests/pipelines/test_kills.py runs a few",
     "python -m tests.pipelines.streaming.test_hostile_folder 500": "a minute: the test itself runs fewer schedules",
     "python -m tests.transforms.testing.audit.planted --seeds 20": "long: tests/pipelines/cli/test_audit.py runs one",
     "python -m benchmarks.audits --folder audited":

@@ -328,7 +328,7 @@ RISERS = [
     Held("import apache_beam as beam", "python", says="^cake\n$"),
     Held("$ python -m benchmarks.risers", "parsed", "measures for a minute"),
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-12"),
-    Held("source:", "not run", "part of a report file: tests/pipelines/test_risers.py publishes a whole one"),
+    Held("source:", "not run", "part of a report file: tests/pipelines/test_measures.py publishes a whole one"),
 ]
 
 

@@ -1,9 +1,6 @@
 """Publishing under attack: two processes at one output at the same moment, and a process that is killed at every step.
 
-    python -m tests.pipelines.faults race 1500
-    python -m tests.pipelines.faults kill
-
-Both print what they found, and fail where a pair is not whole.
+`python -m tests.pipelines.faults` is one of the two.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from types import FrameType
@@ -34,7 +30,7 @@ def pair(name: str, size: int = 100_000) -> tuple[bytes, bytes]:
     return ranking, json.dumps({"report": name, "key_id": "key", "ranking_sha256": digest, "windows": []}).encode()
 
 
-def standing(path: Path) -> str:
+def pair_at(path: Path) -> str:
     """What stands at a path: the name of a whole pair, "" for nothing, or what is wrong."""
     manifest = Path(manifest_path(str(path)))
     if not path.exists():
@@ -67,7 +63,7 @@ def serve() -> None:
 
 def race(rounds: int, folder: Path) -> Counter[str]:
     """Pairs of runs to one output, in two processes that are told at the same moment. Raises AssertionError."""
-    command = [sys.executable, "-m", "tests.pipelines.faults", "serve"]
+    command = [sys.executable, "-m", "tests.pipelines.faults"]
     runs = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     found: Counter[str] = Counter()
     try:
@@ -80,7 +76,7 @@ def race(rounds: int, folder: Path) -> Counter[str]:
             for run in runs:
                 run.stdin.flush()  # type: ignore[union-attr]
             answers = [run.stdout.readline().strip() for run in runs]  # type: ignore[union-attr]
-            winner = standing(path)
+            winner = pair_at(path)
             assert winner in names, (number, winner)
             expected = ["published"] * 2 if overwrite or alike else ["published", "refused"]
             assert sorted(answers) == expected, (number, answers)
@@ -106,10 +102,10 @@ def kill(folder: Path, before: str | None, overwrite: bool, every: int = 1) -> C
         if before is not None:
             publish(str(path), *pair(before), True)
         survived = _publish_and_die(path, step, overwrite)
-        state = standing(path)
+        state = pair_at(path)
         assert state in ("", "new", before or "", "manifest alone"), (step, state)
         states[state or "nothing"] += 1
-        assert attempt(path, "new", overwrite) == "published" and standing(path) == "new"
+        assert attempt(path, "new", overwrite) == "published" and pair_at(path) == "new"
         assert not leftovers(path), step
         if survived:
             return states
@@ -138,19 +134,5 @@ def _publish_and_die(path: Path, step: int, overwrite: bool) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def main() -> None:
-    if sys.argv[1] == "serve":
-        return serve()
-    with tempfile.TemporaryDirectory() as folder:
-        if sys.argv[1] == "race":
-            print(dict(race(int(sys.argv[2]), Path(folder))))
-        else:
-            for number, (before, overwrite) in enumerate([(None, False), (None, True), ("old", True)]):
-                place = Path(folder) / str(number)
-                place.mkdir()
-                found = dict(kill(place, before, overwrite))
-                print(f"{before or 'nothing'} there before, overwrite {overwrite}: {found}")
-
-
 if __name__ == "__main__":
-    main()
+    serve()

@@ -12,9 +12,8 @@ import pytest
 
 from private_topk.pipelines.budget.composition import rho_within
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.budget.sharing import share_out
 from private_topk.pipelines.cli import main
-from private_topk.transforms.mechanisms import MECHANISMS, noise_of_counts
+from private_topk.transforms.mechanisms import noise_of_counts
 from tests.pipelines.support import kill_when_charged, settled
 
 ITEMS = [f"item {n}" for n in range(20)]
@@ -182,19 +181,10 @@ def test_no_number_states_less_than_was_spent(
     assert epsilon != "0.3" or said == ["0.3"] * 6
 
 
-def test_a_pure_total_stays_pure_and_noisy_counts_share_it(place: Path) -> None:
-    assert main(arguments("a", "--privacy-unit", "user", "--epsilon", "3", "--publish-counts", "1", weeks=2)) == 0
-    privacy = json.loads((place / "a.manifest.json").read_text())["privacy"]
-    assert (privacy["epsilon"], privacy["delta"], privacy["guarantee"]) == (4, 0, "pure")
-    share = privacy["share_of_a_window"]
-    assert (share["ranking"]["epsilon"], share["noisy_counts"]["epsilon"]) == (1.5, 0.5)
-
-
 @pytest.mark.parametrize(
     "mechanism",
     [
         ["--mechanism", "gaussian", "--max-items-per-user", "1"],
-        ["--mechanism", "pnf-peeling", "--publish-counts", "0.25"],
         ["--mechanism", "oneshot", "--noise", "laplace", "--publish-counts", "0.25", "--publish-counts-delta", "1e-7"],
     ],
     ids=lambda words: words[1],
@@ -284,39 +274,7 @@ def test_plan_counts_the_rankings_of_groups(
         noise = noise_of_counts(9, share / 2, None, None, "swap" if swapped else "add-remove", 1, moving=swapped)
         assert f"noise of standard deviation {noise.stddev():g}:" in printed
     assert main([*plan, "--mechanism=joint", "--groups-per-user=0"]) == 2
-    assert "--groups-per-user must be at least 1, got 0" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("overlap", "share"), [(1, 1.0), (13, 1 / 13)])
-def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
-    """Weeks that start every day: the rows of one week are in 13 of them."""
-    shared = share_out(MECHANISMS["joint"](1.0), 3, windows=400, overlap=overlap)
-    epsilon = shared.mechanism.parameter("epsilon")
-    assert (shared.privacy.windows, epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(epsilon) <= 1
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        ["--mechanism", "cdp-peeling"],
-        ["--mechanism", "gaussian", "--max-items-per-user", "2"],
-        ["--mechanism", "joint", "--publish-counts", "0.5", "--publish-counts-delta", "1e-7"],
-    ],
-)
-def test_totals_of_approximate_releases(place: Path, more: list[str]) -> None:
-    total = ["--privacy-unit", "user", "--epsilon", "2", "--delta", "1e-6", "--horizon", "30", *more]
-    assert main(arguments("a", *total, weeks=2)) == 0
-    privacy = json.loads((place / "a.manifest.json").read_text())["privacy"]
-    share = privacy["share_of_a_window"]
-    counts = "--publish-counts" in more
-    assert privacy["epsilon"] == (2.5 if counts else 2)
-    assert privacy["delta"] == pytest.approx(1.1e-6 if counts else 1e-6)
-    assert privacy["windows"] == 30 and privacy["guarantee"] == "approximate"
-    if counts:
-        assert share["noisy_counts"]["epsilon"] == pytest.approx(share["ranking"]["epsilon"] / 4)
-        assert share["ranking"]["delta"] == 0 < share["noisy_counts"]["delta"]
-    else:
-        assert privacy["accounting"] == "zcdp" and share["epsilon"] > 2 / 30 * 3
+    assert "--groups-per-user must be a whole number of at least 1, got 0" in capsys.readouterr().err
 
 
 def test_a_budget_is_not_evaded_by_reading_the_rows_otherwise(place: Path, capsys: pytest.CaptureFixture) -> None:

@@ -1,13 +1,20 @@
-"""Files by path and glob, as a shell would match them; what a store says is told without what is wrapped around it."""
+"""Files by path and glob, as a shell would match them; streams of gzip, whole or refused; stores that do not answer."""
 
 from __future__ import annotations
 
+import gzip
 import os
+import random
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
 
+from private_topk.pipelines import files
 from private_topk.pipelines.files import as_path, exists, match, match_any, names_in, open_content, why
 from private_topk.transforms.errors import Refusal
 
@@ -60,17 +67,103 @@ def test_places_as_addresses() -> None:
             as_path(place, "output")
 
 
-def test_a_broken_gzip_is_said_to_be_one(folder: Path) -> None:
-    (folder / "rows.csv.gz").write_bytes(b"\x1f\x8b broken")
-    with (
-        pytest.raises(Refusal, match=r"rows\.csv\.gz is not a whole gzip file"),
-        open_content("rows.csv.gz") as content,
-    ):
-        content.read()
-
-
 def test_what_a_store_says_is_found_inside() -> None:
     inner = BeamIOError("exists() failed", {"s3://b/x": AssertionError("Missing boto3 requirement.")})
     assert why(BeamIOError("Match failed", {"s3://b/x": inner})) == "Missing boto3 requirement"
     assert "not installed" in why(NameError("name 'BlobServiceClient' is not defined"))
     assert why(OSError("disk is full")) == "disk is full" and why(KeyError()) == "KeyError"
+
+
+HURTS = {
+    "cut short": lambda stream, draw: stream[: draw.randrange(len(stream))],
+    "a bit": lambda stream, draw: _bit(stream, draw.randrange(8 * len(stream))),
+    "some bytes": lambda stream, draw: _other(stream, draw.randrange(len(stream)), draw.randbytes(20)),
+    "two streams": lambda stream, draw: stream + gzip.compress(draw.randbytes(40)),
+    "zeros behind": lambda stream, draw: stream + bytes(draw.randrange(1, 50)),
+    "zeros between": lambda stream, draw: stream + bytes(3) + gzip.compress(b"abc"),
+    "something behind": lambda stream, draw: stream + draw.randbytes(draw.randrange(1, 50)),
+    "half of another behind": lambda stream, draw: stream + gzip.compress(b"abc")[: draw.randrange(1, 20)],
+}
+
+
+def _bit(stream: bytes, place: int) -> bytes:
+    return _other(stream, place // 8, bytes([stream[place // 8] ^ 1 << place % 8]))
+
+
+def _other(stream: bytes, place: int, instead: bytes) -> bytes:
+    return stream[:place] + instead + stream[place + len(instead) :]
+
+
+def read(step: int) -> bytes | None:
+    try:
+        with open_content("rows.csv.gz") as content:
+            return b"".join(iter(lambda: content.read(step), b""))
+    except Refusal as error:
+        assert str(error) == "rows.csv.gz is not a whole gzip file: write or copy it again"
+        return None
+
+
+@pytest.mark.parametrize("hurt", HURTS)
+def test_a_stream_is_read_whole_or_refused(hurt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw = random.Random(hurt)
+    for number in range(30):
+        size = draw.choice((0, 1, 50, 70_000))
+        whole = draw.randbytes(size) + b"abc,def\n" * size
+        stream = HURTS[hurt](gzip.compress(whole, draw.choice((0, 1, 6, 9))), draw)
+        Path("rows.csv.gz").write_bytes(stream)
+        found = read(draw.choice((100, 65_536, 1 << 22)))
+        if hurt in ("two streams", "zeros behind", "zeros between"):
+            assert found is not None and found.startswith(whole), number
+        elif hurt in ("a bit", "some bytes"):
+            assert found in (None, whole), number
+        else:
+            assert found is None, number
+
+
+def test_no_bytes_are_no_stream_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was begun and not written; a stream of nothing has 20 bytes."""
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv.gz").write_bytes(b"")
+    assert read(100) is None
+    Path("rows.csv.gz").write_bytes(gzip.compress(b""))
+    assert read(100) == b""
+
+
+@pytest.mark.parametrize(
+    ("ask", "method"),
+    [(files.match_any, "match"), (files.names_in, "match"), (files.exists, "exists"), (files.open_file, "open")],
+)
+def test_who_asks_a_silent_store_is_told_so(
+    ask: Any,  # noqa: ANN401
+    method: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def silent(*given: Any, **options: Any) -> Any:  # noqa: ANN401
+        until = time.monotonic() + 20
+        while not (said := capsys.readouterr().err) and time.monotonic() < until:  # however busy the machine is
+            time.sleep(0.02)
+        heard.append(said)
+        raise OSError("no route")
+
+    monkeypatch.setattr(files, "PATIENCE", 0.05)
+    heard: list[str] = []
+    monkeypatch.setattr(FileSystems, method, silent)
+    with pytest.raises((OSError, ValueError)):
+        ask("gs://a-bucket/secret/rows.csv")
+    said = "".join(heard) + capsys.readouterr().err
+    assert said.count("gs://a-bucket has not answered") == 1 and "secret" not in said and said.count("\n") == 1
+
+
+def test_a_store_that_answers_is_not_mentioned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE", 60.0)
+    monkeypatch.setattr(FileSystems, "exists", lambda path: True)
+    assert files.exists("gs://a-bucket/rows.csv")
+    until = time.monotonic() + 20
+    while any(isinstance(thread, threading.Timer) for thread in threading.enumerate()):
+        assert time.monotonic() < until, "nobody waits for what was answered"
+        time.sleep(0.02)
+    assert capsys.readouterr().err == ""

@@ -45,4 +45,4 @@ def test_a_planted_defect_is_seen(defect: str, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(contributions, "with_manifest", cut)
     else:
         monkeypatch.setattr(combine, "add_up_codes", less)
-    assert any(answer.problem for answer in fuzz(60, ROADS, seed=3))
+    assert any(answer.problem for answer in fuzz(44, ROADS, seed=3, first=16))

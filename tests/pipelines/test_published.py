@@ -1,16 +1,268 @@
-"""What stands at the places of a report is told apart, and so is what ends a run that a runner wraps."""
+"""What is published of a report while it runs, each window once; how far it is read; and what stands at its place."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
+import apache_beam as beam
 import pytest
 
+from private_topk.pipelines import published
+from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.places import sink_of
-from private_topk.pipelines.published import ExistingOutput, existing_outputs, refusal_in
+from private_topk.pipelines.process import JsonLines, Unfinished
+from private_topk.pipelines.published import Announcer, ExistingOutput, existing_outputs
+from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import resolve
+from private_topk.pipelines.run import run
+from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sinks.manifest import manifest_path
+from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sources.folder import Folder
+from private_topk.runners import Launch, Line, prepare
+from private_topk.transforms import Release
+from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.errors import Refusal
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.spec import TopK
+from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.assign import into_windows, last_moment
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+PERIOD = Period(START, START + timedelta(hours=8), timedelta(hours=1), timedelta(minutes=5))
+LABELS = [window.label() for window in PERIOD.windows()]
+FIRST_CLOSES = START.timestamp() + 3900
+
+
+def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
+    said: list[Line] = []
+    announcer = Announcer(PERIOD, "out", True, said.append)  # type: ignore[arg-type]
+    announcer.look({})
+    announcer.look({LABELS[0]: FIRST_CLOSES + 2.25, "no window": 1.0})
+    announcer.look({LABELS[0]: FIRST_CLOSES + 2.25})
+    assert said == [
+        "published 20260101T000000Z--20260101T010000Z to out, 2.2 s after it closed",
+        "7 of 8 windows are left; the next closes at 2026-01-01T02:05:00+00:00",
+    ]
+    assert [line.facts for line in said] == [
+        {"event": "published", "window": LABELS[0], "place": "out", "lag_seconds": 2.2},
+        {"event": "waiting", "next_window": LABELS[1], "closes": "2026-01-01T02:05:00+00:00", "left": 7, "of": 8},
+    ]
+    announcer.look({label: FIRST_CLOSES + 9e4 for label in LABELS[1:]})
+    lags = [9e4 - 3600 * number for number in range(1, 8)]
+    assert said[2:] == [f"published {label} to out, {lag:.1f} s after it closed"
+                        for label, lag in zip(LABELS[1:], lags, strict=True)]  # fmt: skip
+
+
+def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
+    """And a lag only where the clock is the present."""
+    said: list[str] = []
+    announcer = Announcer(PERIOD, "out", False, said.append)
+    announcer.start_after({LABELS[0]: 5.0, LABELS[1]: 5.0})
+    announcer.look({LABELS[0]: 5.0, LABELS[1]: 6.0})
+    assert said == [f"published {LABELS[1]} to out",
+                    "6 of 8 windows are left; the next closes at 2026-01-01T03:05:00+00:00 by the clock of the source",
+                    ]  # fmt: skip
+
+
+def report(folder: Path, sink: Sink, **more: Any) -> Report:  # noqa: ANN401
+    spec = resolve(TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"], **more), period=PERIOD)
+    return Report(spec, Folder(f"{folder}/in/*.jsonl", clock="event"), sink)
+
+
+def publish(folder: Path, label: str) -> None:
+    """Complete or not there, as sinks do it."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{label}.jsonl.tmp").write_text("whole")
+    os.replace(folder / f"{label}.jsonl.tmp", folder / f"{label}.jsonl")
+
+
+@pytest.mark.long
+def test_a_folder_is_looked_at_while_the_report_runs(tmp_path: Path) -> None:
+    """The runner is told once every window is there, and no earlier."""
+    said: list[str] = []
+    folder, launch = tmp_path / "out", prepare("direct", [])
+    with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch, said.append):
+        folder.mkdir()
+        (folder / f"{LABELS[0]}.jsonl.tmp").write_text("half")
+        (folder / f"{LABELS[0]}.manifest.json").write_text("{}")
+        time.sleep(1.5)
+        assert len(said) == 1 and said[0].startswith("8 of 8 windows are left")
+        for label in LABELS[:-1]:
+            publish(folder, label)
+        wait_until(lambda: said[-1].startswith("1 of 8"))
+        assert not launch.answered.is_set()
+        publish(folder, LABELS[-1])
+        assert launch.answered.wait(120)
+    assert [line for line in said if line.startswith("published")] == [
+        f"published {label} to {folder}" for label in LABELS
+    ]
+
+
+def test_what_an_earlier_run_has_left_ends_nothing(tmp_path: Path) -> None:
+    folder, launch = tmp_path / "out", prepare("direct", [])
+    publish(folder, LABELS[0])
+    with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch):
+        for label in LABELS[1:]:
+            publish(folder, label)
+    assert not launch.answered.is_set()
+    with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch):
+        time.sleep(0.02)
+        for label in LABELS:
+            publish(folder, label)
+    assert launch.answered.is_set()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("runner", ["direct", "prism"])
+def test_where_nothing_can_be_read_back_the_workers_here_record_it(runner: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    rows = [{"user": f"u{n}", "item": "abc"[n % 3], "time": (START + timedelta(minutes=20 * n)).isoformat()}
+            for n in range(24)]  # fmt: skip
+    rows.append({"user": "u", "item": "a", "time": (START + timedelta(hours=9)).isoformat()})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    launch = prepare(runner, ["--streaming"])
+    run(report(tmp_path, Nowhere()), launch, say=said.append)
+    assert launch.answered.is_set()
+    assert sorted(line for line in said if line.startswith("published")) == [
+        f"published {label} to nowhere" for label in LABELS
+    ]
+    with pytest.raises(Unfinished, match="what was sent to nowhere by then stays there") as caught:
+        run(report(tmp_path, Nowhere(lost=LABELS[2])), launch, say=said.append)
+    lost = "the job ended as if it were whole, and of 8 windows 7 were seen to be published to nowhere"
+    assert str(caught.value.__cause__) == lost and not launch.answered.is_set()
+
+
+@pytest.mark.long
+def test_a_job_that_ends_well_and_has_published_less_is_told(tmp_path: Path) -> None:
+    """Of a place that can be read back, once it shows all that is there; of another one only if workers here record."""
+    launch = prepare("direct", [])
+    with followed(report(tmp_path, Topic([LABELS[:3], [], LABELS[3:]])), launch):
+        pass
+    assert launch.answered.is_set()
+    for shown in ([LABELS[:7]], []):
+        lost = f"of 8 windows {len(shown) * 7} were seen to be published to nowhere"
+        with pytest.raises(IncompleteDataError, match=lost), followed(report(tmp_path, Topic(shown)), launch):
+            pass
+    with pytest.raises(KeyError), followed(report(tmp_path, Topic([])), launch):
+        raise KeyError  # what goes wrong before is not talked over
+    with followed(report(tmp_path, Nowhere()), launch):
+        pass
+
+
+def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
+    """At a place that tells of each ranking by itself. One that comes twice does not stand for another."""
+    said: list[str] = []
+    groups = ["fr", "d|e"]
+    asked = report(tmp_path, Nowhere(), groups=groups)
+    labels = [window.label(group) for window in PERIOD.windows() for group in groups]
+    launch = prepare("direct", [])
+    with followed(replace(asked, sink=Topic([labels[:3], labels[2:3], labels[3:]])), launch, said.append):
+        pass
+    assert launch.answered.is_set() and said[1] == f"published {LABELS[0]} to nowhere"
+    twice = replace(asked, sink=Topic([labels[:-1], labels[:1]]))
+    with pytest.raises(IncompleteDataError, match="of 8 windows 7 were seen"), followed(twice, launch):
+        pass
+
+
+def followed(report: Report, launch: Launch, say: published.Say | None = None) -> AbstractContextManager[None]:
+    return published.followed(report, launch, LiveRun(), say)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "_LAST_LOOKS", 1.0)
+
+
+@dataclass(frozen=True)
+class Nowhere:
+    """A place of rankings that nobody can read back."""
+
+    lost: str = ""
+    place = "nowhere"
+
+    def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
+        pass
+
+    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
+        kept = beam.Filter(lambda label: label != self.lost)
+        return beam.Map(lambda ranking: ranking.window.label()).with_output_types(str) | kept
+
+    def files(self, period: Period | None) -> None:
+        return None
+
+    def following(self, period: Period, release: Release) -> None:
+        return None
+
+    def local_places(self) -> tuple[str, ...]:
+        return ()
+
+    def published(self) -> None:
+        return None
+
+
+class Topic(Nowhere):
+    """A place that can be read back: with each look, windows that have come since."""
+
+    def __init__(self, shown: Sequence[Sequence[str]]) -> None:
+        super().__init__()
+        self.__dict__["shown"] = [[], *shown]  # at first nothing: that was there before
+
+    def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
+        left = iter(self.__dict__["shown"])
+        return lambda: dict.fromkeys(next(left, ()), time.time())
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, sink: io.StringIO, patience: float, *shares: tuple[float, str],
+          stream: io.TextIOBase | None = None) -> str:  # fmt: skip
+    """What is shown, on a stream into the sink, while so much is read, once each is shown."""
+    monkeypatch.setattr(published, "_PATIENCE", patience)
+    monkeypatch.setattr(published, "_EVERY", 0.01)
+    monkeypatch.setattr(sys, "stderr", stream or sink)
+    live = LiveRun()
+    with published.progress(live):
+        monkeypatch.setattr(sys, "stderr", io.StringIO())  # what Beam says goes elsewhere while it runs
+        for share, text in shares:
+            live.add_read(share)
+            wait_until(lambda text=text: text in sink.getvalue())
+    return sink.getvalue()
+
+
+def test_how_far_a_run_has_come_is_shown_on_a_terminal_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = shown(monkeypatch, Terminal(), 0.0, (0.25, " 25%"), (0.25, " 50%"), (0.5, "100%"))
+    assert "reading" in said and "counting and ranking" in said
+    assert "\n" not in said and said.endswith("\r" + " " * 62 + "\r")
+    assert shown(monkeypatch, Terminal(), 60.0, (0.5, "")) == "" == shown(monkeypatch, io.StringIO(), 0.0, (0.5, ""))
+    lines = io.StringIO()
+    said = shown(monkeypatch, lines, 60.0, (0.25, "reading: 25%"), stream=JsonLines(lines))
+    assert json.loads(said.splitlines()[-1])["message"] == "reading: 25%"
+
 
 TWO = [{"start": "2026-01-05", "end": "2026-01-12"}, {"start": "2026-01-12", "end": "2026-01-19"}]
 
@@ -30,7 +282,7 @@ TWO = [{"start": "2026-01-05", "end": "2026-01-12"}, {"start": "2026-01-12", "en
         (True, [], ("", 0)),
     ],
 )
-def test_one_place(tmp_path: Path, ranking: bool, manifest: object, found: tuple[str, int] | None) -> None:
+def test_what_stands_at_a_place(tmp_path: Path, ranking: bool, manifest: object, found: tuple[str, int] | None) -> None:
     path = f"{tmp_path}/ranking.csv"
     if ranking:
         Path(path).write_text("item\n")
@@ -40,31 +292,69 @@ def test_one_place(tmp_path: Path, ranking: bool, manifest: object, found: tuple
     assert existing_outputs(sink_of(path), None) == [expected]
 
 
-def test_topics_and_tables_cannot_be_looked_at() -> None:
+def test_where_nobody_can_look_nothing_is_guessed() -> None:
     assert existing_outputs(sink_of("kafka://localhost:1/topic"), None) is None
-
-
-def test_a_store_that_cannot_be_reached_is_refused_and_nothing_is_guessed() -> None:
-    pytest.importorskip("apache_beam")
     with pytest.raises(Refusal, match=r"^output hdfs://b/x\.csv cannot be looked at: "):
         existing_outputs(sink_of("hdfs://b/x.csv"), None)
 
 
-def test_a_refusal_is_found_in_a_chain_and_in_the_text_of_a_remote_traceback() -> None:
-    try:
-        try:
-            raise Refusal("input", "rows.avro is damaged: write it again")
-        except Refusal as error:
-            raise RuntimeError("the runner's own") from error
-    except RuntimeError as error:
-        assert str(refusal_in(error)) == "input rows.avro is damaged: write it again"
-    remote = RuntimeError(
-        "Traceback (most recent call last):\n  File ...\nprivate_topk.transforms.errors.Refusal: "
-        "rows.avro is damaged: write it again [while running 'Read/Read the pieces']\n\nand more"
-    )
-    assert str(refusal_in(remote)) == "rows.avro is damaged: write it again"
-    assert str(refusal_in(Refusal("", "bad [while running 'x']"))) == "bad"
+def test_a_window_is_recorded_by_its_label_once_its_bundle_is_finished() -> None:
+    """And one whose ranking is not written is not. What is taken is gone, and carries the moment."""
+    run, before = LiveRun(), time.time()
+    with beam.Pipeline() as pipeline:
+        _ = (
+            pipeline
+            | beam.Create([0, 2])
+            | beam.Map(lambda number: beam.window.TimestampedValue("written", last_moment(PERIOD, number)))
+            | into_windows(PERIOD)
+            | RecordPublished(PERIOD, run)
+        )
+    taken = run.newly_published()
+    assert set(taken) == {LABELS[0], LABELS[2]} and all(before <= at <= time.time() for at in taken.values())
+    assert run.newly_published() == {}
+    recording = RecordPublished(PERIOD, run)._fn
+    recording.start_bundle()
+    for written in (f"{LABELS[0]}|fr", f"{LABELS[0]}|d|e"):
+        recording.process(written, window_of(0))
+    assert run.newly_published() == {}, "the bundle may break off yet"
+    recording.finish_bundle()
+    assert set(run.newly_published()) == {f"{LABELS[0]}|fr", f"{LABELS[0]}|d|e"}
 
 
-def test_anything_else_is_no_refusal() -> None:
-    assert refusal_in(ValueError("bad")) is None and refusal_in(RuntimeError("NotARefusal: x")) is None
+def window_of(number: int) -> Any:  # noqa: ANN401 - a Beam window
+    moment = beam.transforms.window.WindowFn.AssignContext(last_moment(PERIOD, number))
+    return next(iter(into_windows(PERIOD).windowing.windowfn.assign(moment)))
+
+
+def test_nothing_is_published_after_what_is_published_was_told() -> None:
+    """A worker's thread goes on for a while: it waits at the guard, or was past it before the run was closed."""
+    inside, leave, events = threading.Event(), threading.Event(), list[str]()
+    run = LiveRun()
+    workers = pickle.loads(pickle.dumps(run))  # as in the functions of a pipeline
+
+    def publish() -> None:
+        with workers.publishing():
+            inside.set()
+            leave.wait(10)
+            events.append("published")
+
+    worker = threading.Thread(target=publish)
+    worker.start()
+    assert inside.wait(10)
+    closing = threading.Thread(target=lambda: (run.close(), events.append("told")))
+    closing.start()
+    time.sleep(0.1)
+    assert events == []
+    leave.set()
+    worker.join(10)
+    closing.join(10)
+    assert events == ["published", "told"]
+    for closed in (workers, pickle.loads(pickle.dumps(run))):
+        with pytest.raises(RuntimeError, match="nothing more is published"), closed.publishing():
+            events.append("too late")
+    assert len(events) == 2
+    with LiveRun().publishing():
+        events.append("of another run")
+    elsewhere = "import pickle, sys\nwith pickle.load(sys.stdin.buffer).publishing(): print('published')"
+    done = subprocess.run([sys.executable, "-c", elsewhere], input=pickle.dumps(run), capture_output=True)
+    assert done.stdout == b"published\n", done.stderr

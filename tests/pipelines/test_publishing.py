@@ -15,7 +15,7 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.publishing import obstacle, publish
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import Release, ReleaseKey
-from tests.pipelines.faults import attempt, kill, leftovers, pair, race, standing
+from tests.pipelines.faults import attempt, kill, leftovers, pair, pair_at, race
 from tests.pipelines.support import Done, command, settled, write
 from tests.runners.cloud import BUCKET, bucket_serving
 
@@ -24,7 +24,7 @@ ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
 
 @pytest.mark.long
 def test_two_runs_at_the_same_moment_leave_one_whole_pair(tmp_path: Path) -> None:
-    """The loser is refused unless it overwrites. `python -m tests.pipelines.faults race 1500` tries more often."""
+    """The loser is refused unless it overwrites."""
     found = race(60, tmp_path)
     assert sum(found.values()) == 60 and found["published/refused"] == 32
 
@@ -44,10 +44,10 @@ def test_what_others_have_written_is_kept(tmp_path: Path) -> None:
     assert attempt(path, "new", False) == "refused"
     (tmp_path / "r.manifest.json").unlink()
     (tmp_path / f"r.avro.{'0' * 16}.incomplete").write_bytes(b"of a run that was killed")
-    assert attempt(path, "new", False) == "published" and standing(path) == "new"
+    assert attempt(path, "new", False) == "published" and pair_at(path) == "new"
     assert sorted(leftovers(path)) == ["r.avro.incomplete", "s.avro.0a.incomplete"]
-    assert attempt(path, "other", False) == "refused" and standing(path) == "new"
-    assert attempt(path, "other", True) == "published" and standing(path) == "other"
+    assert attempt(path, "other", False) == "refused" and pair_at(path) == "new"
+    assert attempt(path, "other", True) == "published" and pair_at(path) == "other"
 
 
 @pytest.mark.parametrize("place", ["r", "out/"])
@@ -95,7 +95,7 @@ def test_a_write_that_fails_leaves_neither_file(tmp_path: Path) -> None:
         publish(str(tmp_path / "r.avro"), *pair("new"), True)
     assert [path.name for path in tmp_path.iterdir()] == ["r.avro"]
     publish(str(tmp_path / "a" / "b" / "r.avro"), *pair("new"), False)
-    assert standing(tmp_path / "a" / "b" / "r.avro") == "new"
+    assert pair_at(tmp_path / "a" / "b" / "r.avro") == "new"
 
 
 def test_after_a_stop_nothing_more_is_published(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_link_that_leads_nowhere_is_something(tmp_path: Path) -> None:
     path = tmp_path / "r.avro"
     path.symlink_to(tmp_path / "nowhere")
     assert attempt(path, "new", False) == "refused"
-    assert attempt(path, "new", True) == "published" and standing(path) == "new"
+    assert attempt(path, "new", True) == "published" and pair_at(path) == "new"
 
 
 @pytest.mark.long

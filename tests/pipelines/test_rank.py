@@ -1,4 +1,4 @@
-"""`rank(frame, ...)` is `private-topk run` on the same rows: the same files under one key and id, whoever has them."""
+"""`rank(frame, ...)` is `private-topk run` on the same rows, whoever has them; and what it returns shows itself."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ from private_topk import (
     UnknownDomain,
     rank,
 )
+from private_topk.pipelines.rank import Picture
+from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.frame import Frame, _ReadDoFn, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
+from private_topk.transforms.testing import fixed_release
 from tests.pipelines.support import command
 
 ITEMS = [f"track {n}" for n in range(12)]
@@ -61,8 +64,6 @@ def release(tmp_path: Path) -> Release:
 
 WINDOWS = ["--window", "7d", "--from", "2026-01-05", "--to", "2026-02-02"]
 QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "one window": ({"mechanism": Joint(1.0)}, ["--mechanism", "joint"]),
-    "windows": ({"mechanism": Joint(1.0), "period": PERIOD}, ["--mechanism", "joint", *WINDOWS]),
     "sliding, counted, bounded": (
         {"mechanism": Joint(1.0), "period": Period.of("2026-01-05", "2026-02-02", "7d", every="3d"),
          "publish_counts": 0.5, "max_items_per_user": 4, "privacy_unit": "user"},
@@ -140,6 +141,11 @@ HOLDERS: dict[str, Callable[[], object]] = {
     "pandas": ROWS.to_pandas,
     "pandas of Arrow": lambda: ROWS.to_pandas(use_pyarrow_extension_array=True),
     "pandas by category": lambda: ROWS.to_pandas().astype({"listener": "category", "track": "category"}),
+    "categories of polars": lambda: ROWS.with_columns(pl.col("listener", "track").cast(pl.Categorical)),
+    "an enum of polars": lambda: ROWS.lazy().with_columns(
+        pl.col("listener", "track").cast(pl.Enum(sorted({*ROWS["listener"], *ROWS["track"]})))
+    ),
+    "DuckDB": lambda: of_duckdb(ROWS.to_arrow()),
     "Arrow": ROWS.to_arrow,
     "batches": lambda: ROWS.to_arrow().to_reader(max_chunksize=100),
     "a batch": lambda: ROWS.to_arrow().combine_chunks().to_batches()[0],
@@ -148,6 +154,10 @@ HOLDERS: dict[str, Callable[[], object]] = {
     "times as text": lambda: ROWS.with_columns(pl.col("played").dt.strftime("%Y-%m-%dT%H:%M:%SZ")),
     "times as numbers": lambda: ROWS.with_columns(pl.col("played").dt.epoch("s")),
 }
+
+
+def of_duckdb(held: pa.Table) -> object:
+    return pytest.importorskip("duckdb").sql("select * from held")
 
 
 def read(rows: object) -> list[dict[str, Any]]:
@@ -218,18 +228,6 @@ def test_a_table_is_there_as_long_as_anybody_reads_it() -> None:
     assert sum(map(len, _ReadDoFn(mine.digest, columns).process(b""))) == len(ROWS)
 
 
-@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(sorted({*ROWS["listener"], *ROWS["track"]}))])
-def test_categories_are_texts(kind: Any) -> None:  # noqa: ANN401 - a type of polars
-    coded = ROWS.with_columns(pl.col("listener", "track").cast(kind))
-    assert read(coded) == read(coded.lazy()) == read(ROWS)
-
-
-def test_a_relation_of_duckdb() -> None:
-    duckdb = pytest.importorskip("duckdb")
-    held = ROWS.to_arrow()  # noqa: F841 - the query names it
-    assert read(duckdb.sql("select * from held")) == read(ROWS)
-
-
 SECRET = "secret"
 MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
     "a path": ("rows.csv", {}, "rows", "must be a table, got str: read the file before"),
@@ -282,6 +280,67 @@ def test_names_complete_and_say_their_kinds() -> None:
     assert get_type_hints(rank)["return"] is Rankings
 
 
-def test_an_empty_table_has_a_ranking() -> None:
-    found = rank(ROWS.clear(), 3, Joint(1.0), ITEMS, **NAMES, period=PERIOD)
-    assert len(found) == 4 and all(len(set(window.items)) == 3 for window in found.windows)
+HOSTILE = "<script>alert(1)</script>"
+PLAYS = pl.DataFrame(
+    {"user": [f"u{n}" for n in range(90)], "item": [HOSTILE, "tea", "cake"] * 30, "time": [0, 1, 90_000] * 30}
+)
+
+
+def ranked(periodic: bool = False, counts: float | None = None) -> Rankings:
+    period = Period.of("1970-01-01", "1970-01-03", "1d") if periodic else None
+    return rank(
+        PLAYS, 2, Joint(1.0), [HOSTILE, "tea", "cake"], period=period, publish_counts=counts, release=fixed_release()
+    )
+
+
+def test_rows_for_other_tools() -> None:
+    found = ranked(periodic=True, counts=0.5)
+    frame = found.to_polars()
+    assert frame.height == 4 and frame["rank"].to_list() == [1, 2] * 2
+    assert (
+        found.to_pandas()["item"].tolist() == frame["item"].to_list() == [i for window in found for i in window.items]
+    )
+    assert len(found) == 2 and found[0] == found.windows[0] and found[:1] == found.windows[:1]
+    assert ranked().items == ranked()[0].items
+    with pytest.raises(
+        Refusal, match=r"items are those of one window, and there are 2: take one, such as rankings\[0\]"
+    ):
+        _ = found.items
+
+
+def test_a_notebook_shows_table_guarantee_and_chart() -> None:
+    shown = ranked(periodic=True, counts=0.5)._repr_html_()
+    assert shown.count("<table") == 2 and shown.count("<svg") == 1 and "not private" in shown
+    assert HOSTILE not in shown and "&lt;script&gt;" in shown
+    assert "<svg" in ranked(counts=0.5)._repr_html_() and "<svg" not in ranked()._repr_html_()
+
+
+def test_two_pictures_of_a_notebook_have_identifiers_of_their_own() -> None:
+    first, second = (ranked(periodic=periodic, counts=0.5)._repr_html_() for periodic in (False, True))
+    assert {part.split('"')[0] for part in first.split('id="')[1:]}.isdisjoint(
+        {part.split('"')[0] for part in second.split('id="')[1:]}
+    )
+
+
+@pytest.mark.long
+def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
+    picture = ranked(counts=0.5).plot()
+    assert isinstance(picture, Picture) and isinstance(ranked(periodic=True).plot(), Picture)
+    picture.save(str(tmp_path / "counts.svg"))
+    written = (tmp_path / "counts.svg").read_text()
+    assert written.startswith("<svg") and "<style>" in written and HOSTILE not in written
+    assert str(ranked()).startswith("All rows\n  1  ") and "What it promises" in str(ranked())
+    with pytest.raises(Refusal, match="nothing to draw but its order: give publish_counts, or a period"):
+        ranked().plot()
+
+
+def test_files_are_those_of_a_run(tmp_path: Path) -> None:
+    found, path = ranked(), str(tmp_path / "ranking.csv")
+    found.write(path)
+    assert FORMATS[".csv"].decode(Path(path).read_bytes()) == found.rows()
+    found.write(path)  # the same again is no overwriting
+    with pytest.raises(Refusal, match="exists and is kept"):
+        ranked(counts=0.5).write(path)
+    ranked(counts=0.5).write(path, overwrite=True)
+    with pytest.raises(Refusal, match="must end with one of"):
+        found.write(str(tmp_path / "ranking.txt"))

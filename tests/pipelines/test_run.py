@@ -1,8 +1,10 @@
-"""The one road: what is refused before anything is charged or started."""
+"""The one road: what is refused before anything is charged or started, also of runners, options and credentials."""
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -15,12 +17,12 @@ import pytest
 from private_topk.pipelines.budget.charging import Account
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.places import sink_of, source_of
+from private_topk.pipelines.process import Unfinished
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
-from private_topk.pipelines.run import run
+from private_topk.pipelines.run import check_words, launch_of, reach_files, refusal_in, run
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.unfinished import Unfinished
-from private_topk.runners import prepare
+from private_topk.runners import UnknownArgument, prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
@@ -128,5 +130,87 @@ def test_a_window_that_is_lost_whole_is_told(
         run(report, prepare("direct", []), "run it again")
     out = "nothing is published" if lost == 3 else f"2 of 3 windows are published in {sink.place}, 1 are not"
     assert str(caught.value) == f"{out}. To go on with this very release, run it again"
-    assert "lost windows of it without a word" in str(caught.value.__cause__)
+    assert "windows were lost without a word" in str(caught.value.__cause__)
     assert charges(charged) == ["failed"]
+
+
+@pytest.mark.parametrize("runner", ["", "flnk", "Direct Runner", "{k}"])
+def test_a_runner_that_is_not_there(runner: str) -> None:
+    with pytest.raises(
+        Refusal, match=r"^runner must be one of direct, flink, prism, portable, dataflow, got "
+    ) as caught:
+        check_words(runner, [])
+    assert runner in str(caught.value)
+    assert str(caught.value).endswith("did you mean flink?") == (runner == "flnk")
+
+
+def test_a_word_that_beam_does_not_know() -> None:
+    with pytest.raises(UnknownArgument) as caught:
+        check_words("direct", ["--direct_num_worker=2"])
+    assert "--direct_num_workers" in caught.value.known
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("--direct_num_workers=x", "Beam's options cannot be read: argument --direct_num_workers: invalid int value"),
+        ("--direct_num_workers=-3", "--direct_num_workers must be 1 and --direct_running_mode in_memory"),
+        ("--direct_num_workers=2", "listen on every address of this machine"),
+        ("--direct_running_mode=multi_threading", "one fills the cores by itself, see --cores"),
+        ("--direct_running_mode=x", "argument --direct_running_mode: invalid choice: 'x'"),
+        ("--cores=0", "--cores must be at least 1, got 0"),
+    ],
+)
+def test_beam_s_options_are_refused_in_one_sentence(word: str, said: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(Refusal) as caught:
+        launch_of("direct", [word])
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_direct_runner_fills_the_cores_that_it_may_use() -> None:
+    may_use = len(os.sched_getaffinity(0))
+    assert launch_of("direct", []).cores == may_use
+    assert launch_of("direct", ["--cores=3"]).cores == launch_of("direct", ["--cores", "3"]).cores == 3
+
+
+def test_rows_stay_where_they_are_only_with_one_worker_in_this_process_that_repeats_nothing() -> None:
+    for words, stay in (([], True), (["--direct_runner_bundle_repeat=1"], False)):
+        launch = launch_of("direct", words)
+        assert launch.by_reference is stay and not launch.listening().by_reference
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # noqa: ANN001
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"NO_GCE_CHECK": "true", "HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("field", ["input", "domain", "output", "snapshot"])
+def test_places_of_google_without_credentials_are_refused_at_once(no_credentials: None, field: str) -> None:
+    """Beam would look for credentials for minutes, and go on without any."""
+    began = time.monotonic()
+    with pytest.raises(Refusal, match=f"^{field} gs://b/x needs Google credentials, and there are none here: `gcloud"):
+        reach_files([], {field: "gs://b/x"})  # type: ignore[misc]
+    assert time.monotonic() - began < 60  # also on a machine that is busy
+    reach_files(["--no_auth"], {field: "gs://b/x"})  # type: ignore[misc]
+    reach_files([], {field: "x.csv"})  # type: ignore[misc]
+
+
+def test_a_refusal_is_found_in_a_chain_and_in_the_text_of_a_remote_traceback() -> None:
+    try:
+        try:
+            raise Refusal("input", "rows.avro is damaged: write it again")
+        except Refusal as error:
+            raise RuntimeError("the runner's own") from error
+    except RuntimeError as error:
+        assert str(refusal_in(error)) == "input rows.avro is damaged: write it again"
+    remote = RuntimeError(
+        "Traceback (most recent call last):\n  File ...\nprivate_topk.transforms.errors.Refusal: "
+        "rows.avro is damaged: write it again [while running 'Read/Read the pieces']\n\nand more"
+    )
+    assert str(refusal_in(remote)) == "rows.avro is damaged: write it again"
+    assert str(refusal_in(Refusal("", "bad [while running 'x']"))) == "bad"
+    assert refusal_in(ValueError("bad")) is None and refusal_in(RuntimeError("NotARefusal: x")) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.show.reading import read_told
+from private_topk.pipelines.show.reading import read_published
 from private_topk.pipelines.show.text import in_text
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command
@@ -21,7 +21,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import polars as pl
 
     from private_topk import Joint, Period, rank
-    from private_topk.pipelines.rankings import Rankings
+    from private_topk.pipelines.rank import Rankings
     from private_topk.pipelines.sinks.formats import FORMATS
 
     folder = tmp_path_factory.mktemp("published")
@@ -39,14 +39,16 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_format_tells_the_same(published: Path) -> None:
-    told = [read_told(f"{published}/{kind}/ranking.{kind}") for kind in ("avro", "csv", "jsonl", "ndjson", "parquet")]
-    texts = {"\n".join(in_text(its)) for its in told}
+    reports = [
+        read_published(f"{published}/{kind}/ranking.{kind}") for kind in ("avro", "csv", "jsonl", "ndjson", "parquet")
+    ]
+    texts = {"\n".join(in_text(its)) for its in reports}
     [text] = texts
     assert text.startswith("1970-01-01 00:00 to 1970-01-02 00:00 UTC\n  1  ") and "e^1.5" in text
 
 
 def test_a_folder_of_windows_is_one_ranking(published: Path) -> None:
-    whole, parts = (list(in_text(read_told(f"{published}/{place}"))) for place in ("csv/ranking.csv", "weeks"))
+    whole, parts = (list(in_text(read_published(f"{published}/{place}"))) for place in ("csv/ranking.csv", "weeks"))
     assert whole == parts
     assert command("show", f"{published}/weeks/").out == "\n".join(whole) + "\n"
 
@@ -74,8 +76,8 @@ def test_json_holds_rows_and_manifest(published: Path) -> None:
 
 def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Path) -> None:
     (tmp_path / "ranking.csv").write_bytes((published / "csv" / "ranking.csv").read_bytes())
-    told = read_told(f"{tmp_path}/ranking.csv")
-    assert not told.facts and "What it promises" not in "\n".join(in_text(told))
+    report = read_published(f"{tmp_path}/ranking.csv")
+    assert not report.facts and "What it promises" not in "\n".join(in_text(report))
 
 
 @pytest.mark.parametrize(
@@ -125,6 +127,6 @@ def test_other_kinds_of_files_refuse_in_a_sentence(tmp_path: Path) -> None:
         for content in (b"", b"\x00" * 50, b"{}", b"\xff"):
             (tmp_path / f"x.{ending}").write_bytes(content)
             try:
-                assert not read_told(f"{tmp_path}/x.{ending}").rows
+                assert not read_published(f"{tmp_path}/x.{ending}").rows
             except Refusal as refusal:
                 assert str(refusal).startswith(str(tmp_path))

@@ -13,15 +13,13 @@ import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli.output import guarded
-from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.published import what_is_out
+from private_topk.pipelines.process import Interrupted, Stopped, Unfinished
+from private_topk.pipelines.published import what_is_published
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
-from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
-from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
@@ -99,7 +97,7 @@ _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.cli.output import leave
-from private_topk.pipelines.unfinished import heed_signals
+from private_topk.pipelines.process import heed_signals
 from private_topk.transforms import rows
 
 def hit(self, block):
@@ -145,10 +143,9 @@ def report(folder: Path, release: Release) -> Report:
 def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> None:
     """Of this release only, and only where the ranking stands beside its manifest."""
     asked = report(folder, Release(ReleaseKey.parse("file:key"), "r"))
-    launch = prepare("direct", [])
 
     def told(of: Report = asked, before: int = 0) -> str:
-        return what_is_out(of, launch, LiveRun(), None, "run it again", before)
+        return what_is_published(of, "run it again", before)
 
     out = folder / "out"
     names = [f"{window.label()}" for window in asked.spec.period.windows()]

@@ -14,8 +14,8 @@ import pytest
 
 from private_topk.pipelines.show.charts import COLOURS
 from private_topk.pipelines.show.page import page, snippet
+from private_topk.pipelines.show.published_report import PublishedReport, when
 from private_topk.pipelines.show.templates import STYLE
-from private_topk.pipelines.show.told import Told, when
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 HOSTILE = [
@@ -64,16 +64,17 @@ def bare(answer: str = "sequence") -> list[dict]:
 
 
 PAGES = {
-    "weeks": Told(rows(6, [f"item {n}" for n in range(12)]), manifest(6)),
-    "a year": Told(rows(53, [f"item {n}" for n in range(40)], 40, counts=False), manifest(53)),
-    "hostile items": Told(rows(3, HOSTILE), manifest(3)),
-    "hostile groups": Told(rows(2, HOSTILE, groups=tuple(HOSTILE[:4])), manifest(2, report=HOSTILE[0]), "group"),
-    "one window": Told(bare(), manifest(0, windows=[{"start": None, "end": None, "returned": 2}])),
-    "a set": Told(bare("set"), manifest(0, answer="set", windows=[])),
-    "no manifest": Told(bare()),
-    "nothing released": Told([], manifest(1, domain={"kind": "unknown"})),
-    "not private": Told(bare(), manifest(0, private=False, privacy={"guarantee": "none"}, windows=[])),
-    "a total, swapped": Told(rows(2, ["a", "b"]), manifest(2, privacy={
+    "weeks": PublishedReport(rows(6, [f"item {n}" for n in range(12)]), manifest(6)),
+    "a year": PublishedReport(rows(53, [f"item {n}" for n in range(40)], 40, counts=False), manifest(53)),
+    "hostile items": PublishedReport(rows(3, HOSTILE), manifest(3)),
+    "hostile groups": PublishedReport(rows(2, HOSTILE, groups=tuple(HOSTILE[:4])), manifest(2, report=HOSTILE[0]),
+                                      "group"),
+    "one window": PublishedReport(bare(), manifest(0, windows=[{"start": None, "end": None, "returned": 2}])),
+    "a set": PublishedReport(bare("set"), manifest(0, answer="set", windows=[])),
+    "no manifest": PublishedReport(bare()),
+    "nothing released": PublishedReport([], manifest(1, domain={"kind": "unknown"})),
+    "not private": PublishedReport(bare(), manifest(0, private=False, privacy={"guarantee": "none"}, windows=[])),
+    "a total, swapped": PublishedReport(rows(2, ["a", "b"]), manifest(2, privacy={
         "epsilon": 20.0, "delta": 0.0, "neighbours": "swap", "unit": "all of one user's rows", "windows": 52,
         "accounting": "zcdp", "share_of_a_window": {}})),
 }  # fmt: skip
@@ -117,13 +118,13 @@ KNOWN = {"html", "head", "meta", "title", "style", "body", "a", "main", "h1", "h
 
 
 @pytest.fixture(scope="module", params=PAGES)
-def read(request: pytest.FixtureRequest) -> tuple[Told, str, Reader]:
-    told = PAGES[request.param]
-    text = page(told)
-    return told, text, Reader(text)
+def read(request: pytest.FixtureRequest) -> tuple[PublishedReport, str, Reader]:
+    report = PAGES[request.param]
+    text = page(report)
+    return report, text, Reader(text)
 
 
-def test_it_is_whole_and_stands_alone(read: tuple[Told, str, Reader]) -> None:
+def test_it_is_whole_and_stands_alone(read: tuple[PublishedReport, str, Reader]) -> None:
     """No element and no attribute but ours, whatever items are called; nothing is loaded and nothing runs."""
     _, text, found = read
     assert text.startswith("<!DOCTYPE html>\n") and {tag for tag, *_ in found.tags} <= KNOWN
@@ -135,16 +136,16 @@ def test_it_is_whole_and_stands_alone(read: tuple[Told, str, Reader]) -> None:
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
 
 
-def test_every_item_is_shown_as_itself(read: tuple[Told, str, Reader]) -> None:
-    told, text, found = read
-    for row in told.rows:
+def test_every_item_is_shown_as_itself(read: tuple[PublishedReport, str, Reader]) -> None:
+    report, text, found = read
+    for row in report.rows:
         written = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in row["item"])
         assert written in found.texts or not written
     text.encode()
     assert not any(not c.isprintable() for c in text.replace("\n", ""))
 
 
-def test_every_link_and_label_leads_somewhere(read: tuple[Told, str, Reader]) -> None:
+def test_every_link_and_label_leads_somewhere(read: tuple[PublishedReport, str, Reader]) -> None:
     _, _, found = read
     identifiers = [attributes["id"] for _, attributes, _ in found.tags if "id" in attributes]
     assert len(set(identifiers)) == len(identifiers)
@@ -155,8 +156,8 @@ def test_every_link_and_label_leads_somewhere(read: tuple[Told, str, Reader]) ->
             assert name in identifiers
 
 
-def test_a_screen_reader_has_headings_tables_and_pictures_with_names(read: tuple[Told, str, Reader]) -> None:
-    told, _, found = read
+def test_a_screen_reader_has_headings_tables_and_pictures_with_names(read: tuple[PublishedReport, str, Reader]) -> None:
+    report, _, found = read
     assert found.of("html")[0]["lang"] == "en" and len(found.of("h1")) == len(found.of("main")) == 1
     levels = [int(tag[1]) for tag, *_ in found.tags if re.fullmatch("h[1-6]", tag)]
     assert all(after <= before + 1 for before, after in pairwise([0, *levels]))
@@ -164,10 +165,10 @@ def test_a_screen_reader_has_headings_tables_and_pictures_with_names(read: tuple
     assert len(tables) == len(captions) and all("scope" in its for its in found.of("th"))
     assert all(its["role"] == "img" and its["aria-labelledby"] for its in found.of("svg"))
     pictures = len(found.of("svg"))
-    assert len(tables) >= pictures and ("rank" not in (told.rows or [{}])[0] or len(tables) >= 1)
+    assert len(tables) >= pictures and ("rank" not in (report.rows or [{}])[0] or len(tables) >= 1)
 
 
-def test_what_is_wider_than_a_phone_scrolls_by_key(read: tuple[Told, str, Reader]) -> None:
+def test_what_is_wider_than_a_phone_scrolls_by_key(read: tuple[PublishedReport, str, Reader]) -> None:
     _, _, found = read
     for tag, attributes, inside in found.tags:
         if tag == "div":
@@ -229,14 +230,16 @@ def test_what_is_said_holds() -> None:
 
 def test_the_factor_is_never_rounded_down() -> None:
     for epsilon in (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 9.0, 12.9):
-        told = Told(bare(), manifest(1, privacy={"epsilon": epsilon, "delta": 0, "neighbours": "swap", "unit": "x"}))
-        [factor] = re.findall(r"at most ([\d.,]+) times", " ".join(Reader(page(told)).texts))
+        report = PublishedReport(
+            bare(), manifest(1, privacy={"epsilon": epsilon, "delta": 0, "neighbours": "swap", "unit": "x"})
+        )
+        [factor] = re.findall(r"at most ([\d.,]+) times", " ".join(Reader(page(report)).texts))
         exact = 2.718281828459045**epsilon
         assert exact <= float(factor.replace(",", "")) <= exact * 1.02 + 1
 
 
 def test_bars_and_whiskers_are_where_the_numbers_are() -> None:
-    found = Reader(page(Told(rows(1, ["a", "b", "c"], 3), manifest(1))))
+    found = Reader(page(PublishedReport(rows(1, ["a", "b", "c"], 3), manifest(1))))
     bars = found.of("rect")
     counts = [row["noisy_count"] for row in rows(1, ["a", "b", "c"], 3)]
     lengths = [int(bar["width"]) for bar in bars]
@@ -246,8 +249,8 @@ def test_bars_and_whiskers_are_where_the_numbers_are() -> None:
 
 
 def test_a_snippet_is_whole(tmp_path: Path) -> None:
-    for told in PAGES.values():
-        Reader(snippet(told, "here"))
+    for report in PAGES.values():
+        Reader(snippet(report, "here"))
 
 
 def test_windows_are_told_apart_whatever_their_length() -> None:

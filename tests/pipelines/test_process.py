@@ -1,10 +1,12 @@
-"""stderr as JSON: every line an object, whoever prints it, from a refusal to a warning of Python."""
+"""The process of a command: a signal ends it, with a true sentence and nothing half done; its stderr may be JSON."""
 
 from __future__ import annotations
 
 import io
 import json
 import logging
+import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -13,11 +15,126 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines import announce
-from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.logs import JsonLines, as_json, level
+from private_topk.pipelines.process import JsonLines, as_json, level
 from private_topk.runners import say
 from tests.pipelines.support import command, write
+
+COMMAND = """
+import os, signal, sys, time
+from private_topk.pipelines.cli.output import guarded, leave
+from private_topk.pipelines.process import Unfinished, check_signals, heed_signals
+
+def hit():
+    os.kill(os.getpid(), {sent})
+    time.sleep(0.001)
+
+def command():
+{body}
+
+heed_signals()
+leave(guarded(command))
+"""
+
+LOST_ONCE = """
+try:
+    hit()
+except BaseException:
+    pass
+hit()
+time.sleep(3600)
+"""
+LOST_BEFORE_THE_CHARGE = """
+try:
+    hit()
+except BaseException:
+    pass
+check_signals()
+time.sleep(3600)
+"""
+ANOTHER_ERROR = """
+try:
+    hit()
+except BaseException:
+    error = ImportError("no module named x")
+raise error
+"""
+ANOTHER_WITH_ITS_STATE = """
+try:
+    hit()
+except BaseException:
+    error = Unfinished("nothing is published")
+raise error
+"""
+CLEARED_AWAY = """
+try:
+    hit()
+finally:
+    for _ in range(10):
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+    print("whole", flush=True)
+"""
+AT_THE_END = """
+import atexit
+atexit.register(hit)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "shown", "state"),
+    [(LOST_ONCE, signal.SIGTERM, "", ""), (LOST_BEFORE_THE_CHARGE, signal.SIGINT, "", ""),
+     (ANOTHER_ERROR, signal.SIGINT, "", ""), (ANOTHER_WITH_ITS_STATE, signal.SIGTERM, "", "; nothing is published"),
+     (CLEARED_AWAY, signal.SIGTERM, "whole\n", "")],
+    ids=["sent again", "looked for", "another error", "with a state", "cleared away"],
+)  # fmt: skip
+def test_what_a_library_makes_of_a_signal_ends_the_command_all_the_same(
+    body: str, sent: signal.Signals, shown: str, state: str
+) -> None:
+    done = run(body, sent)
+    word = "terminated" if sent == signal.SIGTERM else "interrupted"
+    assert (done.returncode, done.stdout) == (128 + sent, shown)
+    assert done.stderr == f"private-topk: {word}{state}\n"
+
+
+def test_a_signal_when_all_is_told_ends_the_process_at_once() -> None:
+    done = run(AT_THE_END, signal.SIGTERM)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
+
+
+LOOKED_FOR = """
+import os, signal, sys, time
+from private_topk.pipelines.cli import console
+
+class Hit:
+    def find_spec(self, name, path=None, target=None):
+        if name == "dateutil":
+            sys.meta_path.remove(self)
+            print("hit", flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.001)
+
+sys.meta_path.insert(0, Hit())
+console()
+"""
+
+
+def test_a_signal_while_arrow_looks_for_modules_is_not_lost(tmp_path: Path) -> None:
+    """Arrow takes whatever is raised there for the lack of the module, and the run would go on and publish."""
+    write(tmp_path / "rows.csv", [{"user": f"u{row}", "item": "i1"} for row in range(50)])
+    write(tmp_path / "items.txt", "i1\n")
+    words = ["run", f"--input={tmp_path}/rows.csv", f"--domain={tmp_path}/items.txt", "--mechanism=joint", "--k=1",
+             "--epsilon=1", f"--output={tmp_path}/out/ranking.csv"]  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", LOOKED_FOR, *words], capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stdout) == (143, "hit\n"), done.stderr
+    assert done.stderr.startswith("private-topk: terminated") and "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def run(body: str, sent: signal.Signals) -> subprocess.CompletedProcess[str]:
+    indented = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    code = COMMAND.format(body=indented, sent=f"signal.Signals({sent.value})")
+    hearing = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **hearing)
 
 
 def told(text: str) -> list[tuple[str, str]]:
@@ -100,16 +217,3 @@ def test_a_run_says_in_json_what_it_says_in_words(tmp_path: Path, monkeypatch: p
     assert found[0][0] == "warning" and "close to noise" in found[0][1]
     assert any(said.startswith("ledger: ") for _, said in found) and not logging.root.manager.disable
     assert json.loads(lines.out)["rows"]
-
-
-def test_how_far_a_run_has_come_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "_EVERY", 0.01)
-    sink = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", JsonLines(sink))
-    live = LiveRun()
-    with announce.progress(live):
-        live.add_read(0.25)
-        waited = threading.Event()
-        while not sink.getvalue():
-            waited.wait(0.01)
-    assert told(sink.getvalue())[0] in {("info", "reading: 25%"), ("info", "reading: 0%")}

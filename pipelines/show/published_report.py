@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-__all__ = ["Listing", "Told", "when"]
+__all__ = ["Listing", "PublishedReport", "when"]
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -51,7 +51,7 @@ class Listing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Told:
+class PublishedReport:
     """A ranking as it was published.
 
     Args:

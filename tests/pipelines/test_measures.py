@@ -1,0 +1,468 @@
+"""Amounts, groups, risers and bounded windows through every door: commands, report files, ledgers, and refusals."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from apache_beam.transforms.window import TimestampedValue
+
+from private_topk import Laplace, Period, Release, ReleaseKey, rank
+from private_topk.pipelines.identity import identity_of
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.transforms import Risers
+from private_topk.transforms.beam_yaml import RankRows
+from private_topk.transforms.hashing import hash_labels
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.user_shards import Choices, WindowsOfUsers
+from tests.pipelines.plays import (
+    DOMAINS,
+    ITEMS,
+    LANDS,
+    MEASURES,
+    NO_NOISE,
+    ROWS,
+    Row,
+    asked,
+    check,
+    lay_out,
+    published,
+    write,
+)
+from tests.pipelines.support import avro_schema, command, options, read, resolved, to_avro
+from tests.pipelines.support import write as write_file
+from tests.transforms.pipelines import outcome
+from tests.transforms.test_windows_of_users import reference
+
+LEDGER = {"ledger": "sqlite:///b.db", "dataset": "d"}
+PLACES = {"input": "one.csv", "output": "out.jsonl", "release_key": "file:key", "release_id": "r", "overwrite": True}
+BOUNDED = {"privacy_unit": "user", "max_windows_per_user": 2}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    lay_out()
+    return tmp_path
+
+
+def manifest(name: str = "out") -> dict[str, Any]:
+    return json.loads(Path(f"{name}.manifest.json").read_text())
+
+
+def scores(rows: list[Row]) -> list[tuple[Any, ...]]:
+    """By window and group, without the items: equal ones come in any order."""
+    return [(row["window_start"], row.get("group"), row["noisy_count"]) for row in rows]
+
+
+def test_a_manifest_says_by_what_is_ranked(folder: Path) -> None:
+    published("run", "one.csv", asked("public", "amounts", NO_NOISE))
+    assert manifest()["amounts"] == {"max_value": 60.0, "value_resolution": 0.5}
+    assert manifest()["parameters"]["cap"] == 120
+    rows = published("run", "one.csv", asked("public", "groups", NO_NOISE))
+    assert list(rows[0])[:4] == ["window_start", "window_end", "group", "rank"]
+    assert list(dict.fromkeys(row["group"] for row in rows)) == sorted(LANDS)
+    assert manifest()["groups"]["rankings_of_a_user"] == 1 and manifest()["privacy"]["epsilon"] == 2e6
+    assert [window["group"] for window in manifest()["windows"][:4]] == sorted(LANDS)
+    for weight, cap in ((1, 2), (0.5, 3)):
+        published("run", "one.csv", asked("public", "risers", NO_NOISE) | {"against_weight": weight})
+        assert manifest()["against"] == {"window": "previous", "weight": weight} and len(manifest()["windows"]) == 3
+        privacy, parameters = manifest()["privacy"], manifest()["parameters"]
+        assert privacy["unit"] == "one user's rows within one window and the one before it"
+        assert privacy["epsilon"] == 1e6 and (parameters["epsilon"], parameters["cap"]) == (pytest.approx(1e6 / 3), cap)
+
+
+@pytest.mark.parametrize("ending", [".avro", ".csv", ".parquet"])
+def test_every_format_has_sums_with_fractions_and_the_group_in_the_title(folder: Path, ending: str) -> None:
+    write_file(folder / "rows.csv", [{"user": f"u{n}", "item": "01"[n % 2], "amount": 0.25 * n, "group": LANDS[0]}
+                                     for n in range(9)])  # fmt: skip
+    words = {**asked("public", "amounts", NO_NOISE), **PLACES, "input": "rows.csv", "output": f"out{ending}", "k": 2}
+    words |= {"value_resolution": 0.25, "window": None, "from_": None, "to": None}
+    done = command("run", *options(**words))
+    assert done.status == 0 and "1  0  about 5" in done.out and "2  1  about 4" in done.out, done
+    assert command("run", *options(**words | {"value_resolution": 1, "publish_counts": None})).status == 0
+    done = command("run", *options(**words | MEASURES["groups"]))
+    assert done.status == 0 and all(f"{land}, All rows\n" in done.out for land in LANDS), done
+
+
+def test_a_column_that_holds_no_numbers_is_refused(folder: Path) -> None:
+    write_file(folder / "rows.parquet", [{"user": "u", "item": "i", "n": True}])
+    with pytest.raises(ValueError, match="column 'n' cannot be used: amounts must be numbers, got bool"):
+        read(folder / "rows.parquet", Columns(value="n"))
+    schema = avro_schema(user="string", item="string", n="boolean")
+    (folder / "rows.avro").write_bytes(to_avro([{"user": "u", "item": "i", "n": True}], schema))
+    with pytest.raises(ValueError, match="column 'n' must be one of double, float, int, long, string, got boolean"):
+        read(folder / "rows.avro", Columns(value="n"))
+
+
+def test_amounts_are_named_in_ledgers_only_where_they_are() -> None:
+    """Rankings by users keep the name that they had before there were amounts."""
+    assert "value" not in identity_of(Columns()) and identity_of(Columns(value="n"))["value"] == "n"
+    assert identity_of(Amounts.of(60)) == {"kind": "amounts", "max_value": "60", "value_resolution": "1"}
+
+
+def test_weights_are_published_beside_the_items(folder: Path) -> None:
+    """Of items that are not public, in groups; those who have few items weigh wholly. A stream is its batch."""
+    words = {**asked("unknown", "groups", "1000"), "mechanism": "weighted-gaussian", "delta": 1e-3,
+             "max_items_per_user": 6, "publish_counts": None}  # fmt: skip
+    counted = published("run", "one.csv", asked("public", "groups", NO_NOISE))
+    wanted = {(row["window_start"], row["group"], row["item"]): row["noisy_count"] for row in counted}
+    batch = published("run", "one.csv", words)
+    assert len(batch) > 10 and all(row["noisy_count"] is None for row in batch)
+    for row in batch:
+        if row["item"] in ITEMS:
+            held = wanted[row["window_start"], row["group"], row["item"]]
+            assert held - 2 < row["noisy_weight"] < held + 1, "one user of more items weighs less, and little noise"
+    assert published("stream", "./stream.csv", words) == batch
+
+
+@pytest.mark.parametrize(("mechanism", "order"), [("weighted-order", "acbd"), ("candidates-then-rank", "abcd")])
+def test_a_weighted_order_is_that_of_the_sums_and_the_same_in_a_stream(
+    folder: Path, mechanism: str, order: str
+) -> None:
+    """Who holds two items weighs 0.7 in each, where one counts wholly: the order can be another one than by users."""
+    rows = [{**ROWS[0], "user": f"a{n}", "item": item, "group": "fr"} for n in range(30) for item in "ab"]
+    rows += [{**rows[0], "user": f"c{n}", "item": "c"} for n in range(25)]
+    rows += [{**rows[0], "user": f"d{n}", "item": "ad"[n % 2]} for n in range(10)]
+    rows += [{**rows[0], "time": rows[0]["time"] + 30 * 86_400}]
+    write("rows.csv", rows)
+    (folder / "items.txt").write_text("a\nb\nc\nd\n")
+    day = {"from_": "2026-01-05", "to": "2026-01-10", "k": 4}
+    words = {**asked("public", "groups", "1000"), **day, "mechanism": mechanism, "delta": 1e-6,
+             "max_items_per_user": 3, "whole_items": 1, "publish_counts": None}  # fmt: skip
+    batch = published("run", "rows.csv", words)
+    start = max(row["window_start"] for row in batch if row["window_start"] <= f"2026-01-0{5 + _day(rows[0])}T23")
+    assert [row["item"] for row in batch if (row["group"], row["window_start"]) == ("fr", start)] == list(order)
+    assert "noisy_weight" not in batch[0], "the noise is calibrated to the order alone"
+    assert published("stream", "./rows.csv", words) == batch
+
+
+def _day(row: Row) -> int:
+    return (row["time"] - 1_767_571_200) // 86_400
+
+
+BY_GROUP = {"fr": "01", "de": "123", "é ü": "305", "7": "45"}
+REPORT = """\
+report: measured
+source:
+  input: one.csv
+{measure}
+domain:
+  file: items.txt
+window:
+  every: day
+  first: 2026-01-06
+mechanism:
+  name: laplace
+  k: 6
+budget:
+  epsilon: 1000000
+  publish_counts: 1000000
+release_key: file:key
+sink:
+  output: "out/{{start}}.jsonl"
+"""
+REPORTS = {
+    "amounts": "amounts:\n  column: amount\n  max_value: 60\n  resolution: 0.5",
+    "groups": "groups:\n  column: group\n  file: lands.txt\n  per_user: 1",
+    "a list for each group": "groups:\n  column: group\n  file: lands.txt",
+}
+
+
+@pytest.mark.parametrize("measure", REPORTS)
+def test_a_report_file_publishes_what_a_run_does(measure: str, folder: Path) -> None:
+    words, text = asked("public", measure.replace("a list for each group", "groups"), NO_NOISE), REPORT
+    if measure not in MEASURES:
+        write_file(folder / "lists.csv", [{"item": i, "land": land} for land, items in BY_GROUP.items() for i in items])
+        words |= {"domain": "lists.csv", "domain_group_column": "land", "k": 2}
+        text = text.replace("file: items.txt", "file: lists.csv\n  group_column: land").replace("k: 6", "k: 2")
+    batch = published("run", "one.csv", words)
+    Path("report.yaml").write_text(text.format(measure=REPORTS[measure]))
+    done = command("report", "report.yaml", "--window-end", "2026-01-07")
+    assert done.status == 0, done.err
+    lines = [json.loads(line) for line in Path("out/2026-01-06.jsonl").read_text().splitlines()]
+    assert scores(lines) == [row for row in scores(batch) if row[0].startswith("2026-01-06")] != []
+    if measure not in MEASURES:
+        assert all(row["item"] in BY_GROUP[row["group"]] for row in batch)
+        assert manifest()["domain"]["by_group"]["least"] == 2
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [("amounts:\n  column: amount", "report.yaml:5: amounts.column needs amounts.max_value"),
+     ("groups:\n  column: group", "report.yaml:5: groups.column needs groups.file")],
+)  # fmt: skip
+def test_a_report_file_that_asks_by_half_is_refused_with_its_line(measure: str, message: str, folder: Path) -> None:
+    Path("report.yaml").write_text(REPORT.format(measure=measure))
+    done = command("report", "report.yaml", "--check")
+    assert done.status == 2 and message in done.err, done.err
+
+
+def test_in_python_and_beam_yaml_risers_are_the_same(folder: Path) -> None:
+    period, release = Period.of("2026-01-06", "2026-01-09", "1d"), Release(ReleaseKey.parse("file:key"), "r")
+    frame = pl.DataFrame([{name: row[name] for name in ("user", "item", "time")} for row in ROWS])
+    found = rank(frame, 6, Laplace(1.0), ITEMS, period=period, release=release, risers=Risers(0.5))
+    batch = published("run", "one.csv", asked("public", "risers", "1"))
+    assert [item for its in found for item in its.items] == [row["item"] for row in batch]
+    page = found.html()
+    assert "Items are ranked by their rise: how many different people have them, less 0.5 of that" in page
+    assert "within one window and the one before it have been missing" not in page
+    assert "rows within one window and the one before it been missing" in page
+    rows = [TimestampedValue(beam.Row(user=row["user"], item=row["item"]), row["time"]) for row in ROWS]
+    ranked = RankRows(6, "laplace", 1e6, ITEMS, against_weight=1, period={"from": "2026-01-08", "to": "2026-01-09"})
+    told = outcome(lambda p: p | beam.Create(rows) | ranked | beam.Map(lambda row: [row.rank, row.item]))
+    risen = published("run", "one.csv", asked("public", "risers", NO_NOISE) | {"against_weight": 1})
+    assert [item for _, (_, item) in sorted(told, key=lambda row: row[1])] == [row["item"] for row in risen[-6:]]
+
+
+def test_beam_yaml_takes_groups() -> None:
+    rows = [beam.Row(user=f"u{n}", item="ab"[n % 2], land=LANDS[n % 2]) for n in range(6)]
+    ranked = RankRows(1, "laplace", 1e6, ["a", "b"], group="land", groups=LANDS[:2])
+    found = outcome(lambda p: p | beam.Create(rows) | ranked | beam.Map(lambda row: [row.group, row.rank, row.item]))
+    assert sorted(element for _, element in found) == [["de", 1, "b"], ["fr", 1, "a"]]
+
+
+def open_books(epsilon: float, *units: str) -> None:
+    for unit in units or ("user-window",):
+        assert command("budget", "create", *options(**LEDGER, epsilon=epsilon, privacy_unit=unit)).status == 0
+
+
+def charged(measure: str, said: str, status: int = 0, **more: object) -> None:
+    """A run of epsilon 1 with the ledger."""
+    words = {**asked("public", measure, "1"), **PLACES, **LEDGER, "publish_counts": None, "quiet": True, **more}
+    done = command("run", *options(**words))
+    assert done.status == status and said in done.err, done.err
+
+
+def test_a_ledger_tells_caps_apart(folder: Path) -> None:
+    """The same release with another cap is another question, and is not answered for nothing."""
+    open_books(3)
+    charged("amounts", "33.3%")
+    charged("amounts", "repeating it costs nothing")
+    charged("amounts", "66.7%", max_value=120)
+
+
+def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Path) -> None:
+    open_books(4)
+    charged("groups", "25.0%")
+    charged("groups", "50.0%", groups_per_user=2, release_id="s")
+    assert manifest()["privacy"]["epsilon"] == 1 and manifest()["privacy"]["rankings_of_a_user_in_a_window"] == 2
+    assert manifest()["parameters"]["epsilon"] == 0.5 and manifest()["groups"]["per_user"] == 2
+
+
+def test_risers_are_charged_as_windows_of_twice_the_length(folder: Path) -> None:
+    open_books(4, "user", "user-window")
+    charged("risers", "25.0%", privacy_unit="user")
+    shown = command("budget", "show", "--ledger=sqlite:///b.db").out
+    assert shown.count("25.0% used by 1 charge") == 2, shown  # all three rankings share a window with the middle one
+    checked = command("run", *options(**asked("public", "risers", "1"), **PLACES, check=True))
+    assert "of the one before it, whose rows are read too" in checked.out, checked
+
+
+RISING = REPORT.format(measure="against:\n  window: previous").replace("  publish_counts: 1000000\n", "").replace(
+    "epsilon: 1000000", "epsilon: 1000") + "ledger:\n  url: sqlite:///b.db\n  dataset: d\n"  # fmt: skip
+
+
+def test_a_report_reads_the_period_before_and_a_ledger_knows(folder: Path) -> None:
+    """Three reports of a day each: of the rows of two days three rankings tell, of a user's all."""
+    open_books(2999)
+    write_file(folder / "rising.yaml", RISING)
+    risers = {**asked("public", "risers", NO_NOISE), "against_weight": "1"}
+    for day in (6, 7):
+        done = command("report", "rising.yaml", "--window-end", f"2026-01-{day + 1:02}")
+        assert done.status == 0, done.err
+        lines = [json.loads(line) for line in Path(f"out/2026-01-{day:02}.jsonl").read_text().splitlines()]
+        check(lines, risers, windows=1)
+    shown = command("budget", "history", "--ledger=sqlite:///b.db").out
+    assert "2026-01-05 to 2026-01-07" in shown and "2026-01-06 to 2026-01-08" in shown, shown
+    third = command("report", "rising.yaml", "--window-end", "2026-01-09")
+    assert third.status == 2 and "does not suffice" in third.err, "the rows of the 6th and 7th are in all three"
+    write_file(folder / "rising.yaml", RISING.replace("one.csv", "rows-{start}.csv"))
+    done = command("report", "rising.yaml", "--check")
+    assert done.status == 2 and "rising.yaml:3: source.input must hold the rows of the period before too" in done.err
+
+
+def chosen(most: int, overlap: int, days: int = 3) -> dict[tuple[str, str], int]:
+    """Counts of users in their chosen windows by dictionaries: of windows that start every day and last `overlap`."""
+    held: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for row in ROWS:
+        day = _day(row) - 1
+        for window in range(max(day - overlap + 1, 0), min(day, days - overlap) + 1):
+            if row["item"] in ITEMS:
+                held[row["user"]][window].add(row["item"])
+    key = ReleaseKey.parse("file:key")
+    hashes = hash_labels(pa.array(list(held)), key.derive("user hash"))
+    words = dict(zip(held, Choices(key).words("windows", hashes).tolist(), strict=True))
+    kept = reference({words[user]: set(windows) for user, windows in held.items()}, most)
+    found: Counter[tuple[str, str]] = Counter()
+    for user, windows in held.items():
+        found.update((f"2026-01-{6 + window:02}", item) for window in kept[words[user]] for item in windows[window])
+    return dict(found)
+
+
+def counts(rows: list[Row]) -> dict[tuple[str, str], int]:
+    return {(row["window_start"][:10], row["item"]): row["noisy_count"] for row in rows if row["noisy_count"]}
+
+
+@pytest.mark.parametrize(("overlap", "change"), [(1, {}), (2, {"window": "2d", "every": "1d"})])
+def test_a_user_counts_in_so_many_windows(folder: Path, overlap: int, change: Row) -> None:
+    """Whatever the order, the files and the shards are; a user more, who is everywhere, is in two windows more."""
+    words = {**asked("public", "plain", NO_NOISE), **BOUNDED, **change, "max_windows_per_user": 3 - overlap}
+    most = words["max_windows_per_user"]
+    found = counts(published("run", "one.csv", words))
+    assert found == chosen(most, overlap)
+    rows = random.Random(1).sample(ROWS, len(ROWS))
+    write("half-1.csv", rows[::2])
+    write("half-2.csv", rows[1::2])
+    assert counts(published("run", "half-?.csv", words, shards=1)) == found
+    write("half-3.csv", [{**row, "user": "one more"} for row in ROWS if row["user"] == "everywhere"])
+    more = counts(published("run", "half-?.csv", words, shards=64))
+    steps = {place: more[place] - found.get(place, 0) for place in more if more[place] != found.get(place, 0)}
+    assert set(steps.values()) == {1} and len({window for window, _ in steps}) == most
+
+
+def test_a_user_who_counts_in_every_window_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WindowsOfUsers, "count", lambda self, users, windows: np.ones(len(users), bool))
+    words = {**asked("public", "plain", NO_NOISE), **BOUNDED}
+    assert counts(published("run", "one.csv", words)) == chosen(3, 1) != chosen(2, 1)
+
+
+def test_a_ledger_is_charged_for_the_windows_that_a_user_counts_in(folder: Path) -> None:
+    """Of four windows two: 1 of 4, where all four would have had to share; of one window's rows two windows change."""
+    open_books(4, "user", "user-window")
+    four = {**BOUNDED, "to": "2026-01-10"}
+    charged("plain", "25.0%", **four)
+    privacy = manifest()["privacy"]
+    assert (privacy["epsilon"], privacy["windows"], privacy["windows_of_a_user"]) == (1, 4, 2)
+    assert manifest()["parameters"]["epsilon"] == 0.5 and manifest()["max_windows_per_user"] == 2
+    assert manifest()["delta_of_a_shared_hash"] == 2**-64
+    charged("plain", "was released before", **four)
+    shown = command("budget", "show", "--ledger=sqlite:///b.db").out
+    assert shown.count("25.0% used by 1 charge") == 2, shown  # 2 of 0.5 each, for the user and for one window's rows
+    one = {**four, "max_windows_per_user": 1}
+    charged("plain", "50.0%", **one, release_id="s")  # of the user; of one window's rows 2 of 1 more: 75%
+    charged("plain", "user-window budget of dataset d does not suffice", 2, **one, release_id="t")
+    for reach in ("0", "5", "-1", "true", "1.5", '"2"'):
+        with sqlite3.connect("b.db") as books:
+            (text,) = books.execute("select parameters from private_topk_charges").fetchone()
+            changed = {**json.loads(text), "windows of a user": json.loads(reach)}
+            books.execute("update private_topk_charges set parameters = ? where id = 1", (json.dumps(changed),))
+        done = command("budget", "show", "--ledger=sqlite:///b.db")
+        assert done.status == 2 and "charge 1 of dataset d cannot be read" in done.err, (reach, done)
+
+
+@pytest.mark.parametrize(
+    ("relation", "most", "share"),
+    [("add-remove", 1, 1), ("add-remove", 4, 0.25), ("add-remove", 99, 0.25), ("swap", 1, 1), ("swap", 2, 0.5)],
+)
+def test_the_share_of_a_window(relation: str, most: int, share: float) -> None:
+    """A bound that bounds nothing costs what none costs."""
+    period = Period.of("2026-01-05", "2026-01-09", "1d")
+    bound = {"period": period, "privacy_unit": "user", "max_windows_per_user": most}
+    spec = resolved(2, Laplace(1.0, neighbours=relation), ITEMS, **bound)
+    assert spec.top_k.mechanism.epsilon == share
+    facts = spec.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
+    assert (facts["windows"], facts["windows_of_a_user"]) == (4, round(1 / share))
+
+
+def test_a_report_sees_one_period_at_a_time(folder: Path) -> None:
+    bound = "  epsilon: 1\n  privacy_unit: user\n  max_windows_per_user: 2\n"
+    report = REPORT.format(measure="").replace("  epsilon: 1000000\n  publish_counts: 1000000\n", bound)
+    write_file(folder / "weekly.yaml", report.replace("first: 2026-01-06\n", "first: 2026-01-06\n  horizon: 4\n"))
+    done = command("report", "weekly.yaml", "--check")
+    assert done.status == 2 and "budget.max_windows_per_user does not go with a report" in done.err, done.err
+    assert "Rank the whole horizon in one `private-topk run`" in done.err
+
+
+def test_bounded_windows_are_planned_previewed_and_checked(folder: Path) -> None:
+    words = {"mechanism": "joint", "epsilon": 1, "max_windows_per_user": 4}
+    planned = command("plan", *options(windows=52, **words))
+    assert "over 4 of 52 windows that one user can be in" in planned.out and "0.25" in planned.out, planned
+    assert "In a run: --privacy-unit user --max-windows-per-user 4 --epsilon 1" in planned.out
+    swapped = command("plan", *options(windows=52, neighbours="swap", **words))
+    assert "over 4 of 52 windows" in swapped.out and "0.25" in swapped.out
+    assert command("plan", *options(windows=52, **{**words, "max_windows_per_user": 0})).status == 2
+    shape = {"zipf": 1, "items": 50, "users": 3000, "items_per_user": 4, "k": 3, "draws": 20}
+    seen = command("preview", *options(**shape, **words, privacy_unit="user", horizon=52))
+    assert "over 4 windows that one user can be in" in seen.out, seen
+    assert "--privacy-unit user --max-windows-per-user 4" in seen.out
+    assert command("preview", *options(**shape, **words)).status == 2
+    checked = command("run", *options(**asked("public", "plain", "1"), **PLACES, **BOUNDED, check=True))
+    assert "over 2 windows, which is what one user can change of 3" in checked.out, checked
+
+
+NO_PERIOD: Row = {"window": None, "from_": None, "to": None}
+LISTS: Row = {"domain": "lists.csv", "domain_group_column": "land"}
+NO_GROUPS: Row = {"group_column": None, "groups": None, "groups_per_user": None}
+REFUSED: list[tuple[str, Row, str]] = [
+    ("amounts", {"max_value": None}, "--value-column needs --max-value: the most that one user adds to an item"),
+    ("amounts", {"value_column": None}, "--max-value needs --value-column: the column of the amounts"),
+    ("amounts", {"value_column": None, "max_value": None}, "--value-resolution needs --value-column"),
+    ("amounts", {"max_value": 0}, "--max-value must be a positive number, got 0"),
+    ("amounts", {"max_value": "inf"}, "--max-value must be a positive number, got inf"),
+    ("amounts", {"value_resolution": 7}, "--max-value must be a whole multiple of --value-resolution, got 60 and 7"),
+    ("amounts", {"value_column": "user"}, "--value-column must be another column than --user-column"),
+    ("amounts", {"value_column": "time"}, "--value-column must be another column than --user-column"),
+    ("amounts", {"value_column": "m"}, "name one column 'm'"),
+    ("groups", {"groups": None}, "--group-column needs --groups: the public list of groups"),
+    ("groups", {"group_column": None}, "--groups needs --group-column: the column of the groups"),
+    ("groups", {**NO_GROUPS, "groups_per_user": 2}, "--groups-per-user needs --group-column"),
+    ("groups", {"groups_per_user": 0}, "--groups-per-user must be a whole number of at least 1, got 0"),
+    ("groups", {"groups": "none.txt"}, "--groups none.txt does not exist"),
+    ("groups", {"groups": "twice.txt"}, "--groups twice.txt must hold every item once"),
+    ("groups", {"group_column": "user"}, "--group-column must be another column than --user-column"),
+    ("groups", {"group_column": "m"}, "name one column 'm'"),
+    ("groups", {"output": "lands.csv", "groups": "lands.csv"}, "would replace"),
+    ("groups", {"output": "lists.csv", **LISTS, "k": 1}, "would replace"),
+    ("groups", {"partition_by": "group"}, "--partition-by does not apply to out.jsonl"),
+    (
+        "groups",
+        {"partition_by": "group", "output": "kafka://localhost:9/out"},
+        "--partition-by does not apply to",
+    ),
+    ("groups", {"partition_by": "user", "output": "out/"}, "--partition-by must be group or group, got user"),
+    ("groups", {"partition_by": "group", "output": "out/", **NO_GROUPS}, "--partition-by needs"),
+    ("groups", {"domain_group_column": "land"}, "--domain-group-column does not apply to items.txt: its lines are"),
+    ("groups", {**LISTS, "domain_group_column": "of"}, "must name one column 'of'"),
+    ("groups", {**LISTS, "k": 3}, "got k = 3 and a group of 2 items"),
+    ("groups", {**LISTS, "groups": "some.txt", "k": 2}, "such as 'é ü'"),
+    ("groups", {**LISTS, "domain_group_column": "item"}, "must be another column"),
+    ("groups", {**LISTS, **NO_GROUPS}, "--domain-group-column needs --group-column and --groups"),
+    ("risers", {"against": "last"}, "--against must be one of previous"),
+    ("risers", {"against": None}, "--against-weight needs --against previous"),
+    ("risers", {"against_weight": 2}, "--against-weight must be a number from 0 to 1, got 2"),
+    ("risers", NO_PERIOD, "--against needs a declared period"),
+    ("risers", {"window": "2d", "every": "1d"}, "--every does not go with --against"),
+    ("risers", {"publish_counts": 1}, "--publish-counts does not go with --against"),
+    ("risers", {**BOUNDED, "max_windows_per_user": 1}, "--max-windows-per-user does not go"),
+    ("risers", {"domain": None, **DOMAINS["unknown"]}, "--against needs a public domain"),
+    ("risers", {"like": "sample"}, "--like is of the counts of a window"),
+    ("risers", {"verb": "stream", "output": "out"}, "--against needs a window and the one before at once"),
+    ("plain", {**BOUNDED, "privacy_unit": None}, "--max-windows-per-user needs --privacy-unit user"),
+    ("plain", {**BOUNDED, "max_windows_per_user": 0}, "--max-windows-per-user must be a whole number of at least 1"),
+    ("plain", {**BOUNDED, **NO_PERIOD}, "--max-windows-per-user needs a declared period"),
+    ("plain", {**BOUNDED, "horizon": 8}, "--horizon 8 does not go with --max-windows-per-user in a run of 3 windows"),
+    ("plain", {**BOUNDED, "verb": "stream", "output": "out"}, "--max-windows-per-user needs all windows at once"),
+]
+
+
+@pytest.mark.parametrize(("measure", "change", "message"), REFUSED)
+def test_what_is_refused(folder: Path, measure: str, change: Row, message: str) -> None:
+    for name, text in (("twice.txt", "fr\nfr\n"), ("lands.csv", "group\nfr\nde\n"), ("some.txt", "fr\nde\n")):
+        Path(name).write_text(text)
+    write_file(folder / "lists.csv", [{"item": i, "land": land} for land, items in BY_GROUP.items() for i in items])
+    before = sorted(path.name for path in folder.iterdir())
+    verb, source = ("stream", "./one.csv") if "verb" in change else ("run", "one.csv")
+    words = {**asked("public", measure, "1"), **PLACES, "input": source, **change}
+    done = command(verb, *options(**{name: word for name, word in words.items() if name != "verb"}))
+    assert done.status == 2 and message in done.err, done.err
+    assert sorted(path.name for path in folder.iterdir()) == before

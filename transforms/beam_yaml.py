@@ -8,7 +8,9 @@ providers:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import apache_beam as beam
@@ -18,10 +20,11 @@ from private_topk.transforms.errors import Refusal, did_you_mean
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.options import OPTIONS, Options
 from private_topk.transforms.release import Ranking, Release, ReleaseKey, fresh_id
+from private_topk.transforms.texts import count, fraction, number
 from private_topk.transforms.top_k import PrivateTopK
-from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.period import duration, moment, period_of, window_length
+from private_topk.transforms.windows.period import period_of
 
 __all__ = ["RankRows"]
 
@@ -61,49 +64,15 @@ class RankRows(beam.PTransform):
         mechanism: str,
         epsilon: float,
         domain: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
-        user: str = "user",
-        item: str = "item",
-        max_items_per_user: int | None = None,
-        release_key: str | None = None,
-        release_id: str | None = None,
-        parameters: dict[str, Any] | None = None,
-        domain_range: str | None = None,
-        period: dict[str, Any] | None = None,
-        reveal_active_windows: bool = False,
-        value: str | None = None,
-        max_value: float | None = None,
-        value_resolution: float | None = None,
-        group: str | None = None,
-        groups: Sequence[str] | None = None,
-        groups_per_user: int = 1,
-        max_windows_per_user: int | None = None,
-        against_weight: float | str | None = None,
+        **others: Any,  # noqa: ANN401 - what the table says
     ) -> None:
         super().__init__()
-        if release_id is not None and release_key is None:
-            raise ValueError("release_id needs release_key: an id repeats a release only under the same key")
-        if domain is not None and domain_range is not None:
-            raise ValueError("give domain or domain_range: one of the two")
-        items = UnknownDomain() if domain is None else domain
-        release = Release(ReleaseKey.parse(release_key), release_id or fresh_id()) if release_key else Release.fresh()
-        self._rank = PrivateTopK(
-            k,
-            make_mechanism(mechanism, epsilon=epsilon, **(parameters or {})),
-            items if domain_range is None else RangeDomain.parse(domain_range),
-            max_items_per_user=max_items_per_user,
-            release=release,
-            period=_period(period or {}),
-            reveal_active_windows=reveal_active_windows,
-            user=user,
-            item=item,
-            value=value,
-            amounts=_amounts(value, max_value, value_resolution),
-            group=group,
-            groups=None if groups is None else Groups.of(groups, groups_per_user),
-            max_windows_per_user=max_windows_per_user,
-            risers=None if against_weight is None else Risers(against_weight),  # type: ignore[arg-type]
-        )
-        self._grouped = groups is not None or isinstance(domain, Mapping)
+        given = {"k": k, "mechanism": mechanism, "epsilon": epsilon, "domain": domain, **others}
+        try:
+            self._rank = _rank({name: value for name, value in given.items() if value is not None})
+        except Refusal as refusal:
+            raise ValueError(refusal.shown(_shown)) from None
+        self._grouped = others.get("groups") is not None or isinstance(domain, Mapping)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         return (
@@ -119,47 +88,94 @@ class RankRows(beam.PTransform):
         )
 
 
-def _amounts(value: str | None, max_value: float | None, value_resolution: float | None) -> Amounts | None:
-    if value is None:
-        if max_value is not None or value_resolution is not None:
-            raise ValueError("max_value and value_resolution need value: the field of the amounts")
-        return None
-    if max_value is None:
-        raise ValueError("value needs max_value: the most that one user adds to an item, chosen without a look at the "
-                         "data")  # fmt: skip
-    return Amounts.of(max_value, value_resolution)
+_ROWS = {option.beam: option for option in OPTIONS if option.beam}
+_PERIOD = "period."
+_OTHERS: dict[str, Any] = {"parameters": dict[str, Any], "period": dict[str, Any], "reveal_active_windows": bool}
+"""Parameters that are no options of their own: some go into each other, one is Beam's alone."""
 
 
-_PERIOD: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "from": ("period_from", moment),
-    "to": ("period_to", moment),
-    "window": ("window", window_length),
-    "every": ("every", duration),
-    "time_zone": ("time_zone", str),
-}
+def _rank(given: Mapping[str, Any]) -> PrivateTopK:
+    """The transform of parameters, each read by its row of the table. Raises Refusal, ValueError."""
+    options: dict[str, Any] = {}
+    in_period = {f"{_PERIOD}{name}": value for name, value in given.get("period", {}).items()}
+    for name, value in {**given, **in_period}.items():
+        if name in _ROWS:
+            options[_ROWS[name].name] = _read(name, value)
+        elif name not in _OTHERS:
+            raise ValueError(_unknown(name))
+    if "release_id" in options and "release_key" not in options:
+        raise Refusal("release_id", "needs {release_key}", "an id repeats a release only under the same key")
+    if "domain" in options and "domain_range" in options:
+        raise Refusal("", "give {domain} or {domain_range}: one of the two")
+    domain = options.get("domain", UnknownDomain())
+    if "domain_range" in options:
+        domain = RangeDomain.parse(options["domain_range"])
+    key = ReleaseKey.parse(options["release_key"]) if "release_key" in options else None
+    named = {field: options[f"{field}_column"] for field in ("user", "item", "value", "group")
+             if f"{field}_column" in options}  # fmt: skip
+    return PrivateTopK(
+        options["k"],
+        make_mechanism(options["mechanism"], epsilon=options["epsilon"], **given.get("parameters", {})),
+        domain,
+        max_items_per_user=options.get("max_items_per_user"),
+        release=Release.fresh() if key is None else Release(key, options.get("release_id") or fresh_id()),
+        period=period_of(options),
+        reveal_active_windows=given.get("reveal_active_windows", False),
+        amounts=_amounts(options),
+        groups=Groups.of(options["groups"], options.get("groups_per_user", 1)) if "groups" in options else None,
+        max_windows_per_user=options.get("max_windows_per_user"),
+        risers=Risers(options["against_weight"]) if "against_weight" in options else None,
+        **named,
+    )
 
 
-def _period(given: Mapping[str, Any]) -> Period | None:
-    options = {}
-    for word, value in given.items():
-        if word not in _PERIOD:
-            remedy = did_you_mean(str(word), _PERIOD, f"it has {', '.join(_PERIOD)}")
-            raise ValueError(f"period has no field {word!r}: {remedy}")
-        field, read = _PERIOD[word]
-        try:
-            options[field] = read(str(value))  # YAML has dates of its own
-        except ValueError as error:
-            raise ValueError(f"period.{word} {error}") from None
+def _amounts(options: Options) -> Amounts | None:
+    if "value_column" in options and "max_value" in options:
+        return Amounts.of(options["max_value"], options.get("value_resolution"))
+    if "value_column" in options:
+        raise Refusal("value_column", "needs {max_value}: the most that one user adds to an item, chosen without a "
+                      "look at the data")  # fmt: skip
+    if "max_value" in options or "value_resolution" in options:
+        raise Refusal("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
+    return None
+
+
+def _read(name: str, value: object) -> object:
+    """A text as every door reads it; YAML has dates of its own, and what is no text is a value already."""
+    read = _ROWS[name].read
+    if read is None or not isinstance(value, str | date):
+        return value
     try:
-        return period_of(options)
-    except Refusal as refusal:
-        raise ValueError(refusal.shown(_shown)) from None
+        return read(str(value))
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
+
+
+def _unknown(name: str) -> str:
+    owner, _, word = name.rpartition(".")
+    known = [other.removeprefix(_PERIOD) for other in _ROWS if other.startswith(_PERIOD) == bool(owner)]
+    known += [] if owner else list(_OTHERS)
+    return (f"{owner or 'PrivateTopK'} has no {'field' if owner else 'parameter'} {word!r}: "
+            f"{did_you_mean(word, known, 'it has ' + ', '.join(known))}")  # fmt: skip
 
 
 def _shown(field: str) -> str:
-    words = {name: word for word, (name, _) in _PERIOD.items()}
-    return f"period.{words[field]}" if field in words else field
+    return next((name for name, option in _ROWS.items() if option.name == field), field)
 
+
+def _signature() -> Signature:
+    """What Beam YAML reads to know the parameters: those of the table, with their types."""
+    own = signature(RankRows.__init__)
+    kept = [parameter for name, parameter in own.parameters.items() if name != "others"]
+    types = {name: _TYPES.get(option.read, str) for name, option in _ROWS.items() if not name.startswith(_PERIOD)}
+    types |= {"groups": Sequence[str], **_OTHERS}
+    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind | None)
+            for name, kind in types.items() if name not in own.parameters]  # fmt: skip
+    return own.replace(parameters=[*kept, *more])
+
+
+_TYPES: dict[Any, Any] = {count: int, number: float, fraction: float | str}
+RankRows.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
 
 _FIELDS: list[tuple[str, Any]] = [("window", str), ("rank", int | None), ("item", str)]
 _RankedRow = beam.typehints.row_type.RowTypeConstraint.from_fields(_FIELDS)
@@ -167,8 +183,8 @@ _RankedRowOfGroup = beam.typehints.row_type.RowTypeConstraint.from_fields([*_FIE
 
 
 def _rows(ranking: Ranking) -> Iterator[beam.Row]:
-    for number, item in enumerate(ranking.items, 1):
-        rank = number if ranking.answer == "sequence" else None
+    for place, item in enumerate(ranking.items, 1):
+        rank = place if ranking.answer == "sequence" else None
         yield beam.Row(window=ranking.window.label(), rank=rank, item=item)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from datetime import date, datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import pytest
@@ -88,8 +90,26 @@ def test_what_is_wrong_with_a_period_is_told_by_its_field(period: dict[str, str]
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="mechanism must be one of joint, .*got 'best'"):
         RankRows(k=1, mechanism="best", epsilon=1.0, domain=["a"])
-    with pytest.raises(ValueError, match="release_id needs release_key"):
-        RankRows(k=1, mechanism="joint", epsilon=1.0, domain=["a"], release_id="weekly")
+    for more, message in BAD:
+        with pytest.raises(ValueError, match=message):
+            RankRows(**{"k": 1, "mechanism": "joint", "epsilon": 1.0, "domain": ["a"], **more})
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"release_id": "weekly"}, "release_id needs release_key"),
+    ({"domain": []}, "domain"),
+    ({"perod": {}}, "PrivateTopK has no parameter 'perod': did you mean period?"),
+    ({"value": "minutes"}, "value needs max_value"),
+    ({"value_resolution": 5}, "max_value and value_resolution need value"),
+    ({"groups_per_user": "two"}, "groups_per_user must be a whole number, got 'two'"),
+]
+
+
+def test_beam_yaml_sees_every_parameter_with_its_type() -> None:
+    """Its provider reads the signature of the constructor."""
+    kinds = {name: its.annotation for name, its in inspect.signature(RankRows.__init__).parameters.items()}
+    assert kinds["groups_per_user"] == int | None and kinds["against_weight"] == float | str | None
+    assert {"user", "domain_range", "period", "reveal_active_windows"} <= kinds.keys() and "others" not in kinds
 
 
 @pytest.mark.long

@@ -66,7 +66,7 @@ class Layout:
         Args:
             shards: how many user shards there are, which tells how much input.
         """
-        parts, overlap = max(split, 1), period is not None and period.overlaps
+        parts, overlap = max(split, 1), period is not None and period.overlap > 1
         windows = (1 if period is None else len(period)) * parts
         found = cls(domain.size, windows, overlap, split, domain.sparse)
         many = max(min(shards, _MOST_RESIDUES_ALIKE), shards // _USER_SHARDS_OF_A_RESIDUE)

@@ -98,7 +98,7 @@ class _NumberDoFn(beam.DoFn):
             first = np.maximum(first, still_open)
         inside = first < after
         rows = of_rows(block)
-        spans = [first, after][: 0 if len(self._period) == 1 else 1 + self._period.overlaps]
+        spans = [first, after][: 0 if len(self._period) == 1 else 1 + (self._period.overlap > 1)]
         if not inside.all():
             rows, spans = rows.filter(pa.array(inside)), [span[inside] for span in spans]
         mark = mark_in(block)

@@ -33,7 +33,7 @@ from private_topk.pipelines.sources.formats import (
 from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.pipelines.sources.source import BlockReader, about_the_input
 from private_topk.runners import Launch
-from private_topk.transforms.completeness import stated
+from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -141,7 +141,7 @@ class _ReadDoFn(beam.DoFn):
         self._left_out = LeftOut()
 
     def process(self, bundled: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
-        yield from stated(self._counted(bundled[1]), bundled[0])
+        yield from with_receipt(self._counted(bundled[1]), bundled[0])
 
     def _counted(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         for block, missing, stored in read_ahead(read_pieces(sorted(pieces), self._columns)):

@@ -128,7 +128,7 @@ class _WholeWindows:
 
 def _own_windows(report: Report) -> set[str]:
     """The windows that this very release has published before, as files: whoever writes them again keeps them."""
-    period, release = report.question.period, report.question.release
+    period, release = report.spec.period, report.spec.release
     existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
     if period is None or existing is None:
         return set()
@@ -153,12 +153,12 @@ def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> 
             files `check_all_is_out` looks.) Where nobody can read the place and no worker here notes anything, nothing
             is known.
     """
-    period, sink = report.question.period, report.sink
+    period, sink = report.spec.period, report.sink
     if period is None or report.source.bounded or launch.deferred:
         yield
         return
-    following = sink.following(period, report.question.release)
-    groups = report.question.spec.groups
+    following = sink.following(period, report.spec.release)
+    groups = report.spec.top_k.groups
     seen = _WholeWindows(following or live.newly_published, 1 if groups is None else groups.size)
     announcer = Announcer(period, sink.place, getattr(report.source, "clock", "log") != "event", say or _silent)
     launch.answered.clear()  # a launch may be used again

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks.file import ToFile
 from private_topk.pipelines.sources.columns import Columns
@@ -170,7 +170,7 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
         sink_of_rankings = ToFile(str(Path(folder, "ranking.parquet")))
         period = Period(_START, _START + windows * _DAY, _DAY)
         source = Files(str(Path(folder, "rows-*.csv")), columns)
-        run(Report(Question(spec, period, release), source, sink_of_rankings), prepare("direct", []))
+        run(Report(ReportSpec(spec, period, release), source, sink_of_rankings), prepare("direct", []))
         published = sink_of_rankings.published() or []
     groups = (None,) if spec.groups is None else GROUPS
     found: dict[tuple[int, str | None], list[dict[str, Any]]] = {

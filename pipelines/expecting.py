@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from private_topk.pipelines.fields import names_a_file
 from private_topk.pipelines.files import as_path, exists, open_file, why
 from private_topk.pipelines.preview import Expected, PublicCounts, Released, Rises, Zipf
 from private_topk.pipelines.sample import WEEKS, users_per_item
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.pipelines.texts import number, whole_or_power
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.metric import Risers
+from private_topk.transforms.options import names_a_file
+from private_topk.transforms.texts import number, whole_or_power
 from private_topk.transforms.windows import Period
 
 __all__ = ["earlier_ranking", "expected_of", "sample_rises", "zipf_of"]

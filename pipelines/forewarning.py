@@ -14,7 +14,7 @@ from private_topk.pipelines.preview import look
 from private_topk.pipelines.preview.outlook import NOISE
 from private_topk.pipelines.preview.reasons import short
 from private_topk.pipelines.preview.shapes import Expected
-from private_topk.pipelines.question import Question
+from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.errors import Refusal
 
@@ -24,7 +24,7 @@ _DRAWS = 100
 _PLACES = 4
 
 
-def forewarned(question: Question, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
+def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
     """One line where less than half of the top k can be expected, surely; None where more can, or nobody knows.
 
     Of amounts and rises nothing is known: what is expected are numbers of users.
@@ -40,26 +40,26 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
 
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms; nothing where nothing is known.
     """
-    spec = question.spec
-    if spec.risers is not None:
+    top_k = spec.top_k
+    if top_k.risers is not None:
         if like is not None:
             raise Refusal("like", "is of the counts of a window, and {against} ranks by how they rise", "leave it out")
         return None
-    if spec.amounts is not None:
+    if top_k.amounts is not None:
         if like is not None:
             raise Refusal("like", "is of numbers of users, and {value_column} adds up amounts", "leave it out")
         return None
-    if spec.mechanism.weighting is not None:
+    if top_k.mechanism.weighting is not None:
         return None  # it looks at weights of users, which numbers of users do not tell
-    unknown = isinstance(spec.domain, UnknownDomain)
-    items = None if isinstance(spec.domain, UnknownDomain) else spec.domain.size
-    expected = expected_of(like, items, question.period) if like is not None else _first(earlier, items)
+    unknown = isinstance(top_k.domain, UnknownDomain)
+    items = None if isinstance(top_k.domain, UnknownDomain) else top_k.domain.size
+    expected = expected_of(like, items, spec.period) if like is not None else _first(earlier, items)
     if expected is None:
         return None
-    histogram = expected.histogram(spec.max_items_per_user, unknown)
-    if not unknown and histogram.items < spec.k:
+    histogram = expected.histogram(top_k.max_items_per_user, unknown)
+    if not unknown and histogram.items < top_k.k:
         return None
-    outlook = look(spec.mechanism, histogram, spec.k, _DRAWS)
+    outlook = look(top_k.mechanism, histogram, top_k.k, _DRAWS)
     if outlook.recall.high >= NOISE:
         return None
     return (f"close to noise: judging by {expected.words()}, {short(outlook)}. `private-topk preview` compares "

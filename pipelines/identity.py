@@ -1,4 +1,4 @@
-"""What makes an input or a question the same one: all of its fields, but for those that are marked with a reason.
+"""What makes an input or a spec the same one: all of its fields, but for those that are marked with a reason.
 
 A ledger that knew less would give several answers for one charge; so leaving a field out takes a mark.
 """

@@ -135,11 +135,11 @@ def check_repeat(report: Report, receipt: Receipt) -> None:
     place, out = verbatim(report.sink.place), _windows_out(report)
     remedy = "publish it under another release id, which costs"
     if out is None:
-        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.question.release.id)} it "
+        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.spec.release.id)} it "
                       "has, and a stream that is run again may hold other rows", remedy)  # fmt: skip
     if receipt.outcome == "released" and out < _windows_of(report):
         raise Refusal("output", f"{place} has {out:,} of the {_windows_of(report):,} windows that "
-                      f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "
+                      f"{verbatim(report.spec.release.id)} had published, and a stream that is run again may hold "
                       "other rows", f"bring the others back, or {remedy}")  # fmt: skip
 
 
@@ -177,13 +177,13 @@ def _published(report: Report, before: int | None = None) -> str:
 
 def _windows_out(report: Report) -> int | None:
     """How many windows of this release stand at its place; None for a place that is no files."""
-    existing, release = existing_outputs(report.sink, report.question.period), report.question.release.id
+    existing, release = existing_outputs(report.sink, report.spec.period), report.spec.release.id
     return None if existing is None else whole_windows(its for its in existing if its and its.release == release)
 
 
 def windows_before(report: Report) -> int | None:
     """How many windows of this very release are published already, before a run; None where nobody can tell."""
-    if report.question.release.key.in_memory:
+    if report.spec.release.key.in_memory:
         return 0  # of a release that nobody has asked for before
     with suppress(Refusal):
         return _windows_out(report)
@@ -191,11 +191,11 @@ def windows_before(report: Report) -> int | None:
 
 
 def _windows_of(report: Report) -> int:
-    return 1 if report.question.period is None else len(report.question.period)
+    return 1 if report.spec.period is None else len(report.spec.period)
 
 
 def _how_to_go_on(report: Report, again: str) -> str:
-    if report.question.release.key.in_memory:
+    if report.spec.release.key.in_memory:
         return "Its random key is gone, so a new run is a new release of all that it publishes"
     return f"To go on with this very release, {again}"
 

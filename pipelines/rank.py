@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines.frames import table_of
 from private_topk.pipelines.publishing import manifest_path
-from private_topk.pipelines.question import ask
 from private_topk.pipelines.rankings import Rankings
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sources.columns import Columns
@@ -26,7 +26,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release
-from private_topk.transforms.spec import CountBudget
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.windows import Period
 
 __all__ = ["rank"]
@@ -103,30 +103,32 @@ def rank(
     if user == item:
         raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
                       "ranked")  # fmt: skip
-    question = ask(
-        k,
-        mechanism,
-        domain,
-        max_items_per_user=max_items_per_user,
-        publish_counts=publish_counts,
+    spec = resolve(
+        TopK.of(
+            k,
+            mechanism,
+            domain,
+            max_items_per_user=max_items_per_user,
+            publish_counts=publish_counts,
+            amounts=amounts,
+            groups=groups,
+            max_windows_per_user=max_windows_per_user,
+            risers=risers,
+        ),
         spare_delta=delta,
         period=period,
         release=release,
         privacy_unit=privacy_unit,
         horizon=horizon,
-        amounts=amounts,
-        groups=groups,
-        max_windows_per_user=max_windows_per_user,
-        risers=risers,
     )
-    grouped = question.spec.groups is not None
+    grouped = spec.top_k.groups is not None
     columns = _columns(
         user, item, time if period else None, time_unit, value if amounts else None, group if grouped else None
     )
     frame = Frame(table_of(rows, columns), columns)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
-        run(Report(question, frame, ToFile(path)), prepare("direct", []))
+        run(Report(spec, frame, ToFile(path)), prepare("direct", []))
         return Rankings(pq.read_table(path), _manifest(path))
 
 

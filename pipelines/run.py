@@ -54,34 +54,34 @@ class Done:
 
 def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun) -> None:
     """The whole pipeline of a report."""
-    question = report.question
-    reading = report.source.read(question.reads)
+    spec = report.spec
+    reading = report.source.read(spec.reads)
     reading.live = live
     blocks = pipeline | "Read" >> reading
     execution = Execution(report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers,
                           launch.by_reference, launch.cores)  # fmt: skip
-    rankings = blocks | "Rank" >> RankBlocks(question.spec, question.release, question.period, execution)
-    facts = describe_release(question.spec, question.release, launch.name)
-    facts["privacy"] = question.privacy.describe(facts["privacy"])
-    if question.period is not None and question.period.zone != "UTC":
-        facts["time_zone"] = question.period.zone
-    written = rankings | "Write" >> report.sink.write(facts, question.release, live)
-    if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
-        _ = written | "Note what is published" >> NoteWindows(question.period, live)
+    rankings = blocks | "Rank" >> RankBlocks(spec.top_k, spec.release, spec.period, execution)
+    facts = describe_release(spec.top_k, spec.release, launch.name)
+    facts["privacy"] = spec.privacy.describe(facts["privacy"])
+    if spec.period is not None and spec.period.zone != "UTC":
+        facts["time_zone"] = spec.period.zone
+    written = rankings | "Write" >> report.sink.write(facts, spec.release, live)
+    if spec.period is not None and not report.source.bounded and report.sink.files(spec.period) is None:
+        _ = written | "Note what is published" >> NoteWindows(spec.period, live)
 
 
 def check(report: Report, launch: Launch) -> None:
     """Look at the places of a report, and whether the runner can do it. Raises Refusal; changes nothing."""
-    question = report.question
+    spec = report.spec
     if not launch.remote:
-        check_key(question.release.key, launch.runner, launch.options)
+        check_key(spec.release.key, launch.runner, launch.options)
     if launch.deferred and report.account is not None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
     report.check_complete()  # before the look at the input, which is a list of its files
     with about_the_output(report.sink.place):
-        report.sink.check(question.period, report.reads(), question.release)
-    report.source.check(question.reads)
+        report.sink.check(spec.period, report.reads(), spec.release)
+    report.source.check(spec.reads)
     report.source.check_runner(launch)
     if launch.holding_tasks:
         launch.check_size(report.source.stored_bytes())

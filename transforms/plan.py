@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
+from private_topk.transforms.domain import Domain
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
@@ -95,10 +95,9 @@ class Partitioning:
         Args:
             user_shards: how many there are of a bounded input, which tells how much of it; 0 where nobody knows.
         """
-        size = 0 if isinstance(domain, UnknownDomain) else domain.size
         overlap = period is not None and period.overlaps
         windows = (1 if period is None else len(period)) * max(split, 1)
-        whole = cls(size, windows, overlap, split, isinstance(domain, RangeDomain))
+        whole = cls(domain.size, windows, overlap, split, domain.sparse)
         many = max(min(user_shards, _MOST_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
         return replace(whole, residues=max(UNKNOWN_ITEM_SHARDS, many // whole.groups))
 

@@ -115,8 +115,9 @@ def _start(expected: Expected, setting: Setting, recall: float) -> Histogram:
 
 
 def _names(mechanisms: Iterable[str] | None) -> Iterable[str]:
-    return [name for name, kind in MECHANISMS.items() if kind.about.answer == "sequence"] if mechanisms is None else (
-        mechanisms)  # fmt: skip
+    if mechanisms is not None:
+        return mechanisms
+    return [name for name, kind in MECHANISMS.items() if kind.guarantee.answer == "sequence"]
 
 
 def _told(tell: Tell | None, name: str) -> None:

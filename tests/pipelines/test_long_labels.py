@@ -50,7 +50,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 def ranked(folder: Path, name: str) -> list[str]:
     words = options(input=folder / name, mechanism="limit-domain", k=3, epsilon=50, delta=1e-3,
                     max_items_per_user=3, output=folder / "out.jsonl")  # fmt: skip
-    done = command("run", "--unknown-domain", "--overwrite", "--show-left-out", "--exact-counters", *words)
+    done = command("run", "--unknown-domain", "--overwrite", "--show-dropped-rows", "--exact-counters", *words)
     assert done.status == 0, done.err
     assert f"unreadable {len(BAD)}\n" in done.err
     return [json.loads(line)["item"] for line in (folder / "out.jsonl").read_text().splitlines()]

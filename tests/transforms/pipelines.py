@@ -56,7 +56,7 @@ def count_by_window(
     domain: PublicDomain | UnknownDomain, blocks: beam.PCollection, key: ReleaseKey, period: Period | None
 ) -> beam.PCollection:
     """Blocks whose windows are numbers to [window, item, count], as `RankBlocks` counts a bounded input."""
-    spec = TopK(LimitDomain(epsilon=1.0, delta=0.1, kbar=1000), 1, domain)
+    spec = TopK(1, LimitDomain(epsilon=1.0, delta=0.1, kbar=1000), domain)
     how = plan(spec, Execution(4), period, in_global_window=True, bounded=True)
     rows = blocks | ShardByUser(spec, key, how)
     counts = (rows, blocks | EveryWindow(period, how.windows)) | BoundContributions(spec, key, how)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import _ShardDoFn

@@ -21,7 +21,7 @@ from private_topk.transforms.metric import Risers
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.select import by_window as tables_by_window
-from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period
 from tests.transforms.pipelines import added_up
@@ -32,12 +32,12 @@ SHARDS = 3
 SIZES = {"public": 50, "many codes": (2 << 20) + 7, "unknown": 0}
 WEEK = Period(START, START + timedelta(days=7), timedelta(days=1))
 SPECS: dict[str, Any] = {
-    "public": make_selection(1, Joint(1.0), ["a", "b"]),
-    "range": make_selection(1, Joint(1.0), RangeDomain(0, 1 << 30)),
-    "unknown": make_selection(1, LimitDomain(1.0, 0.1), UnknownDomain()),
-    "weights": make_selection(1, CandidatesThenRank(1.0, 0.01, 9, whole_items=2), ["a", "b"]),
-    "groups": make_selection(1, Joint(1.0), ["a", "b"], groups=Groups.of(["x", "y", "z"])),
-    "risers": make_selection(1, Laplace(1.0), ["a", "b"]).rising(Risers()),
+    "public": TopK.of(1, Joint(1.0), ["a", "b"]),
+    "range": TopK.of(1, Joint(1.0), RangeDomain(0, 1 << 30)),
+    "unknown": TopK.of(1, LimitDomain(1.0, 0.1), UnknownDomain()),
+    "weights": TopK.of(1, CandidatesThenRank(1.0, 0.01, 9, whole_items=2), ["a", "b"]),
+    "groups": TopK.of(1, Joint(1.0), ["a", "b"], groups=Groups.of(["x", "y", "z"])),
+    "risers": TopK.of(1, Laplace(1.0), ["a", "b"], risers=Risers()),
 }
 BATCH, ONE, STREAM, ACTIVE = (WEEK, True, True), (None, True, True), (WEEK, False, False), (None, False, True)
 PLAIN, HERE, TIMERS = (Execution(8, **more) for more in ({}, {"by_reference": True}, {"waits_for_timers": True}))

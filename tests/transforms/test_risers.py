@@ -22,7 +22,7 @@ from apache_beam.transforms.window import TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.pipelines.question import ask
+from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms import (
     Amounts,
     Groups,
@@ -40,8 +40,8 @@ from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, Limit
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.checks import check_pair
-from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
@@ -63,16 +63,16 @@ Scores = dict[tuple[int, str, str], int]
 def test_a_law_is_the_same_when_all_counts_move_together(name: str) -> None:
     """What `translation_invariant` says, of every mechanism that says it; and those that do not are refused."""
     mechanism = mechanism_of(name)
-    assert type(mechanism).translation_invariant
+    assert mechanism.guarantee.translation_invariant
     here, moved = (law_of(name, mechanism, tuple(count + by for count in (7, 4, 2)), 2) for by in (0, 6))
     assert here.keys() == moved.keys()
     assert all(float(here[answer]) == pytest.approx(float(moved[answer]), rel=1e-9, abs=1e-12) for answer in here)
 
 
 def test_the_laws_below_are_of_every_mechanism_that_is_offered_and_the_page_names_the_others() -> None:
-    offered = {name for name, kind in MECHANISMS.items() if kind.translation_invariant}
+    offered = {name for name, kind in MECHANISMS.items() if kind.guarantee.translation_invariant}
     assert offered == set(PUBLIC)
-    refused = {name for name, kind in MECHANISMS.items() if kind.about.domain == "public"} - offered
+    refused = {name for name, kind in MECHANISMS.items() if kind.guarantee.domain == "public"} - offered
     page = (Path(__file__).parents[2] / "docs" / "risers.md").read_text()
     [row] = [line for line in page.splitlines() if line.startswith("| `weighted-order`")]
     assert set(re.findall("`([^`]+)`", row)) == refused
@@ -237,7 +237,7 @@ def test_scores_below_0_are_ranked_and_named(scores: list[int]) -> None:
     """Every rank is named by the item that holds it, those without a count among them; the histogram starts at 0."""
     items, counts = np.flatnonzero(scores), np.array([score for score in scores if score], np.int64)
     totals = make_table(item=items.astype(np.uint32), count=counts)
-    found = WindowCounts.of(make_selection(1, Joint(1.0), RangeDomain(0, 6)), [totals])
+    found = WindowCounts.of(TopK.of(1, Joint(1.0), RangeDomain(0, 6)), [totals])
     histogram = found.histogram
     assert histogram.smallest == max(min(scores), 0) and histogram.items == 6
     assert (histogram.counts() + min(*scores, 0)).tolist() == sorted(scores, reverse=True)
@@ -278,14 +278,18 @@ def test_what_it_costs() -> None:
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user-window", "add-remove", Fraction(1, 3)),
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
     ]:  # fmt: skip
-        question = ask(2, Joint(1.0, neighbours=relation), ITEMS, period=period, privacy_unit=unit, risers=Risers(HALF))
-        mechanism = question.spec.mechanism
+        spec = resolve(
+            TopK.of(2, Joint(1.0, neighbours=relation), ITEMS, risers=Risers(HALF)), period=period, privacy_unit=unit
+        )
+        mechanism = spec.top_k.mechanism
         assert mechanism.epsilon == pytest.approx(float(share)) and mechanism.cap == 3
         assert mechanism.sensitivity == 3 * (2 if relation == "swap" else 1)
-    minutes = ask(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(HALF), amounts=Amounts.of(60))
-    assert minutes.spec.mechanism.cap == 180
-    grouped = ask(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"]))
-    assert grouped.spec.rankings_of_a_user() == 1 and grouped.spec.mechanism.epsilon == 1
+    minutes = resolve(TopK.of(2, Joint(1.0), ITEMS, risers=Risers(HALF), amounts=Amounts.of(60)), period=ONE_DAY)
+    assert minutes.top_k.mechanism.cap == 180
+    grouped = resolve(
+        TopK.of(2, Joint(1.0), ITEMS, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"])), period=ONE_DAY
+    )
+    assert grouped.top_k.rankings_of_a_user() == 1 and grouped.top_k.mechanism.epsilon == 1
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from private_topk.transforms.mechanisms import Joint, LimitDomain
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.shuffle import InProcessShuffle, SideBySideDoFn, _PutInDoFn
-from private_topk.transforms.top_k import RankBlocks, make_selection
+from private_topk.transforms.spec import TopK
+from private_topk.transforms.top_k import RankBlocks
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
 
@@ -109,7 +110,7 @@ def released(
         rows = rows | beam.WindowInto(FixedWindows(24 * 3600))
     with exact_counters():
         blocks = rows | MakeBlocks(with_times=period is not None)
-        rankings = blocks | RankBlocks(make_selection(5, mechanism, domain, 3), RELEASE, period, execution, windowed)
+        rankings = blocks | RankBlocks(TopK.of(5, mechanism, domain, 3), RELEASE, period, execution, windowed)
     _ = rankings | beam.ParDo(Collect("executed"))
     result = pipeline.run()
     result.wait_until_finish()

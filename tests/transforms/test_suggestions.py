@@ -12,7 +12,7 @@ FLAGS = [
     for name in "input user-column item-column time-column time-unit domain domain-column unknown-domain mechanism k "
     "epsilon delta skew gamma noise beta kbar neighbours max-items-per-user publish-counts publish-counts-delta "
     "privacy-unit horizon ledger dataset window every time-zone from to release-key release-id output overwrite runner "
-    "shards quiet show-left-out".split()
+    "shards quiet show-dropped-rows".split()
 ]
 COMMANDS = ["run", "stream", "report", "plan", "budget", "select", "mechanisms", "sample"]
 

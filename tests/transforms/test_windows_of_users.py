@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from private_topk.pipelines.budget.account import Charge, Windows
 from private_topk.pipelines.budget.composition import Cost
 from private_topk.pipelines.budget.sharing import windows_of_a_user
-from private_topk.pipelines.question import Question, ask, reach_of
+from private_topk.pipelines.report_spec import ReportSpec, reach_of, resolve
 from private_topk.transforms import (
     Amounts,
     Groups,
@@ -37,6 +37,7 @@ from private_topk.transforms.columnar import make_block
 from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard, WindowsOfUsers
 from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
@@ -227,10 +228,13 @@ def test_who_is_replaced_pays_for_as_many_windows_as_count_or_for_all_that_chang
     assert windows_of_a_user(5, most, TopStable(1.0, 1e-6)) == min(most, 5)
 
 
-def bounded(relation: str, most: int, windows: int, groups: Groups | None = None) -> Question:
+def bounded(relation: str, most: int, windows: int, groups: Groups | None = None) -> ReportSpec:
     period = Period(START, START + timedelta(days=windows), timedelta(days=1))
-    return ask(1, Peeling(1.0, neighbours=relation), ["x", "y"], period=period, privacy_unit="user",
-               max_windows_per_user=most, groups=groups)  # fmt: skip
+    return resolve(
+        TopK.of(1, Peeling(1.0, neighbours=relation), ["x", "y"], max_windows_per_user=most, groups=groups),
+        period=period,
+        privacy_unit="user",
+    )
 
 
 def chosen_of(active: set[int], most: int) -> set[int]:
@@ -241,19 +245,17 @@ def chosen_of(active: set[int], most: int) -> set[int]:
                                                           ("swap", 2, 2)])  # fmt: skip
 def test_what_one_user_tells_is_what_was_paid_for(relation: str, most: int, changed: int) -> None:
     """Three windows, all user types: the law of the three rankings together, on neighbours both ways, at the share."""
-    question = bounded(relation, most, 3)
-    assert question.privacy.windows == changed and question.privacy.of == 3
-    worst = worst_ratio(question, lambda active: chosen_of(active, most), relation)
+    spec = bounded(relation, most, 3)
+    assert spec.privacy.windows == changed and spec.privacy.of == 3
+    worst = worst_ratio(spec, lambda active: chosen_of(active, most), relation)
     assert 0.9 < worst <= 1 + 1e-9
-    assert worst_ratio(question, lambda active: active, relation) > 1.4 * worst, (
-        "a user who counts in all of them is seen"
-    )
+    assert worst_ratio(spec, lambda active: active, relation) > 1.4 * worst, "a user who counts in all of them is seen"
 
 
-def worst_ratio(question: Question, choose: Callable[[set[int]], set[int]], relation: str) -> float:
+def worst_ratio(spec: ReportSpec, choose: Callable[[set[int]], set[int]], relation: str) -> float:
     """The largest log-ratio of any three rankings' probability, over all pairs of neighbours."""
     base = ((14, 2), (1, 13), (0, 12))
-    rate = question.spec.mechanism.epsilon / (2 if relation == "swap" else 1)
+    rate = spec.top_k.mechanism.epsilon / (2 if relation == "swap" else 1)
 
     def law(window: int, mine: tuple[int, int]) -> np.ndarray:
         weights = np.exp(rate * np.add(base[window], mine))
@@ -282,9 +284,9 @@ def test_windows_and_groups_share_together() -> None:
     for relation, most, groups, reach, each in [
         ("add-remove", 2, one, 2, 1), ("swap", 2, one, 2, 1), ("add-remove", 2, three, 2, 2), ("swap", 2, three, 2, 2),
     ]:  # fmt: skip
-        question = bounded(relation, most, 5, groups)
-        assert reach_of(question.spec, question.period) == reach, (relation, most)
-        assert question.privacy.windows == reach * each and question.spec.rankings_of_a_user() == each
+        spec = bounded(relation, most, 5, groups)
+        assert reach_of(spec.top_k, spec.period) == reach, (relation, most)
+        assert spec.privacy.windows == reach * each and spec.top_k.rankings_of_a_user() == each
 
 
 def plays() -> list[tuple[str, str, int]]:

@@ -16,7 +16,7 @@ from private_topk.transforms.mechanisms.joint_set import JointSet
 from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.parameters import Parameter, parameter, parameters_of
@@ -33,39 +33,9 @@ from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussia
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 
 __all__ = [
-    "MECHANISMS",
-    "About",
-    "CandidatesThenRank",
-    "Canonical",
-    "CdpPeeling",
-    "Cost",
-    "FastJoint",
-    "Gamma",
-    "Gaussian",
-    "Histogram",
-    "Joint",
-    "JointSet",
-    "Laplace",
-    "LaplaceLimitDomain",
-    "LimitDomain",
-    "Mechanism",
-    "Oneshot",
-    "Parameter",
-    "Peeling",
-    "PnfPeeling",
-    "RandomBits",
-    "Restricted",
-    "RestrictedGumbel",
-    "RestrictedLaplace",
-    "RestrictedNormal",
-    "RestrictedPnf",
-    "TopStable",
-    "WeightedGaussian",
-    "WeightedOrder",
-    "make_mechanism",
-    "mechanism_by_name",
-    "noise_of_counts",
-    "parameter",
-    "parameters_of",
-    "publish_counts",
-]
+    "MECHANISMS", "About", "CandidatesThenRank", "Canonical", "CdpPeeling", "Cost", "FastJoint", "Gamma",
+    "Gaussian", "Guarantee", "Histogram", "Joint", "JointSet", "Laplace", "LaplaceLimitDomain", "LimitDomain",
+    "Mechanism", "Oneshot", "Parameter", "Peeling", "PnfPeeling", "RandomBits", "Restricted", "RestrictedGumbel",
+    "RestrictedLaplace", "RestrictedNormal", "RestrictedPnf", "TopStable", "WeightedGaussian", "WeightedOrder",
+    "make_mechanism", "mechanism_by_name", "noise_of_counts", "parameter", "parameters_of", "publish_counts",
+]  # fmt: skip

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.cli import run
+from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.parser import Value, flag
 from tests.pipelines.support import command, settled
 
 WEEKS = ["--window=7d", "--from=2026-01-05", "--to=2026-01-26"]
 NONSENSE = ["{k}", "\x00", "a\nb", "é" * 300, "--", "x" * 5000, "\x1b[31m", "../..", "'"]  # noqa: RUF001
-PLACES = {"--output", "--complete-when"}
+PLACES = {"--output", "--success-file"}
 """A folder that is there is one."""
 FREE = {"--release-id", "--item-column", "--user-column", "--time-column"}
 """Any printable text is one; columns are looked for in the input."""
@@ -39,7 +39,7 @@ def refusal(place: Path, *words: str, without: str = "") -> str:
     return done.err.removeprefix("private-topk: ").strip()
 
 
-ARGUMENTS = [action.option_strings[0] for action in run.parser()._actions if isinstance(action, Value)]
+ARGUMENTS = [action.option_strings[0] for action in parser_of("run")._actions if isinstance(action, Value)]
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -111,5 +111,5 @@ def test_what_must_be_there(place: Path, name: str) -> None:
 
 
 def test_every_argument_is_spelt_as_its_field() -> None:
-    for action in run.parser()._actions:
+    for action in parser_of("run")._actions:
         assert action.dest == "help" or action.option_strings == [flag(action.dest)]

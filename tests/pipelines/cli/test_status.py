@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.cli.status import guarded
+from private_topk.pipelines.cli.output import guarded
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.published import what_is_out
-from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
@@ -24,6 +24,7 @@ from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
 from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.spec import TopK
 from tests.pipelines.support import command, write
 
 ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
@@ -97,7 +98,7 @@ def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Pa
 _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.cli import main
-from private_topk.pipelines.cli.status import leave
+from private_topk.pipelines.cli.output import leave
 from private_topk.pipelines.unfinished import heed_signals
 from private_topk.transforms import rows
 
@@ -137,8 +138,8 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
 def report(folder: Path, release: Release) -> Report:
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     period = Period(start, start + timedelta(days=14), timedelta(days=7))
-    question = ask(2, Joint(epsilon=1.0), ["a", "b", "c"], period=period, release=release)
-    return Report(question, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
+    spec = resolve(TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=period, release=release)
+    return Report(spec, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
 
 
 def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> None:
@@ -150,7 +151,7 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
         return what_is_out(of, launch, LiveRun(), None, "run it again", before)
 
     out = folder / "out"
-    names = [f"{window.label()}" for window in asked.question.period.windows()]
+    names = [f"{window.label()}" for window in asked.spec.period.windows()]
     assert told() == "nothing is published. To go on with this very release, run it again"
     out.mkdir()
     manifest = '{"report": "r", "windows": [{"start": null, "end": null}]}'

@@ -27,7 +27,6 @@ from private_topk.pipelines.preview.outlook import Outlook, _drawn, _key, look
 from private_topk.pipelines.preview.reasons import ranges, reasons, short, verdict
 from private_topk.pipelines.preview.tables import comparison, ranks_table, table
 from private_topk.pipelines.preview.weights import weight_of
-from private_topk.pipelines.question import ask
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -41,8 +40,9 @@ from private_topk.transforms.mechanisms import (
     WeightedGaussian,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
+from tests.pipelines.support import resolved
 
 GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
 CLOSE = PublicCounts(np.arange(1000, 900, -1))
@@ -69,7 +69,7 @@ def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
         "numbers do not tell weights"
     )
     unknown = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2, unknown_domain=True)
-    assert {outlook.mechanism.about.domain for outlook in unknown.outlooks} == {"unknown"}
+    assert {outlook.mechanism.guarantee.domain for outlook in unknown.outlooks} == {"unknown"}
     weighed = unknown.left_out.pop("weighted-gaussian")  # type: ignore[attr-defined]
     assert "adds up weights of users" in weighed.shown()
     assert {error.shown() for error in unknown.left_out.values()} == {"needs a public domain"}
@@ -108,7 +108,7 @@ def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Out
     near = {key: Estimate(v, v - off, v + off) for key, v in (("recall", recall), ("order", order))}
     kind = type(base.mechanism)
     about = replace(kind.about, name=name)
-    named = type(kind.__name__, (kind,), {"about": about, "__module__": __name__})
+    named = type(kind.__name__, (kind,), {"about": about, "guarantee": kind.guarantee, "__module__": __name__})
     return replace(base, mechanism=named(**base.mechanism.parameters()), pure=pure, **near)
 
 
@@ -159,7 +159,7 @@ def test_it_is_a_name_of_the_package() -> None:
 def asked_in_a_run(**more: Any) -> Mechanism:  # noqa: ANN401
     """What a run's window draws with."""
     domain = [f"item {n}" for n in range(99)]
-    return ask(k=5, mechanism=Joint(1.0), domain=domain, **more).spec.mechanism
+    return resolved(k=5, mechanism=Joint(1.0), domain=domain, **more).top_k.mechanism
 
 
 @pytest.mark.parametrize("per_user", [1, 2, 3])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Iterable
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.errors import Refusal
 
-__all__ = ["Draw", "RandomBits", "below"]
+__all__ = ["Draw", "RandomBits", "below", "uniform_subset"]
 
 _SEQUENTIAL_LANE = 2**32 - 1
 _BUFFERED_WORDS = 256
@@ -131,17 +130,6 @@ class Draw:
             pass
         return value
 
-    def below_all(self, bounds: Iterable[int]) -> list[int]:
-        """`below(n)` for each n of the bounds."""
-        numbers = []
-        for n in bounds:
-            size = (n - 1).bit_length()
-            if self._buffer and 0 < size <= 64 and (value := self._buffer.pop() >> (64 - size)) < n:
-                numbers.append(value)  # the first try of `below`
-            else:
-                numbers.append(self.below(n))
-        return numbers
-
     def below_each(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """An exactly uniform integer in [0, n) for each n of the bounds, same shape: many `below` in one."""
         words = self._next_words(len(bounds))
@@ -189,3 +177,14 @@ def below(words: NDArray[np.uint64], bounds: NDArray[np.int64]) -> tuple[NDArray
     rejected = bottom < bounds.astype(np.uint64)  # rarely: only then it is worth dividing
     rejected[rejected] = [int(b) < 2**64 % int(n) for b, n in zip(bottom[rejected], bounds[rejected], strict=True)]
     return top, rejected
+
+
+def uniform_subset(draw: Draw, n: int, m: int) -> list[int]:
+    """A uniform m-subset of range(n), in no particular order: min(m, n - m) sequential draws (Bentley & Floyd 1987)."""
+    if 2 * m > n:
+        left_out = set(uniform_subset(draw, n, n - m))
+        return [i for i in range(n) if i not in left_out]
+    chosen: set[int] = set()
+    for last, i in enumerate(map(draw.below, range(n - m + 1, n + 1)), n - m):
+        chosen.add(last if i in chosen else i)
+    return list(chosen)

@@ -15,6 +15,7 @@ import numpy as np
 
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
+from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.select import RankingKey, WindowCounts, rank
@@ -24,7 +25,6 @@ from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOL
 from private_topk.transforms.testing.audit.distinguish import Answer, Drawn, Guess, choose_guess
 from private_topk.transforms.testing.audit.estimate import Tally, epsilon_at_least, epsilon_of
 from private_topk.transforms.testing.audit.paths import PATHS, Path, prepared_counts, rankings_of
-from private_topk.transforms.testing.true_top_k import TrueTopK
 from private_topk.transforms.windows import WindowBounds
 
 __all__ = ["Finding", "Sampler", "answer_of", "audit_case", "dependence", "finding_of", "wrong_counts"]
@@ -175,7 +175,7 @@ def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> float:
     are told apart by their noise, as if neighbours had published it: one half of them chooses, and the other tests.
     """
     spec, epsilon = case.spec, cast(dict[str, Any], {"epsilon": 0.5})
-    domain = PublicDomain.of(LABELS[:2]) if isinstance(spec.domain, PublicDomain) else spec.domain
+    domain = PublicDomain.of(LABELS[:2]) if spec.domain.is_public else spec.domain
     mechanism = replace(spec.mechanism, **epsilon)
     case = replace(case, spec=replace(
         spec, k=1, domain=domain, mechanism=mechanism, publish_counts=CountBudget(0.5)))  # fmt: skip
@@ -218,7 +218,7 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
     ):
         if of == "" or name == "an item of one's own":
             bound = "no bound" if limit is None else f"at most {limit}"
-            spec = TopK(TrueTopK(), 1, its, limit, None, *what)
+            spec = TopK(1, LimitDomain(1.0, 1e-6), its, limit, None, *what)
             for fault in _wrong(spec, dataset, sampler.key(0)):
                 yield f"{domain} domain, {bound}, {of}{name}, {fault}"
 

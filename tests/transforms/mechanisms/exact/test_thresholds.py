@@ -10,9 +10,8 @@ from flint import arb
 
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
-from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from private_topk.transforms.mechanisms.exact.thresholds import AnswersByLoss, Envelope, draw_threshold
+from private_topk.transforms.mechanisms.exact.reals import Magnitudes
+from private_topk.transforms.mechanisms.exact.thresholds import AnswersByLoss, Envelope, Sequences, draw_threshold
 from private_topk.transforms.testing import assert_follows, draws_to_see
 
 
@@ -23,7 +22,7 @@ def answers(counts: tuple[int, ...], k: int, rate: Fraction = Fraction(1)) -> Se
 class Jump(AnswersByLoss):
     """N jumps from 1 to 30 somewhere, under the coarsest of envelopes."""
 
-    first, most, fineness, pieces = -5, 30, 1, 2
+    first, most = -5, 30
 
     def __init__(self, rate: Fraction, jump: int, settled: int | None) -> None:
         self.rate, self.jump, self.settled = rate, jump, settled

@@ -18,30 +18,149 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from functools import cache, partial
+from math import isqrt
 
 import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.blocks import Blocks
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import COUNT_ERROR, LEAST, MOST, certified_top, exponential_real
-from private_topk.transforms.mechanisms.exact.reals import Real, relative_float
-from private_topk.transforms.mechanisms.exact.shuffles import Shuffles
+from private_topk.transforms.mechanisms.exact.bits import Draw, below
+from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, even_cuts
+from private_topk.transforms.mechanisms.exact.noise import (
+    COUNT_ERROR,
+    LEAST,
+    MOST,
+    certified_top,
+    exponential_real,
+    float_rate,
+    of_exponential,
+)
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, precision, relative_float
 
-__all__ = ["Levels", "largest_ranks"]
+__all__ = ["Levels", "Shuffles", "largest_ranks", "noisy_ranks", "normal_quantile"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_LN2 = math.log(2)
+_ERROR = 2.0**-28
+"""Of a noise for each unit of 1 + A: A is known to one part in 2**31, and no noise moves by more than that of 1 + A.
+The rest is for the platform's logarithms, and for the normal quantile's 2**-32. Beyond `_FARTHEST`, either way, doubles
+bound nothing: the normal quantile ends there, and further on so do they."""
+_FARTHEST = 360.0
+_FIRST, _LAST = math.sqrt(2 * _LN2) - 1e-9, 27.0
+_KNOTS = (_FIRST, 2.2, 4.5, 11.0, _LAST)
+_DEGREE = 24
+_PIECES, _TERMS = 32, 6  # of each unit, and of each piece
 _TINIEST = 2.0**-1000  # of an exponential; noises do not believe a double that small
 _LANES = 64  # of the keystream, for each lane of a caller
 _SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
-_FIRST = 8  # noises of the octave after the first
+_OCTAVE = 8  # noises of the octave after the first
 _FEW = 256  # noises that take hardly longer than one
-_SOME = 1536  # noises that take no longer than another round
-_MANY = 400  # items asked for, from which on it pays to foresee how far to read
+
+
+def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Indices:
+    """The ranks of the k largest count + scale * noise, in decreasing order of that, exactly; shape (k,).
+
+    Args:
+        scale: the noise's scale in counts (for the Gaussian: its standard deviation).
+        noise: a name in NOISES.
+        k: 1 <= k <= the number of items.
+        draw, lane: where the noise comes from; use a lane of its own for every call on one draw.
+
+    Cost: a few times k noises and the counts of as many ranks, whatever the counts are.
+    """
+    levels = Levels(
+        rate=float_rate(1 / scale),
+        rate_error=0.0,
+        level=lambda count: partial(ball, Fraction(count) / scale),
+        noise=_FLOATS[noise],
+        noise_error=_error,
+        quantile=of_exponential(noise),
+    )
+    least, digits = int(histogram.top(k)[-1]), histogram.items.bit_length()
+    if noise == "gaussian":
+        # Of d normal numbers hardly one is above sqrt(2 log d), and k items have them down to a few below 0.
+        cuts = even_cuts(scale / 4, 4 * (isqrt(2 * digits) + 4), least)
+    else:
+        cuts = even_cuts(scale / 2, 2 * (digits + 8), least)
+    return largest_ranks(histogram, Blocks.of(histogram, k, cuts, rounded=True), levels, k, draw, lane)
+
+
+def _error(a: Floats) -> Floats:
+    return np.where((a > math.exp(-_FARTHEST)) & (a < _FARTHEST), _ERROR * (1 + a), np.inf)
+
+
+def _laplace(a: Floats) -> Floats:
+    return np.where(a < _LN2, -np.log(-2 * np.expm1(-np.minimum(a, _LN2))), _LN2 - a)
+
+
+def _normal(a: Floats) -> Floats:
+    upper = a < _LN2
+    tail = np.where(upper, -np.log(-np.expm1(-np.minimum(a, _LN2))), a)
+    return np.where(upper, 1.0, -1.0) * normal_quantile(tail)
+
+
+_FLOATS: dict[str, Callable[[Floats], Floats]] = {
+    "gumbel": lambda a: -np.log(a),
+    "exponential": lambda a: -np.log(-np.expm1(-a)),
+    "laplace": _laplace,
+    "logistic": lambda a: -np.log(np.expm1(np.minimum(a, 700))) - np.maximum(a - 700, 0),
+    "half-logistic": lambda a: -np.log(np.tanh(a / 2)),
+    "gaussian": _normal,
+}
+"""The noise whose upper tail is 1 - exp(-A), as a function of A."""
+
+
+def normal_quantile(tail: Floats) -> Floats:
+    """The x >= 0 whose normal upper tail is exp(-tail), for tail from log 2 to 360, within 2**-32.
+
+    As a function of sqrt(2 tail) it is nearly a straight line: four polynomials through values found by ball arithmetic
+    follow it, and many short ones follow these. The tests compare it with the balls all along.
+    """
+    u = np.sqrt(2 * np.minimum(tail, _FARTHEST))
+    u -= _FIRST
+    u *= _PIECES
+    pieces = np.maximum(u, 0).astype(np.int64)
+    u -= pieces
+    first, *others = _coefficients()
+    out = first.take(pieces)
+    for coefficients in others:
+        out *= u
+        out += coefficients.take(pieces)
+    return out
+
+
+@cache
+def _coefficients() -> Floats:
+    """Of the short polynomials, by power, the highest first, shape (_TERMS, pieces)."""
+    nodes = 0.5 + 0.5 * np.cos(np.pi * (np.arange(_TERMS) + 0.5) / _TERMS)
+    starts = np.arange(int((_LAST - _FIRST) * _PIECES))
+    at = _FIRST + (starts[:, None] + nodes) / _PIECES
+    return np.asarray(np.linalg.solve(np.vander(nodes), _along(at.ravel()).reshape(at.shape).T), np.float64)
+
+
+def _along(s: Floats) -> Floats:
+    """By the four long polynomials."""
+    out = np.empty_like(s)
+    for low, high, coefficients in _pieces():
+        here = (s >= low) & (s <= high)
+        out[here] = np.polynomial.chebyshev.chebval((2 * s[here] - low - high) / (high - low), coefficients)
+    return out
+
+
+@cache
+def _pieces() -> list[tuple[float, float, Floats]]:
+    nodes = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
+    pieces = []
+    for low, high in zip(_KNOTS, _KNOTS[1:], strict=False):
+        with precision(640):  # 1 - exp(-tail) is taken near 1
+            at = [arb((low + high) / 2 + (high - low) / 2 * node) for node in nodes.tolist()]
+            values = [float((arb(2).sqrt() * (2 * (-s * s / 2).exp()).erfcinv()).mid()) for s in at]
+        pieces.append((low, high, np.polynomial.chebyshev.chebfit(nodes, np.array(values), _DEGREE)))
+    return pieces
 
 
 def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, draw: Draw, lane: int = 0) -> Indices:
@@ -127,7 +246,6 @@ class _Descents:
     lane: int
     met: list[_Met] = field(default_factory=list)
     cut: float = -np.inf
-    _guess: float = np.inf  # where the cut will be, about
     _sums: dict[tuple[int, int], list[arb]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -163,59 +281,21 @@ class _Descents:
         """Read on while a block could matter, and at least so many noises of each."""
         self._shuffles = Shuffles(self.blocks.sizes, self.draw, self.lane + _SHUFFLES)
         while len(readings.places):
-            high = self._read(readings, self._ahead(readings, least))
+            high = self._read(readings, self._octaves(readings, least))
             if readings.turns >= least:
                 self._raise_cut()
-                if self.k >= _MANY and self._guess == np.inf and int(readings.places[-1]) == len(self._sizes) - 1:
-                    self._guess = self._foreseen(readings)
             further = (high >= self.cut) & (readings.turns < self._sizes[readings.places])
             readings = _Readings(readings.places[further], readings.last[further], readings.turns)
 
-    def _ahead(self, readings: _Readings, least: int) -> int:
+    def _octaves(self, readings: _Readings, least: int) -> int:
         """How many octaves to read at once. It only matters for the time: what is read too far is not looked at."""
-        octave, number = _octave(readings.turns), 1
-        if least > 1:
-            return max(1, _octave(least - 1) + 1 - octave)
-        while self._guess < np.inf:
-            start, width = _span(octave + number)
-            few = len(readings.places) * (start + width - readings.turns) <= _FEW
-            wanted = self._expected(readings.places, start + 2 * math.isqrt(start)) >= self._guess
-            if start > self.k or 2 * np.count_nonzero(wanted) < len(wanted) * (1 if few else 2):
-                break
-            number += 1
-        return number if self._guess < np.inf else self._ahead_of_few(readings)
-
-    def _ahead_of_few(self, readings: _Readings) -> int:
-        """How many octaves to read at once before it is known where the cut will be."""
-        octave, number = _octave(readings.turns), 1
-        while -np.inf < self.cut:
-            start, width = _span(octave + number)
-            many = len(readings.places) * (start + width - readings.turns) > _SOME or start > 4 * self.k
-            if many or not (self._expected(readings.places, start) >= self.cut).any():
-                break
-            number += 1
-        return number
-
-    def _expected(self, places: Indices, turns: int) -> Floats:
-        """About which score the noise of a turn makes with the bound of each block; least where there is none."""
-        sizes = self._sizes[places]
-        a = -np.log1p(-np.minimum((turns + 1) / (sizes + 2), 1 - 2.0**-30))
-        return np.where(
-            turns < sizes,
-            self.levels.steps(self.blocks.bounds[places], self.blocks.least)[0] + self.levels.noise(a),
-            -np.inf,
-        )
-
-    def _foreseen(self, readings: _Readings) -> float:
-        """About where the k-th largest score will be, once these blocks are read."""
-        octaves = range(_octave(readings.turns), _octave(self.k) + 1)
-        places = readings.places[self._sizes[readings.places] > readings.turns]
-        scores = [self._expected(places, sum(_span(octave)) - 1) for octave in octaves]
-        widths = [np.full(len(places), _span(octave)[1]) for octave in octaves]
-        met = np.concatenate([group.scores for group in self.met])
-        every, each = np.concatenate((met, *scores)), np.concatenate((np.ones(len(met), np.int64), *widths))
-        order = np.argsort(-every)
-        return float(every[order[np.searchsorted(np.cumsum(each[order]), self.k)]])
+        first = end = _octave(readings.turns)
+        while True:
+            end += 1
+            start, width = _span(end)
+            noises = len(readings.places) * (start + width - readings.turns)
+            if start >= max(least, self.k) or (start >= least and noises > _FEW):
+                return end - first
 
     def _read(self, readings: _Readings, number: int) -> Floats:
         """Read so many octaves more of each block; returns upper bounds of the scores that may follow."""
@@ -298,10 +378,70 @@ class _Descents:
 
 def _octave(turn: int) -> int:
     """Turn 0 is read by itself, then the next 8, the next 32, and so on."""
-    return 0 if turn == 0 else 1 + (((turn - 1) * 3 // _FIRST + 1).bit_length() - 1) // 2
+    return 0 if turn == 0 else 1 + (((turn - 1) * 3 // _OCTAVE + 1).bit_length() - 1) // 2
 
 
 def _span(octave: int) -> tuple[int, int]:
     """The first turn of an octave and how many it has."""
     before = 4**octave // 4
-    return (0, 1) if octave == 0 else (1 + _FIRST * (before - 1) // 3, _FIRST * before)
+    return (0, 1) if octave == 0 else (1 + _OCTAVE * (before - 1) // 3, _OCTAVE * before)
+
+
+class Shuffles:
+    """A Fisher-Yates shuffle of each of many blocks of `sizes` items: at turn t item t trades places with one after it.
+
+    Args:
+        sizes: shape (n,), at least 1.
+        draw, lane: where the bits come from: lanes from this one on, as many as `numbers` is called with octaves.
+    """
+
+    def __init__(self, sizes: Indices, draw: Draw, lane: int) -> None:
+        self._sizes, self._draw, self._lane = sizes, draw, lane
+        self._places: list[Indices] = []  # by octave, as the partners are
+        self._partners: list[Indices] = []
+
+    def numbers(self, places: Indices, octaves: Sequence[tuple[int, Indices]]) -> Indices:
+        """Which items come at the turns of some octaves, numbered within their block, shape (places, turns).
+
+        Args:
+            places: blocks, rising, all of them asked for in the octaves before.
+            octaves: counted from 0, one after the other, and the turns of each. Beyond a block's end the numbers mean
+                nothing.
+        """
+        for octave, turns in octaves:
+            self._places.append(places)
+            self._partners.append(self._below(octave, places, turns))
+        first = int(octaves[0][1][0])
+        traded = self._traded(places)
+        if traded.shape[1] == 1:  # nobody has traded before the first
+            return traded
+        return np.array([_shuffled(row) for row in traded.tolist()])[:, first:]
+
+    def _below(self, octave: int, places: Indices, turns: Indices) -> Indices:
+        """turn + an exactly uniform number below size - turn."""
+        left = np.maximum(self._sizes[places][:, None] - turns, 1)
+        numbers, rejected = below(self._draw.grid(self._lane + octave, places, len(turns)), left)
+        level = 0
+        while rejected.any():
+            level += 1
+            for row, column in zip(*np.nonzero(rejected), strict=True):
+                word = self._draw.words(self._lane + octave, int(places[row]) * len(turns) + int(column), 1, level)
+                number, again = below(word, left[row, column : column + 1])
+                numbers[row, column], rejected[row, column] = number[0], again[0]
+        return numbers + turns
+
+    def _traded(self, places: Indices) -> Indices:
+        """The partners of some blocks so far, shape (places, turns)."""
+        pairs = zip(self._places, self._partners, strict=True)
+        rows = [past if before is places else past[np.searchsorted(before, places)] for before, past in pairs]
+        return rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
+
+
+def _shuffled(partners: list[int]) -> list[int]:
+    """Who comes at each turn, by trading."""
+    moved: dict[int, int] = {}
+    numbers = []
+    for turn, partner in enumerate(partners):
+        numbers.append(moved.get(partner, partner))
+        moved[partner] = moved.pop(turn, turn)
+    return numbers

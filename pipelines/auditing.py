@@ -14,7 +14,7 @@ from typing import Any
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.run import run
-from private_topk.pipelines.sinks.file import ToFile
+from private_topk.pipelines.sinks.files import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.runners import prepare

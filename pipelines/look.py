@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of
-from private_topk.pipelines.sources.times import to_microseconds
+from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of, to_microseconds
 from private_topk.transforms.counters import told_roughly
 from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import Refusal, verbatim

@@ -9,19 +9,16 @@ from typing import Any
 
 from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
-from private_topk.pipelines.sinks.file import ToFile
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import Partition, ToFile, ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
-from private_topk.pipelines.sinks.partition import Partition
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import BigQuery
 from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.folder import Folder
-from private_topk.pipelines.sources.kafka import Kafka
-from private_topk.pipelines.sources.kafka_topic import KafkaTopic
+from private_topk.pipelines.sources.kafka import Kafka, KafkaTopic
 from private_topk.pipelines.sources.payloads import JsonPayload, Payload
 from private_topk.pipelines.sources.pubsub import PubSub
 from private_topk.pipelines.sources.source import Source

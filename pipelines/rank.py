@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from private_topk.pipelines.frames import table_of
 from private_topk.pipelines.publishing import manifest_path
 from private_topk.pipelines.rankings import Rankings
 from private_topk.pipelines.report import Report
@@ -18,7 +17,7 @@ from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.frame import Frame
+from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.errors import Refusal

@@ -17,8 +17,7 @@ from private_topk.pipelines.show.charts import bump_chart, count_chart, has_plac
 from private_topk.pipelines.show.page import page, snippet
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.show.told import Listing, Told
-from private_topk.pipelines.sinks.formats import format_of
-from private_topk.pipelines.sinks.rows import Shape
+from private_topk.pipelines.sinks.formats import Shape, format_of
 from private_topk.transforms.errors import Refusal
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from private_topk.pipelines.lists import groups_of
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.protected_files import protected_files
 from private_topk.pipelines.report_spec import ReportSpec, spec_of
-from private_topk.pipelines.sinks.partition import Partition
+from private_topk.pipelines.sinks.files import Partition
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from private_topk.pipelines.sinks.file import ToFile
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import ToFile, ToFolder
 from private_topk.pipelines.sinks.sink import Sink
 
 __all__ = ["Sink", "ToFile", "ToFolder"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,22 +13,22 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.pipelines.bigquery import client_of, load, table_of
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.sinks.folder import by_window
-from private_topk.pipelines.sinks.formats import FORMATS
-from private_topk.pipelines.sinks.rows import Shape, fields_of, ranking_rows
+from private_topk.pipelines.sinks.files import by_window
+from private_topk.pipelines.sinks.formats import FORMATS, Shape, fields_of, ranking_rows
+from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period
 
-__all__ = ["ToBigQuery", "table_schema"]
+__all__ = ["ToBigQuery", "load", "table_schema"]
 
 _PLAIN = Shape()
 
 
 @dataclass(frozen=True)
-class ToBigQuery:
+class ToBigQuery(Sink):
     """The rows of `fields_of`, appended to a table, once however often they are written. It is made if it is not there.
 
     Args:
@@ -45,18 +47,6 @@ class ToBigQuery:
 
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(facts), live)
-
-    def following(self, period: Period, release: Release) -> None:
-        return None
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
-
-    def files(self, period: Period | None) -> list[str] | None:
-        return None
-
-    def published(self) -> list[dict[str, Any]] | None:
-        return None
 
 
 class _WriteBigQuery(beam.PTransform):
@@ -88,6 +78,22 @@ class _LoadDoFn(beam.DoFn):
         with nullcontext() if self._live is None else self._live.publishing():
             load(self._table, rows, table_schema(self._shape)["fields"])
         yield from dict.fromkeys(ranking.label() for ranking in found)
+
+
+def load(table: str, rows: bytes, schema: Sequence[dict[str, Any]]) -> None:
+    """Append an Avro file to a table, made if need be; once, however often it is called."""
+    from google.cloud.bigquery import LoadJobConfig, SchemaField
+
+    client = client_of(table, "output")
+    # Nothing is required: a Parquet or Avro file need not say that a column has no nulls.
+    fields = [SchemaField(found["name"], found["type"], description=found["description"]) for found in schema]
+    config = LoadJobConfig(source_format="AVRO", schema=fields, write_disposition="WRITE_APPEND",
+                           create_disposition="CREATE_IF_NEEDED", use_avro_logical_types=True)  # fmt: skip
+
+    def start(job: str, attempt: int) -> Any:  # noqa: ANN401
+        return client.load_table_from_file(io.BytesIO(rows), table, size=len(rows), job_id=job, job_config=config)
+
+    run_once(client, hashlib.sha256(table.encode() + b"\0" + rows).hexdigest(), start, lambda attempt: True)
 
 
 def table_schema(shape: Shape = _PLAIN) -> dict[str, Any]:

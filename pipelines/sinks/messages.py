@@ -11,7 +11,8 @@ from typing import Any
 import apache_beam as beam
 
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.sources.kafka_topic import KafkaTopic
+from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release
@@ -47,7 +48,7 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class ToKafka:
+class ToKafka(Sink):
     """One message for a ranking, with the label of its window as the key, and that of its group behind a bar. A
     repeated bundle sends the same message again.
     """
@@ -55,7 +56,7 @@ class ToKafka:
     topic: KafkaTopic
 
     @property
-    def place(self) -> str:
+    def place(self) -> str:  # type: ignore[override] # set by what it is made of
         return self.topic.place
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
@@ -68,18 +69,9 @@ class ToKafka:
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
         return _Follower(self.topic, release.id).look
 
-    def local_places(self) -> tuple[str, ...]:
-        return ()
-
-    def files(self, period: Period | None) -> list[str] | None:
-        return None
-
-    def published(self) -> list[dict[str, Any]] | None:
-        return None
-
 
 @dataclass(frozen=True)
-class ToPubSub:
+class ToPubSub(Sink):
     """One message for a ranking, with the attribute `window`, and `group` where there is one of at most 1,024 bytes, as
     Pub/Sub bounds them. It may deliver a message more than once.
 
@@ -98,18 +90,6 @@ class ToPubSub:
 
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WritePubSub(resource(self.place, "topics", "output"), release.id)
-
-    def following(self, period: Period, release: Release) -> None:
-        return None
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
-
-    def files(self, period: Period | None) -> list[str] | None:
-        return None
-
-    def published(self) -> list[dict[str, Any]] | None:
-        return None
 
 
 def _refuse_replacing(place: str, inputs: Sequence[str]) -> None:

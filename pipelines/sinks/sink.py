@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import apache_beam as beam
 
@@ -17,13 +18,16 @@ from private_topk.transforms.windows import Period
 __all__ = ["Sink", "about_the_output"]
 
 
-class Sink(Protocol):
-    """A place for rankings. A frozen dataclass; it pickles. Writing a release twice leaves what once does."""
+class Sink(ABC):
+    """An address for rankings. A frozen dataclass; it pickles. Writing a release twice leaves what once does.
 
-    @property
-    def place(self) -> str:
-        """The address as it was given; public."""
+    Attributes:
+        place: the address as it was given; public.
+    """
 
+    place: str
+
+    @abstractmethod
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         """Look whether the rankings of a period can be written, and change nothing. Raises Refusal of `output`.
 
@@ -32,6 +36,7 @@ class Sink(Protocol):
             release: what this very release has left there, complete or not, is no obstacle: it is resumed.
         """
 
+    @abstractmethod
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         """Ranking to str: where, or under which name, each was written; its label, where there are no files.
 
@@ -42,6 +47,7 @@ class Sink(Protocol):
 
     def files(self, period: Period | None) -> list[str] | None:
         """The ranking files that a period's windows end in; None where rankings do not become files."""
+        return None
 
     def following(self, period: Period, release: Release) -> Callable[[], Mapping[str, float]] | None:
         """Begin to follow what is published of a period; None where the place cannot be read back by whoever writes.
@@ -50,12 +56,15 @@ class Sink(Protocol):
         all that stand there, or those that are new since the last call. Where it tells of each group by itself, by the
         labels of rankings.
         """
+        return None
 
     def local_places(self) -> tuple[str, ...]:
         """Paths on this machine, which workers elsewhere would not see."""
+        return ()
 
     def published(self) -> list[dict[str, Any]] | None:
         """The published rows, for people; None where they cannot be read back."""
+        return None
 
 
 @contextmanager

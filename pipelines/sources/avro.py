@@ -1,25 +1,95 @@
-"""Avro object container files. One large file is split between its blocks and read by several workers."""
+"""Avro object container files, split between their blocks: by polars where it knows the types, otherwise by fastavro.
+
+Blocks are found one behind the other from the file's start, each by the head of the one before it. Nothing ever looks
+for the file's sync marker: what users write may hold it, and a whole block of their own behind it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import bz2
+import io
+import json
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import IO, Any, NamedTuple, cast
+
+import fastavro
+import numpy as np
+import polars as pl
+import pyarrow as pa
 
 from private_topk.pipelines.files import FileInfo, is_gzip, is_local, open_content
-from private_topk.pipelines.sources.ahead import in_order
-from private_topk.pipelines.sources.avro_blocks import END, ends_of_blocks, header_of, runs_of_blocks
-from private_topk.pipelines.sources.avro_rows import BlockDecoder, check_columns
+from private_topk.pipelines.sources.avro_schema import (
+    Branch,
+    Unreadable,
+    bare,
+    branches_of,
+    check_columns,
+    meant,
+    only,
+    plain_types,
+    rows_of,
+    schema_for,
+)
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.transforms.errors import refused
+from private_topk.transforms.errors import Refusal, refused
 
 __all__ = ["check", "pieces", "read"]
 
-_AHEAD = 64 << 20
+_ROWS = 100_000
+_BYTES = 16 << 20
+_END = 1 << 62
+"""Where a zipped file ends, which nobody knows before."""
+
+_SYNC = {"type": "fixed", "name": "sync", "size": 16}
+_HEADER = fastavro.parse_schema({"type": "record", "name": "header", "fields": [
+    {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+    {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+    {"name": "sync", "type": _SYNC},
+]})  # fmt: skip
+_HEAD = fastavro.parse_schema({"type": "record", "name": "head", "fields": [
+    {"name": "rows", "type": "long"},
+    {"name": "size", "type": "long"},
+]})  # fmt: skip
+_BLOCK = fastavro.parse_schema({"type": "record", "name": "block", "fields": [
+    {"name": "rows", "type": "long"},
+    {"name": "content", "type": "bytes"},
+    {"name": "sync", "type": _SYNC},
+]})  # fmt: skip
+_MAGIC = b"Obj\x01"
+_WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
+class Header(NamedTuple):
+    """The head of a file.
+
+    Args:
+        schema: of the rows, without logical types.
+        fields: the types of every field, in order.
+        end: where it ends and the first block begins.
+    """
+
+    schema: dict[str, Any]
+    fields: dict[str, list[Branch]]
+    codec: str
+    sync: bytes
+    end: int
+
+
+class Block(NamedTuple):
+    """How many rows a block has, and the bytes they are stored in, unpacked."""
+
+    rows: int
+    content: bytes
 
 
 def check(file: FileInfo, columns: Columns) -> None:
     """Raise Refusal unless the file is whole Avro and has the columns, of types that can be read."""
     with open_content(file.path) as source:
-        header = header_of(source, file.path)
+        header = _header(source, file.path)
         if not is_gzip(file.path):
             source.seek(max(file.size - 16, 0))
             if source.read(16) != header.sync:
@@ -34,12 +104,12 @@ def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
     the blocks of a larger file of this machine lead to its end.
     """
     if is_gzip(file.path):
-        yield 0, END
+        yield 0, _END
         return
     start = 0
     if is_local(file.path) and file.size > size:
         with open_content(file.path) as source:
-            for end in ends_of_blocks(source, header_of(source, file.path), file.path, file.size):
+            for end in _ends(source, _header(source, file.path), file):
                 if end - start >= size:
                     yield start, end
                     start = end
@@ -48,26 +118,223 @@ def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
-    """The rows of the blocks of one of the `pieces`, about 100,000 at a time."""
+    """The rows of one of the `pieces`, about 100,000 or 16 MiB at a time.
+
+    Raises Refusal where no block begins or ends there any more.
+    """
     with open_content(path) as source:
-        header = header_of(source, path)
-        decoder = BlockDecoder(header, columns, path)
-        runs = runs_of_blocks(source, header, path, start, stop)
-        for first, rest in in_order(runs, lambda run: _ahead(decoder.rows(run))):
-            yield from first
-            yield from rest
+        header = _header(source, path)
+        if start:
+            source.seek(start - 16)
+            if source.read(16) != header.sync:
+                raise _damaged(path)
+        decoder = _Decoder(header, columns, path)
+        some: list[Block] = []
+        rows = size = 0
+        for block in _blocks(source, header, path, stop):
+            some.append(block)
+            rows, size = rows + block.rows, size + len(block.content)
+            if rows >= _ROWS or size >= _BYTES:
+                yield from decoder.rows(some)
+                some, rows, size = [], 0, 0
+        if some:
+            yield from decoder.rows(some)
 
 
-Decoded = tuple[list[Rows], Iterator[Rows]]
-"""The first rows of a run, and those still to be decoded."""
+def _header(source: IO[bytes], path: str) -> Header:
+    source.seek(0)
+    try:
+        found = _record(source, _HEADER)
+    except Exception:  # whatever a decoder makes of bytes that are none of its own
+        raise refused(f"{path} is not an Avro file, or its header is truncated") from None
+    if found["magic"] != _MAGIC:
+        raise refused(f"{path} is not an Avro file: it does not start with the Avro magic bytes")
+    try:
+        schema = json.loads(found["meta"]["avro.schema"])
+        fields = branches_of(schema)
+    except Unreadable as error:
+        raise refused(f"{path} has {error}: write the rows without") from None
+    except Exception:  # there are many ways not to be a schema
+        raise refused(f"{path} is not an Avro file of records: its schema is missing or broken") from None
+    codec = found["meta"].get("avro.codec", b"null").decode("utf-8", "replace")
+    if codec not in _CODECS:
+        raise refused(f"{path} is compressed with {codec!r}, which cannot be read here: write it with deflate")
+    return Header(bare(schema), fields, codec, found["sync"], source.tell())
 
 
-def _ahead(rows: Iterator[Rows]) -> Decoded:
-    """Rows decoded ahead of their turn, up to 64 MiB: a run of a few MiB may hold a thousand times as much."""
-    first, size = [], 0
-    for part in rows:
-        first.append(part)
-        size += sum(array.nbytes for array in part.columns.values())
-        if size > _AHEAD:
+def _ends(source: IO[bytes], header: Header, file: FileInfo) -> Iterator[int]:
+    """Where each block of a file ends: a seek and a short read a block, and nothing is decoded."""
+    end = header.end
+    while end < file.size:
+        head = _whole(source, _HEAD, file.path)
+        end = source.tell() + head["size"] + 16
+        if head["size"] < 0 or end > file.size:
+            raise _damaged(file.path)
+        source.seek(head["size"], os.SEEK_CUR)
+        if source.read(16) != header.sync:
+            raise _damaged(file.path)
+        yield end
+
+
+def _blocks(source: IO[bytes], header: Header, path: str, stop: int) -> Iterator[Block]:
+    """The blocks from here to `stop`, unpacked."""
+    unpack = _CODECS[header.codec]
+    while cast(io.BufferedReader, source).peek(1) if stop == _END else source.tell() < stop:
+        block = _whole(source, _BLOCK, path)
+        if block["sync"] != header.sync or block["rows"] < 0 or source.tell() > stop:
+            raise _damaged(path)
+        try:
+            content = unpack(block["content"])
+        except Exception:  # whatever a decoder makes of broken bytes
+            raise _undecodable(path) from None
+        if block["rows"] or content:
+            yield Block(block["rows"], content)
+
+
+def _record(source: IO[bytes], schema: Any) -> Any:  # noqa: ANN401 - a parsed schema
+    return fastavro.schemaless_reader(source, schema, None)
+
+
+def _whole(source: IO[bytes], schema: Any, path: str) -> Any:  # noqa: ANN401 - a parsed schema
+    try:
+        return _record(source, schema)
+    except (EOFError, IndexError, ValueError, MemoryError, OverflowError):
+        source.read(1)  # which raises, if it is the gzip stream that ended too early
+        raise _damaged(path) from None
+
+
+def _damaged(path: str) -> Refusal:
+    return refused(f"{path} is truncated or damaged: a block does not end with the file's sync marker. Write or "
+                      "copy it again")  # fmt: skip
+
+
+def _undecodable(path: str) -> Refusal:
+    return refused(f"{path} is damaged: a block cannot be decoded. Write or copy it again")
+
+
+def _zstandard(packed: bytes) -> bytes:
+    with pa.input_stream(pa.py_buffer(packed), compression="zstd") as stream:
+        return stream.read()
+
+
+def _snappy(packed: bytes) -> bytes:
+    # The length comes first, seven bits to a byte.
+    width = next(n for n, byte in enumerate(packed, 1) if byte < 0x80)
+    size = sum((byte & 0x7F) << 7 * n for n, byte in enumerate(packed[:width]))
+    content = pa.decompress(packed[:-4], decompressed_size=size, codec="snappy", asbytes=True)
+    if zlib.crc32(content).to_bytes(4, "big") != packed[-4:]:
+        raise ValueError("the checksum is another")
+    return content
+
+
+def _lz4(packed: bytes) -> bytes:
+    size = int.from_bytes(packed[:4], "little")
+    return pa.decompress(packed[4:], decompressed_size=size, codec="lz4_raw", asbytes=True)
+
+
+_CODECS: dict[str, Callable[[bytes], bytes]] = {
+    "null": bytes,
+    "deflate": lambda packed: zlib.decompress(packed, -15),
+    "bzip2": bz2.decompress,
+    "xz": lzma.decompress,
+    "zstandard": _zstandard,
+    "snappy": _snappy,
+    "lz4": _lz4,
+}
+"""By the name that a file gives. Each raises whatever its library makes of broken bytes."""
+
+
+class _Decoder:
+    """Decodes blocks of one file. Each must be used up by its rows, to its last byte."""
+
+    def __init__(self, header: Header, columns: Columns, path: str) -> None:
+        self._header, self._columns, self._path = header, columns, path
+        self._fields = {name: header.fields[name] for name in columns.names()}
+        self._names = {name: f"c{index}" for index, name in enumerate(header.fields)}
+        self._plain = plain_types(header.schema, header.fields)
+        self._any = schema_for(header.schema, header.fields, columns)
+
+    def rows(self, blocks: Sequence[Block]) -> Iterator[Rows]:
+        found = self._by_polars(blocks)
+        if found is not None:
+            yield from found
+            return
+        try:  # fastavro has the last word
+            for records in _batches(self._records(blocks)):
+                yield rows_of(records, self._fields, self._columns)
+        except Exception:  # whatever a decoder makes of broken bytes
+            raise _undecodable(self._path) from None
+
+    def _by_polars(self, blocks: Sequence[Block]) -> list[Rows] | None:
+        """None where polars does not know the types, or makes something else of the blocks."""
+        # A row takes a byte at least: for any number of others polars would ask for memory.
+        if self._plain is None or any(block.rows > len(block.content) for block in blocks):
+            return None
+        try:
+            frame = pl.read_avro(self._file(self._plain, blocks))
+            # Polars takes no more than a block has, but may leave some of it. All of it is used up where the rows take
+            # as many bytes as the blocks have.
+            rows, size = sum(block.rows for block in blocks), sum(len(block.content) for block in blocks)
+            if len(frame) != rows or _stored_bytes(frame, self._plain) != size:
+                return None
+            # A little more than _ROWS as a rule, so that the rest is no block of next to nothing.
+            return [self._rows_of(part) for part in frame.iter_slices(2 * _ROWS)]
+        except (Exception, pl.exceptions.PanicException):
+            return None
+
+    def _rows_of(self, part: pl.DataFrame) -> Rows:
+        oldest = pl.CompatLevel.oldest()
+        arrays = {name: part[self._names[name]].to_arrow(compat_level=oldest) for name in self._fields}
+        return Rows({name: meant(array, only(self._fields[name])) for name, array in arrays.items()})
+
+    def _records(self, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+        file = self._file(self._any, blocks)
+        for block in cast(Iterable[Any], fastavro.block_reader(file, handle_unicode_errors="surrogateescape")):
+            yield from block
+            if block.bytes_.read(1):
+                raise ValueError("there are bytes behind the rows of a block")
+
+    def _file(self, schema: dict[str, Any], blocks: Sequence[Block]) -> io.BytesIO:
+        """A file of unpacked blocks, of the same bytes by another schema."""
+        file, sync = io.BytesIO(), self._header.sync
+        meta = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
+        fastavro.schemaless_writer(file, _HEADER, {"magic": _MAGIC, "meta": meta, "sync": sync})
+        for block in blocks:
+            fastavro.schemaless_writer(file, _BLOCK, {**block._asdict(), "sync": sync})
+        file.seek(0)
+        return file
+
+
+def _batches(records: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while some := list(islice(records, _ROWS)):
+        yield some
+
+
+def _stored_bytes(frame: pl.DataFrame, schema: dict[str, Any]) -> int:
+    """How many bytes Avro stores the rows of a frame in, by a schema of `plain_types`."""
+    found = 0
+    for field in schema["fields"]:
+        column, kinds = frame[field["name"]], field["type"]
+        if isinstance(kinds, list):  # the number of the branch comes first
+            found += len(column)
+            column, kinds = column.drop_nulls(), next(kind for kind in kinds if kind != "null")
+        if kinds in _WIDTHS:
+            found += _WIDTHS[kinds] * len(column)
+        elif kinds == "bytes":
+            lengths = column.bin.size().to_numpy().astype(np.int64)
+            found += int(lengths.sum()) + _stored_longs(lengths)
+        else:
+            found += _stored_longs(column.to_numpy().astype(np.int64))
+    return found
+
+
+def _stored_longs(values: np.ndarray) -> int:
+    """How many bytes Avro stores integers in: seven bits in each."""
+    zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    found = more = len(zigzag)
+    for shift in range(7, 64, 7):
+        if not more:
             break
-    return first, rows
+        more = int(np.count_nonzero(zigzag >= np.uint64(1 << shift)))
+        found += more
+    return found

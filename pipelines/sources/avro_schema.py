@@ -1,4 +1,4 @@
-"""What the types of an Avro schema mean, and the same schema in types that hide nothing from either decoder.
+"""What the types of an Avro schema mean: which columns can be read, and what a decoded value stands for.
 
 A logical type is taken off before decoding and given its meaning afterwards, in one place: libraries differ in what
 they make of a uuid in capitals or of a time after the year 9999, and one such value would take its whole block along.
@@ -9,28 +9,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["TAG", "Branch", "Recursive", "Weightless", "branches_of", "of_any_type", "of_plain_types"]
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from fastavro.read import LOGICAL_READERS
+from fastavro.schema import expand_schema
 
-TAG = "private-topk-int"
+from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
+from private_topk.transforms.errors import refused
+
+__all__ = [
+    "Branch",
+    "Unreadable",
+    "bare",
+    "branches_of",
+    "check_columns",
+    "meant",
+    "only",
+    "plain_types",
+    "rows_of",
+    "schema_for",
+]
+
+_TAG = "private-topk-int"
 """Marks the int beside a long, where the two are times in different units."""
 
-_TIMES = {f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")}
+LOGICAL_READERS[f"int-{_TAG}"] = lambda value, *_: (value,)
+
+_TIMESTAMPS = {f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")}
 _LOGICAL = {
     "int": {"date", "time-millis"},
-    "long": {"time-micros"} | _TIMES,
+    "long": {"time-micros"} | _TIMESTAMPS,
     "bytes": {"decimal", "big-decimal"},
     "fixed": {"decimal", "duration", "uuid"},
 }
 _PLAIN = {"boolean", "int", "long", "float", "double", "bytes", "string"}
-_NAMED = {"record", "error", "enum", "fixed"}
+_COMPLEX = {"record", "error", "enum", "fixed", "array", "map"}
+_LABELS = {"string", "int", "long", "enum"}
+_NUMBERS = {"string", "int", "long", "float", "double"}
+_TIMES = _NUMBERS | {"date"} | _TIMESTAMPS
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 
-class Recursive(ValueError):
-    """A record that may hold itself: one row could be nested as deep as it is long, and overrun fastavro's stack."""
-
-
-class Weightless(ValueError):
-    """An array of what takes no bytes: one row of a few bytes could hold a billion, each of which takes time."""
+class Unreadable(ValueError):
+    """A schema by which one row of a few bytes could take all time or memory; the text says what it has."""
 
 
 class Branch(NamedTuple):
@@ -50,140 +72,199 @@ class Branch(NamedTuple):
 def branches_of(schema: dict[str, Any]) -> dict[str, list[Branch]]:
     """The types of every field of a record, in their order. A logical type on another base than its own is none.
 
-    Raises Recursive, Weightless; and KeyError, TypeError, ValueError or RecursionError for what is no schema.
+    Raises Unreadable; and whatever fastavro makes of what is no schema.
     """
-    if schema["type"] not in ("record", "error"):
+    whole: Any = expand_schema(bare(schema, ("logicalType",)))
+    if whole["type"] not in ("record", "error"):
         raise ValueError("the rows of a file are records")
-    named = dict(_named(schema, "", ()))
-    _refuse_weightless(schema, named, "")
-    space = _space_of(schema, "")
-    fields = [(field["name"], list(_branches(field["type"], named, space))) for field in schema["fields"]]
-    found = dict(fields)
-    if len(found) != len(fields) or not all(isinstance(name, str) for name in found):
+    _refuse_unreadable(whole)
+    fields = {field["name"]: list(_branches(field["type"])) for field in whole["fields"]}
+    if len(fields) != len(whole["fields"]) or not all(isinstance(name, str) for name in fields):
         raise ValueError("fields have one name each")
-    return found
+    return fields
 
 
-def of_plain_types(schema: dict[str, Any], fields: dict[str, list[Branch]]) -> dict[str, Any] | None:
-    """The schema for polars, with fields c0, c1, ...; None unless each is a primitive or an enum, or one and null."""
+def bare(kind: Any, keep: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 - an Avro schema
+    """A schema without logical types, defaults, documentation and types that are types in braces.
+
+    Args:
+        keep: properties that stay.
+    """
+    if isinstance(kind, list):
+        return [bare(branch, keep) for branch in kind]
+    if not isinstance(kind, dict):
+        return kind
+    if not isinstance(kind["type"], str):
+        return bare(kind["type"], keep)
+    kept = {name: kind[name] for name in ("type", "name", "namespace", "symbols", "size", *keep) if name in kind}
+    if kind["type"] not in _COMPLEX and not any(name in kind for name in keep):
+        return kind["type"]
+    if "fields" in kind:
+        kept["fields"] = [{"name": field["name"], "type": bare(field["type"], keep)} for field in kind["fields"]]
+    return kept | {name: bare(kind[name], keep) for name in ("items", "values") if name in kind}
+
+
+def plain_types(schema: dict[str, Any], fields: dict[str, list[Branch]]) -> dict[str, Any] | None:
+    """The schema for polars, with fields c0, c1, ...; None unless each is a primitive or an enum, or one and null.
+
+    Args:
+        schema: a bare one.
+    """
     plain = []
-    for place, (field, branches) in enumerate(zip(schema["fields"], fields.values(), strict=True)):
-        kinds = ["int" if branch.base == "enum" else _bytes(branch.base) for branch in branches]
+    for index, (field, branches) in enumerate(zip(schema["fields"], fields.values(), strict=True)):
+        kinds = [_PLAIN_BASES.get(branch.base, branch.base) for branch in branches]
         if not set(kinds) <= _PLAIN | {"null"} or len(kinds) > 2 or ("null" in kinds) != (len(kinds) == 2):
             return None
-        if _is_union(field["type"]) != (len(kinds) == 2):  # a union of one is stored with its number, too
+        if isinstance(field["type"], list) != (len(kinds) == 2):  # a union of one is stored with its number, too
             return None
-        plain.append({"name": f"c{place}", "type": kinds if len(kinds) == 2 else kinds[0]})
+        plain.append({"name": f"c{index}", "type": kinds if len(kinds) == 2 else kinds[0]})
     return {"type": "record", "name": "row", "fields": plain}
 
 
-def of_any_type(schema: dict[str, Any], tagged: str | None) -> dict[str, Any]:
-    """The schema for fastavro, without logical types.
+_PLAIN_BASES = {"enum": "int", "string": "bytes"}
+"""Texts are decoded as bytes: one that is no UTF-8 is then no more than one row that cannot be read."""
+
+
+def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns: Columns) -> dict[str, Any]:
+    """The schema by which fastavro makes the records for `rows_of`.
 
     Args:
-        tagged: the field whose ints are to be told from its longs.
+        schema: a bare one.
     """
-    bare = _bare(schema)
-    for field in bare["fields"]:
-        if field["name"] == tagged:
-            field["type"] = [{"type": "int", "logicalType": TAG} if _is_int(kind) else kind for kind in field["type"]]
-    return bare
+    time = columns.time
+    if time is None or not _needs_tag(fields[time]):
+        return schema
+    tagged = {"type": "int", "logicalType": _TAG}
+    return {**schema, "fields": [
+        {**field, "type": [tagged if kind == "int" else kind for kind in field["type"]]}
+        if field["name"] == time else field
+        for field in schema["fields"]
+    ]}  # fmt: skip
 
 
-def _branches(kind: Any, named: dict[str, Any], space: str) -> Iterator[Branch]:  # noqa: ANN401 - an Avro schema
+def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:
+    """Raise Refusal, naming where they are, unless the fields have the columns, of types that can be read."""
+    for name in columns.names():
+        if name not in fields:
+            raise refused(f"{where} has no column {name!r}: its columns are {', '.join(sorted(fields))}; {SAY_WHICH}")
+        allowed = {columns.time: _TIMES, columns.value: _NUMBERS}.get(name, _LABELS)
+        found = {branch.meaning for branch in fields[name]}
+        if not found <= allowed | {"null"}:
+            raise refused(f"{where}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
+                             f"got {', '.join(sorted(found - allowed))}")  # fmt: skip
+
+
+def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:
+    """The rows of records that fastavro has read by `schema_for`, with errors of UTF-8 as surrogates."""
+    arrays, unreadable = {}, None
+    for name in columns.names():
+        values = [record[name] for record in records]
+        if name == columns.time:
+            arrays[name], unreadable = _times(values, fields[name], columns.time_unit)
+        elif name == columns.value:
+            arrays[name] = _amounts(values)
+        else:
+            arrays[name] = _labels(values)
+    return Rows(arrays, unreadable)
+
+
+def _branches(kind: Any) -> Iterator[Branch]:  # noqa: ANN401 - an expanded schema
     if isinstance(kind, list):
         for branch in kind:
-            yield from _branches(branch, named, space)
+            yield from _branches(branch)
     elif isinstance(kind, str):
-        full = kind if "." in kind or not space else f"{space}.{kind}"
-        if kind in _PLAIN | {"null"}:
-            yield Branch(kind, kind)
-        else:
-            yield from _branches(named.get(full) or named[kind], named, space)
-    elif isinstance(kind["type"], str) and kind["type"] not in named:
+        yield Branch(kind, kind)
+    else:
         base, logical = kind["type"], kind.get("logicalType")
         known = isinstance(logical, str) and logical in _LOGICAL.get(base, ())
         yield Branch(base, str(logical) if known else base, tuple(kind["symbols"]) if base == "enum" else ())
-    else:
-        yield from _branches(kind["type"], named, space)
 
 
-def _named(kind: Any, space: str, around: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
-    """The types that a schema gives names to, under their full names. `around` are those of the records around it."""
-    if isinstance(kind, list):
-        for branch in kind:
-            yield from _named(branch, space, around)
-    elif isinstance(kind, str):
-        if {kind, f"{space}.{kind}"} & set(around):
-            raise Recursive
-    elif isinstance(kind, dict):
-        if _is_named(kind.get("type")):
-            space = _space_of(kind, space)
-            name = kind["name"].rpartition(".")[2]
-            full = f"{space}.{name}" if space else name
-            yield full, kind
-            around = (*around, full)
-        for inner in (kind.get("type"), kind.get("items"), kind.get("values")):
-            if not _is_named(inner):
-                yield from _named(inner, space, around)
-        for field in kind.get("fields", ()):
-            yield from _named(field["type"], space, around)
-
-
-def _refuse_weightless(kind: Any, named: dict[str, Any], space: str) -> None:  # noqa: ANN401 - an Avro schema
-    if isinstance(kind, list):
-        for branch in kind:
-            _refuse_weightless(branch, named, space)
-    elif isinstance(kind, dict):
-        space = _space_of(kind, space) if _is_named(kind.get("type")) else space
-        if kind.get("type") == "array" and _is_weightless(kind["items"], named, space):
-            raise Weightless
-        for inner in (kind.get("type"), kind.get("items"), kind.get("values"), kind.get("fields")):
-            _refuse_weightless(inner, named, space)
-
-
-def _is_weightless(kind: Any, named: dict[str, Any], space: str) -> bool:  # noqa: ANN401 - an Avro schema
-    """Whether every value of a type is stored as no bytes at all."""
+def _refuse_unreadable(kind: Any) -> None:  # noqa: ANN401 - an expanded schema
+    """Raise Unreadable for a name that stands inside of itself, so that it was not expanded, or an array of nothing."""
     if isinstance(kind, str):
-        found = named.get(f"{space}.{kind}", named.get(kind))
-        return kind == "null" or (found is not None and _is_weightless(found, named, space))
+        if kind not in _PLAIN | {"null"}:
+            raise Unreadable("records that may hold themselves, which is not safe to read")
+    elif isinstance(kind, list):
+        for branch in kind:
+            _refuse_unreadable(branch)
+    else:
+        if kind["type"] == "array" and _takes_no_bytes(kind["items"]):
+            raise Unreadable("an array of items that take no bytes, of which one row could hold a billion")
+        for inner in (kind.get("items"), kind.get("values"), *(field["type"] for field in kind.get("fields", ()))):
+            if inner is not None:
+                _refuse_unreadable(inner)
+
+
+def _takes_no_bytes(kind: Any) -> bool:  # noqa: ANN401 - an expanded schema
     if not isinstance(kind, dict):
-        return False  # the number of a branch of a union takes a byte
+        return kind == "null"  # the number of a branch of a union takes a byte
     if kind["type"] in ("record", "error"):
-        return all(_is_weightless(field["type"], named, _space_of(kind, space)) for field in kind["fields"])
-    return kind.get("size") == 0 if kind["type"] == "fixed" else _is_weightless(kind["type"], named, space)
+        return all(_takes_no_bytes(field["type"]) for field in kind["fields"])
+    return kind["type"] == "null" or kind.get("size") == 0
 
 
-def _is_named(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
-    return isinstance(kind, str) and kind in _NAMED
+def _needs_tag(branches: list[Branch]) -> bool:
+    """Whether an int and a long stand side by side that do not mean the same."""
+    meanings = {branch.base: branch.meaning for branch in branches if branch.base in ("int", "long")}
+    return len(meanings) == 2 and meanings != {"int": "int", "long": "long"}
 
 
-def _space_of(kind: dict[str, Any], space: str) -> str:
-    before, dot, _ = kind["name"].rpartition(".")
-    return before if dot else kind.get("namespace", space)
+def only(branches: list[Branch]) -> Branch:
+    return next((branch for branch in branches if branch.base != "null"), branches[0])
 
 
-def _bare(kind: Any) -> Any:  # noqa: ANN401 - an Avro schema
-    if isinstance(kind, list):
-        return [_bare(branch) for branch in kind]
-    if not isinstance(kind, dict):
-        return kind
-    if not isinstance(kind["type"], str) or kind["type"] in _PLAIN | {"null"}:
-        return _bare(kind["type"])
-    kept = {name: kind[name] for name in ("name", "namespace", "symbols", "size") if name in kind}
-    if "fields" in kind:
-        kept["fields"] = [{"name": field["name"], "type": _bare(field["type"])} for field in kind["fields"]]
-    return kept | {name: _bare(kind[name]) for name in ("type", "items", "values") if name in kind}
+def meant(values: pa.Array, branch: Branch) -> pa.Array:
+    """Stored values as what their type means. Raises where an enum has no such symbol."""
+    if branch.base == "enum" and not pa.types.is_large_string(values.type):
+        return pa.array(branch.symbols, pa.large_string()).take(values)
+    if branch.meaning == "date":
+        days = np.clip(values.fill_null(0).to_numpy(zero_copy_only=False), -(2**31), 2**31 - 1)  # as far as dates go
+        return pa.array(days.astype(np.int32), pa.int32(), mask=np.asarray(values.is_null())).cast(pa.date32())
+    if "timestamp" in branch.meaning:
+        return values.cast(pa.int64()).cast(pa.timestamp(_UNITS[branch.meaning.rpartition("-")[2]]))
+    return values
 
 
-def _is_union(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
-    return isinstance(kind, list) or (isinstance(kind, dict) and _is_union(kind["type"]))
+def _labels(values: list[Any]) -> pa.Array:
+    """Texts and integers as text; as bytes where some are no UTF-8, which fastavro hands on in surrogates."""
+    texts = [value if value is None or isinstance(value, str) else str(value) for value in values]
+    try:
+        return pa.array(texts, pa.large_string())
+    except (UnicodeEncodeError, pa.ArrowInvalid):
+        return pa.array([text and text.encode("utf-8", "surrogateescape") for text in texts], pa.large_binary())
 
 
-def _is_int(kind: Any) -> bool:  # noqa: ANN401 - an Avro schema
-    return kind == "int" or (isinstance(kind, dict) and _is_int(kind["type"]))
+def _amounts(values: list[Any]) -> pa.Array:
+    """Numbers as texts that mean them, since texts may stand among them."""
+    texts = [repr(float(v)).replace("inf", "1e999") if isinstance(v, int | float) else v for v in values]
+    return _labels(texts)
 
 
-def _bytes(base: str) -> str:
-    """Texts are decoded as bytes: one that is no UTF-8 is then no more than one row that cannot be read."""
-    return "bytes" if base == "string" else base
+def _times(values: list[Any], branches: list[Branch], unit: str) -> tuple[pa.Array, pa.Array | None]:
+    """The times of a column, and which are unreadable where several types may meet: each value goes by its own."""
+    by_type: dict[type, Branch] = {
+        _python_type(branch, branches): branch for branch in branches if branch.base != "null"
+    }
+    if len(by_type) < 2:
+        return _of_one_type(values, only(branches)), None
+    micros = pa.nulls(len(values), pa.int64())
+    for kind, branch in by_type.items():
+        mask = pa.array([type(value) is kind for value in values], pa.bool_())
+        some: list[Any] = [value for value in values if type(value) is kind]
+        some = [value for (value,) in some] if kind is tuple else some
+        times, _ = texts_of(_of_one_type(some, branch))
+        micros = pc.replace_with_mask(micros, mask, to_microseconds(times, unit))
+    valid = pa.array([value is not None for value in values], pa.bool_())
+    return micros.cast(pa.timestamp("us")), pc.and_(valid, micros.is_null())
+
+
+def _python_type(branch: Branch, branches: list[Branch]) -> type:
+    if branch.base == "int" and _needs_tag(branches):
+        return tuple
+    return {"string": str, "float": float, "double": float}.get(branch.base, int)
+
+
+def _of_one_type(values: list[Any], branch: Branch) -> pa.Array:
+    kinds = {"int": pa.int64(), "long": pa.int64(), "float": pa.float64(), "double": pa.float64(), "null": pa.null()}
+    return _labels(values) if branch.base == "string" else meant(pa.array(values, kinds[branch.base]), branch)

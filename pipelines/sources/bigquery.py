@@ -1,24 +1,32 @@
-"""The rows of a BigQuery table, by way of files on a bucket: a source that ends."""
+"""The rows of a BigQuery table, by way of files on a bucket: a source that ends; and jobs of BigQuery that run once.
+
+A job's id comes from what it does, and BigQuery takes an id once: so whatever repeats a job finds the one there was.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.bigquery import client_of, export_query, exported, table_of
+from private_topk.pipelines.files import exists, match_any, open_file
 from private_topk.pipelines.identity import unasked
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
-from private_topk.pipelines.sources.source import BlockReader
-from private_topk.runners import Launch
+from private_topk.pipelines.sources.source import BlockReader, Source
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
-__all__ = ["BigQuery"]
+__all__ = ["BigQuery", "client_of", "export_query", "exported", "run_once", "table_of"]
 
 
 @dataclass(frozen=True)
-class BigQuery:
+class BigQuery(Source):
     """The rows of a table that a period holds, exported once as Parquet: the snapshot.
 
     A report that is repeated reads the same files, whatever has become of the table; and a ledger knows the input by
@@ -33,7 +41,7 @@ class BigQuery:
     snapshot: str = field(metadata=unasked("where the rows are kept; they are named by what the files hold"))
     columns: Columns = Columns()
 
-    bounded, live = True, False
+    bounded = True
 
     def __post_init__(self) -> None:
         export_query(table_of(self.place, "input"), self.snapshot.rstrip("/"), self._names(None), None)
@@ -56,14 +64,8 @@ class BigQuery:
         if time is not None and kinds[time] != "TIMESTAMP":
             raise Refusal("time_column", f"must be of BigQuery's type TIMESTAMP, got {kinds[time]}")
 
-    def check_runner(self, launch: Launch) -> None:
-        """Every runner reads files."""
-
     def read(self, period: Period | None) -> BlockReader:
         return self._files(period).read(period)
-
-    def rows(self, period: Period | None) -> None:
-        return None
 
     def stored_bytes(self) -> int:
         table = table_of(self.place, "input")
@@ -71,9 +73,6 @@ class BigQuery:
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return self._files(period).identity(key, period)
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
 
     def _fields(self, period: Period | None) -> dict[str, str]:
         """The columns that are read, by the field that names each."""
@@ -95,3 +94,108 @@ class BigQuery:
             within = self.columns.time, period.start, period.end
         found = exported(table_of(self.place, "input"), self.snapshot, self._names(period), within)
         return Files(found, self.columns)
+
+
+if TYPE_CHECKING:
+    from google.cloud.bigquery import Client
+
+
+_PLACE = re.compile(r"bigquery://([a-z][-a-z0-9.:]*)[:.](\w+)\.([-\w]+)")
+_FOLDER = re.compile(r"gs://[-\w.]+(/[-\w.=]+)*")
+_COLUMN = re.compile(r"[A-Za-z_]\w*")
+_COMPLETE = "complete"
+
+
+def table_of(place: str, field: str) -> str:
+    """PROJECT.DATASET.TABLE of an address. Raises Refusal of the field."""
+    found = _PLACE.fullmatch(place)
+    if not found:
+        raise Refusal(field, f"must be like bigquery://PROJECT:DATASET.TABLE, got {verbatim(place)}")
+    return ".".join(found.groups())
+
+
+def client_of(table: str, field: str) -> Client:
+    """A client that works for the table's project. Raises Refusal of the field without libraries or credentials."""
+    try:
+        from google.auth.exceptions import DefaultCredentialsError
+        from google.cloud.bigquery import Client
+    except ImportError:
+        raise Refusal(field, "bigquery:// needs Google's clients: pip install 'private-topk[gcp]'") from None
+    try:
+        return Client(project=table.rpartition(".")[0].rpartition(".")[0])
+    except DefaultCredentialsError:
+        raise Refusal(field, "needs Google credentials: `gcloud auth application-default login`, or run as a service "
+                      "account") from None  # fmt: skip
+
+
+def export_query(table: str, folder: str, columns: Sequence[str], within: tuple[str, datetime, datetime] | None) -> str:
+    """The statement that writes columns of a table as Parquet files into a folder of a bucket.
+
+    Args:
+        within: a TIMESTAMP column and the period [from, to) that is exported; None for all rows.
+
+    Raises Refusal for a name that is no plain name: nothing given is ever read as SQL.
+    """
+    for column in columns:
+        if not _COLUMN.fullmatch(column):
+            rule = f"columns must be plain names of letters, digits and underscores, got {verbatim(repr(column))}"
+            raise Refusal("input", rule)
+    if not _FOLDER.fullmatch(folder):
+        raise Refusal("snapshot", f"must be gs://BUCKET/FOLDER, got {verbatim(folder)}")
+    names, where = ", ".join(f"`{column}`" for column in columns), ""
+    if within is not None:
+        column, start, end = within
+        where = (f"\nWHERE `{column}` >= TIMESTAMP '{start.isoformat()}'"
+                 f" AND `{column}` < TIMESTAMP '{end.isoformat()}'")  # fmt: skip
+    place = f"{folder}/rows-*.parquet"
+    return f"EXPORT DATA OPTIONS (uri = '{place}', format = 'PARQUET') AS\nSELECT {names}\nFROM `{table}`{where}"
+
+
+def exported(table: str, snapshot: str, columns: Sequence[str], within: tuple[str, datetime, datetime] | None) -> str:
+    """The glob of the files that hold a table's rows, exported unless they are there.
+
+    Each question to a table has a folder of its own below the snapshot's, and each attempt one below that, so what an
+    export that failed has left is never read.
+    """
+    root = snapshot.rstrip("/")
+    folder = f"{root}/{hashlib.sha256(export_query(table, root, columns, within).encode()).hexdigest()[:24]}"
+    if exists(f"{folder}/{_COMPLETE}"):
+        with open_file(f"{folder}/{_COMPLETE}") as source:
+            return f"{folder}/{source.read().decode().strip()}/rows-*.parquet"
+    client = client_of(table, "input")
+
+    def start(job: str, attempt: int) -> Any:  # noqa: ANN401 - a job
+        return client.query(export_query(table, f"{folder}/{attempt}", columns, within), job_id=job, job_retry=None)
+
+    digest = hashlib.sha256(folder.encode()).hexdigest()
+    attempt = run_once(client, digest, start, lambda found: bool(match_any(f"{folder}/{found}/rows-*.parquet")))
+    _note(f"{folder}/{_COMPLETE}", b"%d\n" % attempt)
+    return f"{folder}/{attempt}/rows-*.parquet"
+
+
+def run_once(client: Client, digest: str, start: Callable[[str, int], Any], is_there: Callable[[int], bool]) -> int:
+    """Run a job unless it has run, and give the number of the attempt that did it.
+
+    An id whose job failed is followed by the next, and so is one whose work is no longer there.
+    """
+    from google.api_core.exceptions import Conflict
+
+    for attempt in count(1):
+        job = f"private_topk_{digest[:40]}_{attempt}"
+        try:
+            start(job, attempt).result()
+            return attempt
+        except Conflict:
+            earlier = client.get_job(job)
+            if earlier.state != "DONE":
+                earlier.result()
+            if not earlier.error_result and is_there(attempt):
+                return attempt
+    raise AssertionError("there is always a next attempt")
+
+
+def _note(place: str, content: bytes) -> None:
+    from apache_beam.io.filesystems import FileSystems
+
+    with FileSystems.create(place) as sink:
+        sink.write(content)

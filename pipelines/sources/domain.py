@@ -21,10 +21,6 @@ from private_topk.transforms.labels import check_items, digest_of
 __all__ = ["DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group"]
 
 
-_MAY_BE_SPACE = np.zeros(256, bool)  # by the first byte of a character
-_MAY_BE_SPACE[[*range(0x09, 0x0E), *range(0x1C, 0x21), 0xC2, 0xE1, 0xE2, 0xE3]] = True
-
-
 @dataclass(frozen=True)
 class DomainFile:
     """Reads the items of a domain file, at the launch and again on every worker, so that no job carries them."""
@@ -126,31 +122,12 @@ def _lines(path: str) -> pa.Array:
     except UnicodeDecodeError:
         raise Refusal("domain", "is not UTF-8 text", "give one item per line, or a CSV, Parquet or "
                       "Avro file with its ending") from None  # fmt: skip
-    lines = _split(content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n"))
-    blank = _blank(lines)
-    whole = np.flatnonzero(~blank)
-    lines = pc.if_else(pa.array(~blank), lines, None) if blank.any() else lines
-    return lines[: int(whole[-1]) + 1 if len(whole) else 0]
-
-
-def _split(content: bytes) -> pa.Array:
-    """The texts between line feeds. No Python object for each: a list may have 100 million."""
-    feeds = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
-    offsets = np.zeros(len(feeds) + 2, np.int64)
-    offsets[1:-1], offsets[-1] = feeds, len(content) - len(feeds)
-    offsets[1:-1] -= np.arange(len(feeds))
-    del feeds
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content.replace(b"\n", b""))]
-    return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
-
-
-def _blank(lines: pa.Array) -> np.ndarray:
-    """Which lines are nothing but white space; only those that begin with what may be white space are looked at."""
-    _, offsets, data = lines.buffers()
-    starts = np.frombuffer(offsets, np.int64)
-    content = np.frombuffer(data or b"\0", np.uint8)
-    empty = starts[1:] == starts[:-1]
-    firsts = content[np.minimum(starts[:-1], len(content) - 1)]  # of empty lines at the end: the last one's
-    unclear = np.flatnonzero(~empty & _MAY_BE_SPACE[firsts])
-    empty[unclear] = [not line.strip() for line in lines.take(pa.array(unclear)).to_pylist()]
-    return empty
+    content = content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n")
+    # No Python object for each and no copy of the whole: a list may have 100 million.
+    offsets = pa.py_buffer(np.array([0, len(content)]))
+    whole = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(content)])
+    lines = pc.split_pattern(whole, "\n")[0].values
+    blank = pc.or_(pc.equal(pc.binary_length(lines), 0), pc.utf8_is_space(lines))
+    there = np.flatnonzero(~np.asarray(blank))
+    lines = pc.if_else(blank, None, lines) if pc.any(blank).as_py() else lines
+    return lines[: int(there[-1]) + 1 if len(there) else 0]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import queue
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import apache_beam as beam
 import pyarrow as pa
@@ -18,7 +20,6 @@ from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 from private_topk.pipelines.files import FileInfo, is_local, match, open_file
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.sources.ahead import read_ahead
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.formats import (
     Piece,
@@ -30,9 +31,7 @@ from private_topk.pipelines.sources.formats import (
     read_pieces,
     reader_of,
 )
-from private_topk.pipelines.sources.left_out import LeftOut
-from private_topk.pipelines.sources.source import BlockReader, about_the_input
-from private_topk.runners import Launch
+from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -41,10 +40,13 @@ __all__ = ["Files", "ReadBlocks"]
 
 _EARLIEST = TimestampCombiner.OUTPUT_AT_EARLIEST
 _AT_ONCE = 1 << 20
+_END = object()
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Files:
+class Files(Source):
     """The files of a glob, as they are at the first look: what is checked, named for a ledger and read is one list.
 
     Its name comes from what the files hold, not from where they are: the same files under other paths or in another
@@ -60,7 +62,7 @@ class Files:
     place: str
     columns: Columns = Columns()
 
-    bounded, live = True, False
+    bounded = True
 
     @cached_property
     def files(self) -> tuple[FileInfo, ...]:
@@ -71,9 +73,6 @@ class Files:
     def check(self, period: Period | None) -> None:
         with about_the_input():
             check_files(self.files, self._columns(period))
-
-    def check_runner(self, launch: Launch) -> None:
-        """Every runner reads files."""
 
     def read(self, period: Period | None) -> BlockReader:
         with about_the_input():
@@ -150,3 +149,43 @@ class _ReadDoFn(beam.DoFn):
             self._left_out.add(missing)
             if block is not None:
                 yield block
+
+
+def read_ahead(source: Iterator[T], depth: int = 2) -> Iterator[T]:
+    """The elements of `source`, made by a thread that runs at most `depth` ahead. What it raises is raised here.
+
+    The decoders release Python's lock, so this fills a second core. If the reader stops early, so does the thread.
+    """
+    elements: queue.Queue = queue.Queue(depth)
+    stop = threading.Event()
+
+    def put(element: object) -> None:
+        while not stop.is_set():
+            try:
+                return elements.put(element, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def make() -> None:
+        try:
+            for element in source:
+                put((element, None))
+                if stop.is_set():
+                    return
+            put((_END, None))
+        except BaseException as error:
+            put((_END, error))
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    try:
+        while True:
+            element, error = elements.get()
+            if error is not None:
+                raise error
+            if element is _END:
+                return
+            yield element
+    finally:
+        stop.set()
+        thread.join()

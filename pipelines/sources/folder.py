@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import time
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, ClassVar, NamedTuple
@@ -14,27 +16,26 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.files import FileInfo, as_it_is, is_local, match_any, refuse_folder
+from private_topk.pipelines.files import FileInfo, as_it_is, exists, is_local, match_any, open_file, refuse_folder
 from private_topk.pipelines.identity import named, unasked
-from private_topk.pipelines.sources.arrivals import arrival_of
 from private_topk.pipelines.sources.clock import Clock, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
-from private_topk.pipelines.sources.left_out import LeftOut
-from private_topk.pipelines.sources.source import BlockReader, about_the_input, horizon
-from private_topk.runners import Launch
+from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input, horizon
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
-__all__ = ["Folder"]
+__all__ = ["NOTES", "Folder", "arrival_of"]
 
 _READER = 0
 _TURN = 5.0
@@ -43,7 +44,7 @@ _NAME = 10  # bytes of a digest that tell the path; the rest tell its size and t
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(Source):
     """The files that match a pattern, now or later, until the clock has passed the horizon.
 
     A file must appear complete: written under another name and renamed. Names that start with a dot or end in .tmp or
@@ -63,7 +64,7 @@ class Folder:
     clock: str = "log"
     poll: timedelta = field(default=timedelta(seconds=10), metadata=unasked("files arrive when they do, seen or not"))
 
-    bounded, live = False, False
+    bounded = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.poll, timedelta) and self.poll > timedelta(0)):
@@ -76,18 +77,9 @@ class Folder:
             reader_of(self.place)
             check_files(arrived(self.place), self.columns)
 
-    def check_runner(self, launch: Launch) -> None:
-        """One reader watches the folder, so every runner follows its clock."""
-
     def read(self, period: Period | None) -> BlockReader:
         clock = Clock(self.clock, horizon(period))
         return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
-
-    def rows(self, period: Period | None) -> None:
-        return None
-
-    def stored_bytes(self) -> int:
-        return 0
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         # What it will hold, nobody knows when it starts: it is named by where it is, from wherever that is said.
@@ -280,3 +272,67 @@ def _digest(file: FileInfo) -> bytes:
 def _changed() -> Refusal:
     return Refusal("", "a file was changed after it had been read, so a repetition would read another one", "let files "
                    "stay as they are, and new rows come in new files; go on under a new {release_id}")  # fmt: skip
+
+
+NOTES = ".private-topk-arrivals"
+
+
+def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
+    """When a file arrived, microseconds since 1970 UTC, as this run and every later one has it.
+
+    That is when it was written; but a file that was written under another name and renamed bears a time that may be
+    before a window had closed which was published without it. Such a file has arrived when it was found. That is noted
+    beside it, in a hidden folder for operators only, since nothing else would tell a repetition.
+
+    Args:
+        now: how far the clock is.
+
+    Raises:
+        Refusal: it arrived before a window had closed that is published without it, or that it came too late cannot
+            be noted.
+    """
+    note = _note_of(file.path)
+    noted = _read(note)
+    if noted is None:
+        if not clock.closes_between(file.written, now):
+            return file.written
+        _write(note, now)
+        noted = _read(note)
+    if noted is None:
+        raise Refusal("", "a file appeared after windows had closed that it was written before, and its folder takes "
+                      "no note of that, so a repetition would count it", "let this user write there, or set "
+                      "the time of files that are moved in, as `touch` does")  # fmt: skip
+    if clock.closes_between(noted, now):
+        raise Refusal("", "a file appeared after windows had closed which another stream over this folder had found it "
+                      "in time for", "take a new {release_id}")  # fmt: skip
+    return noted
+
+
+def _note_of(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{NOTES}/{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}"
+
+
+def _read(note: str) -> int | None:
+    if not exists(note):
+        return None
+    with open_file(note) as source:
+        return int(source.read())
+
+
+def _write(note: str, at: int) -> None:
+    """Whoever notes it first is right."""
+    content = b"%d\n" % at
+    if not is_local(note):
+        with FileSystems.create(note, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
+            sink.write(content)
+        return
+    own = f"{note}.{secrets.token_hex(8)}.incomplete"
+    with suppress(OSError):  # the caller looks whether it is there
+        os.makedirs(os.path.dirname(note), exist_ok=True)
+        try:
+            with open(own, "xb") as sink:
+                sink.write(content)
+            os.link(own, note)
+        finally:
+            os.remove(own)

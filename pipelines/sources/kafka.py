@@ -1,33 +1,209 @@
-"""A Kafka topic as blocks, read by librdkafka in a splittable DoFn: on every runner, without Java."""
+"""A Kafka topic as blocks, read by librdkafka in a splittable DoFn: on every runner, without Java.
+
+What a row's arrival is must be seen again by whoever reads the log anew. So a message has arrived at the latest stamp
+that the broker had put on its partition by then: in order, even if the broker's clock is set back. A log that stands
+still follows the wall clock, so far behind that whatever comes later bears a later stamp; where one does not after
+all, the report fails, for it would count other rows when repeated.
+"""
 
 from __future__ import annotations
 
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.identity import named, unasked
-from private_topk.pipelines.sources.clock import Clock, moment_of
+from private_topk.pipelines.identity import unasked
+from private_topk.pipelines.sources.clock import Clock, moment_of, now_of
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.kafka_partitions import Log, ReadPartitionsDoFn
-from private_topk.pipelines.sources.kafka_reader import Group, first_offset
-from private_topk.pipelines.sources.kafka_topic import KafkaTopic, TopicFacts
-from private_topk.pipelines.sources.payloads import JsonPayload, Payload
-from private_topk.pipelines.sources.source import BlockReader, horizon
-from private_topk.runners import Launch
-from private_topk.transforms.errors import Refusal
-from private_topk.transforms.release import ReleaseKey
+from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
+from private_topk.pipelines.sources.source import BlockReader, Source, horizon
+from private_topk.runners import Launch, Line, say
+from private_topk.transforms.completeness import BlockChecksums, SentChecksums
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
-__all__ = ["Kafka", "check_repeatable"]
+__all__ = [
+    "Group",
+    "GroupReader",
+    "Kafka",
+    "KafkaTopic",
+    "Log",
+    "Positions",
+    "PositionsTracker",
+    "ReadPartitionsDoFn",
+    "TopicFacts",
+    "check_repeatable",
+    "first_offset",
+    "patiently",
+]
 
-_APART = 5.0  # seconds by which the clocks of broker and worker may differ
+_T = TypeVar("_T")
+Group = tuple[int, ...]
+
+_ADDRESS = re.compile(r"kafka://([\w.\-\[\]:]+:\d+(?:,[\w.\-\[\]:]+:\d+)*)/([\w.\-]{1,249})")
+_OURS = {
+    "group.id": "private-topk",  # asked for by the client; positions are kept by Beam, not by the broker
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "queued.max.messages.kbytes": 16384,
+    "fetch.message.max.bytes": 4 << 20,
+}
+_GONE = ("and the same release would be another answer: keep messages for longer than they wait to be read, and take "
+         "a new {release_id}")  # fmt: skip
+
+_SEVERE = 2
+# Seconds.
+_ANSWERED = 5.0  # within which a broker answers a look
+_SETTLED = 30.0  # within which another broker has taken over a partition
+_HEARD, _PAUSE = 1.0, 0.1  # within which a broker hears of a new topic, and between two tries
+_PATIENCE = 30.0  # for which a reader bears with errors
+_TURN = 1.0  # of one element, after which the runner may take a checkpoint
+_QUIET = 0.5  # until the next look at a log that stands still
+_WAIT = 0.2  # for messages
+_APART = 5.0  # by which the clocks of broker and worker may differ
+_LAG = 30.0  # for which a broker holds a message back, by its own default
+_BATCH = 20_000  # messages
+
+
+class TopicFacts(NamedTuple):
+    """What decides whether a topic can be read twice with the same result.
+
+    Args:
+        partitions: their numbers.
+        replicas: of the partition that has most.
+        stamps: LogAppendTime or CreateTime; empty where the broker does not say, as for the next one.
+        cleanup: delete, compact or both.
+        lag: for how long a broker may hold a message back until all replicas have it, seconds.
+    """
+
+    partitions: tuple[int, ...]
+    replicas: int
+    stamps: str
+    cleanup: str
+    lag: float
 
 
 @dataclass(frozen=True)
-class Kafka:
+class KafkaTopic:
+    """A topic and how to reach it.
+
+    Args:
+        options: of librdkafka, such as security.protocol; they may hold a password, so they are not shown.
+    """
+
+    identity_tag: ClassVar[str] = "kafka-topic"
+
+    servers: str
+    topic: str
+    options: tuple[tuple[str, str], ...] = field(
+        default=(), repr=False, metadata=unasked("how the broker is reached; what decides which rows come is set here")
+    )
+
+    @classmethod
+    def of(cls, place: str, options: Sequence[tuple[str, str]], name: str) -> KafkaTopic:
+        """The topic of an address. Raises Refusal of the field `name` or of `kafka_option`."""
+        found = _ADDRESS.fullmatch(place)
+        if not found:
+            rule = f"must be kafka://HOST:PORT/TOPIC, with more servers after commas, got {verbatim(place)}"
+            raise Refusal(name, rule)
+        for option, _ in options:
+            if option in _OURS or option in ("bootstrap.servers", "metadata.broker.list"):
+                raise Refusal("kafka_option", f"must leave {verbatim(option)} alone, which says what is read")
+        return cls(found[1], found[2], tuple(options))
+
+    @property
+    def place(self) -> str:
+        return f"kafka://{self.servers}/{self.topic}"
+
+    def client(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+        quiet = {"log_level": _SEVERE}  # what went wrong is said once, by us
+        return {**quiet, **dict(self.options), "bootstrap.servers": self.servers, **more}
+
+    def consumer(self, **more: Any) -> Any:  # noqa: ANN401 - the client is loaded when it is needed
+        """A consumer of what is committed, that is told where a partition ends."""
+        from confluent_kafka import Consumer
+
+        return Consumer(self.client(**{**_OURS, **more}))
+
+    def observer(self) -> Any:  # noqa: ANN401
+        """A consumer that is told of all messages, those of open transactions too, to ask where a log truly ends."""
+        return self.consumer(**{"isolation.level": "read_uncommitted"})
+
+    def partitions(self, name: str) -> list[int]:
+        """The partitions of the topic. Raises Refusal of the field `name` if it cannot be reached or does not exist."""
+        return sorted(self._metadata(name).partitions)
+
+    def facts(self, name: str) -> TopicFacts:
+        """What the broker says of the topic. Raises Refusal of the field `name`."""
+        partitions = self._metadata(name).partitions
+        topic, brokers = self._settings("topic", self.topic), partitions[min(partitions)].replicas
+        broker = self._settings("broker", str(brokers[0])) if brokers else {}
+        return TopicFacts(
+            tuple(sorted(partitions)),
+            max(len(partition.replicas) for partition in partitions.values()),
+            topic.get("message.timestamp.type", ""),
+            topic.get("cleanup.policy", ""),
+            float(broker.get("replica.lag.time.max.ms") or 1000 * _LAG) / 1000,
+        )
+
+    def _metadata(self, name: str) -> Any:  # noqa: ANN401
+        try:
+            from confluent_kafka import KafkaException
+        except ImportError:
+            raise Refusal(name, "kafka:// needs the client: pip install 'private-topk[kafka]'") from None
+        try:
+            consumer = self.consumer()
+            try:
+                found = self._described(consumer)
+            finally:
+                consumer.close()
+        except KafkaException as error:
+            rule = f"kafka://{self.servers} cannot be reached: {verbatim(error.args[0].str())}"
+            raise Refusal(name, rule) from None
+        if found.error is not None or not found.partitions:
+            raise Refusal(name, f"kafka://{self.servers} has no topic {self.topic}: create it first")
+        return found
+
+    def _described(self, consumer: Any) -> Any:  # noqa: ANN401
+        """A broker hears a little later than the controller that a topic was made."""
+        deadline = time.monotonic() + _HEARD
+        while True:
+            found = consumer.list_topics(self.topic, timeout=_ANSWERED).topics[self.topic]
+            if found.partitions and found.error is None or time.monotonic() > deadline:
+                return found
+            time.sleep(_PAUSE)
+
+    def _settings(self, kind: str, name: str) -> dict[str, str]:
+        """Settings of a topic or broker; none where the broker does not let this client see them."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient, ConfigResource
+
+        resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
+        admin = AdminClient(self.client())
+        try:
+            found = admin.describe_configs([resource])[resource].result(_ANSWERED)
+        except (KafkaException, TimeoutError):
+            return {}
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
+
+@dataclass(frozen=True)
+class Kafka(Source):
     """A topic, until the clock has passed the horizon.
 
     Positions are part of Beam's checkpoints: after a restart every message is read once more or not at all, as the
@@ -48,7 +224,7 @@ class Kafka:
     start: str = "earliest"
     readers: int = field(default=1, metadata=unasked("the clock waits for the slowest of them"))
 
-    bounded, live = False, False
+    bounded = False
 
     def __post_init__(self) -> None:
         if self.readers < 1:
@@ -57,7 +233,7 @@ class Kafka:
             moment_of(self.start, "kafka_start")
 
     @property
-    def place(self) -> str:
+    def place(self) -> str:  # type: ignore[override] # set by what it is made of
         return self.topic.place
 
     def check(self, period: Period | None) -> None:
@@ -88,18 +264,6 @@ class Kafka:
     def _since(self) -> int | None:
         return None if self.start == "earliest" else moment_of(self.start, "kafka_start")
 
-    def rows(self, period: Period | None) -> None:
-        return None
-
-    def stored_bytes(self) -> int:
-        return 0
-
-    def identity(self, key: ReleaseKey, period: Period | None) -> str:
-        return named(self, key)
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
-
 
 def check_repeatable(topic: KafkaTopic, facts: TopicFacts, clock: str) -> None:
     """Raise Refusal unless whoever reads the topic anew finds the same messages, arrived at the same times."""
@@ -126,3 +290,341 @@ class _ReadGroups(BlockReader):
             | "Spread the partitions" >> beam.Reshuffle()
             | "Read the partitions" >> beam.ParDo(self._fn)
         )
+
+
+class Positions(NamedTuple):
+    """How far a group of partitions has been read. Also the claim of a batch of messages.
+
+    Args:
+        offsets: the next offset of every partition.
+        stamped: the latest stamp of every partition, or row's time where the rows carry the clock; as the next one in
+            microseconds since 1970 UTC, None before the first message.
+        reached: the clock of every partition: that, or later where it stands still.
+        over: whether nothing more belongs to this part of the work.
+        sent: what has been sent of every window: claimed with the messages, so that it is in step with the offsets.
+    """
+
+    offsets: tuple[int, ...]
+    stamped: tuple[int | None, ...]
+    reached: tuple[int | None, ...]
+    over: bool = False
+    sent: SentChecksums = SentChecksums()
+
+    def clock(self) -> int | None:
+        """That of the partition that is farthest behind."""
+        known = [time for time in self.reached if time is not None]
+        return min(known) if len(known) == len(self.reached) else None
+
+
+class PositionsTracker(RestrictionTracker):
+    """Its only split is the one that gives the rest back: no offset is half-way to the end of a log."""
+
+    def __init__(self, positions: Positions) -> None:
+        self._positions = positions
+
+    def current_restriction(self) -> Positions:
+        return self._positions
+
+    def current_progress(self) -> RestrictionProgress:
+        return RestrictionProgress(fraction=1.0 if self._positions.over else 0.0)
+
+    def try_claim(self, positions: Positions) -> bool:
+        """Claim all messages before these positions. False if the rest has been given back: they are read again."""
+        if self._positions.over:
+            return False
+        self._positions = positions
+        return True
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[Positions, Positions] | None:
+        if self._positions.over or fraction_of_remainder != 0:
+            return None
+        rest, self._positions = self._positions, self._positions._replace(over=True)
+        return self._positions, rest
+
+    def check_done(self) -> None:
+        if not self._positions.over:
+            raise ValueError("the partitions are still to be read")
+
+    def is_bounded(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Log:
+    """A topic as it was at the launch.
+
+    Args:
+        since: milliseconds since 1970 UTC where it is entered; None for its beginning.
+        partitions: how many it has.
+        behind: seconds by which the clock of a log that stands still stays behind: clocks of broker and worker may
+            differ, and a broker holds a message back until its replicas have it.
+    """
+
+    topic: KafkaTopic
+    since: int | None
+    partitions: int
+    behind: float
+
+
+class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
+    """Reads a group of partitions for a second at a time, then gives the rest of it back to the runner.
+
+    One element reads them all, since not every runner takes the least of several sources' watermarks: Prism follows
+    whichever reported last, and would publish windows before their rows have come.
+    """
+
+    def __init__(self, log: Log, columns: Columns, payload: Payload, clock: Clock) -> None:
+        self._log, self._clock = log, clock
+        self._decoder, self._checksums = Decoder(payload, columns), BlockChecksums(clock.period)
+        self._readers: dict[Group, GroupReader] = {}
+
+    def initial_restriction(self, group: Group) -> Positions:
+        topic, since, start = self._log.topic, self._log.since, int(self._clock.period.starts[0]) // 1000
+        observer = topic.observer()
+        try:
+            offsets = [first_offset(observer, topic, partition, since, start) for partition in group]
+        finally:
+            observer.close()
+        nothing = (None,) * len(group)
+        return Positions(tuple(offsets), nothing, nothing)
+
+    def create_tracker(self, restriction: Positions) -> PositionsTracker:
+        return PositionsTracker(restriction)
+
+    def restriction_size(self, group: Group, restriction: Positions) -> int:
+        return 1
+
+    @beam.DoFn.unbounded_per_element()
+    def process(
+        self,
+        group: Group,
+        tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: ANN401, B008 - Beam's convention
+        estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: ANN401, B008
+    ) -> Iterator[TimestampedValue]:
+        group, positions = tuple(group), tracker.current_restriction()
+        reader = self._reader(group)
+        self._clock.catch_up(estimator, positions.sent.closed)
+        deadline, quiet = time.monotonic() + _TURN, set(group)
+        while not self._clock.is_over(estimator):
+            asked = time.time()
+            found = reader.read(positions.offsets)
+            quiet -= set(found)
+            if not found and not self._clock.by_rows:
+                positions = self._up_to_date(reader, group, positions, quiet, int((asked - self._log.behind) * 1e6))
+            blocks: list[pa.RecordBatch] = []
+            for partition, messages in found.items():
+                place = group.index(partition)
+                block, positions = self._taken(positions, place, messages, now_of(estimator).micros)
+                if len(block):
+                    name = b"%d %d %d" % (partition, messages[0].offset(), positions.offsets[place])
+                    block, sent = self._checksums.add(block, name, positions.sent)
+                    blocks, positions = [*blocks, block], positions._replace(sent=sent)
+            closed = self._clock.closed_by(positions.clock() or 0)
+            if closed > positions.sent.closed:
+                reader.check_partitions()
+                said, sent = self._checksums.close(positions.sent, closed, group[0])
+                blocks, positions = [*blocks, *said], positions._replace(sent=sent)
+            if not tracker.try_claim(positions):
+                return
+            yield from (TimestampedValue(block, now_of(estimator)) for block in blocks)
+            reader.moved(positions.offsets)
+            self._clock.advance(estimator, positions.clock())
+            if not found or time.monotonic() > deadline:
+                tracker.defer_remainder(Duration(0 if found else _QUIET))
+                return
+        tracker.try_claim(positions._replace(over=True))
+
+    def teardown(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+
+    def _reader(self, group: Group) -> GroupReader:
+        if group not in self._readers:
+            self._readers[group] = GroupReader(self._log.topic, group, self._log.partitions)
+        return self._readers[group]
+
+    def _taken(self, before: Positions, place: int, messages: list[Any], now: int) -> tuple[pa.RecordBatch, Positions]:
+        """The rows of some messages of a partition, and the positions after them."""
+        values = [message.value() for message in messages]
+        if self._clock.by_rows:
+            block = self._decoder.block(values)
+            stamped = _later(before.stamped[place], pc.max(block["time"]).as_py())
+        else:
+            arrived = self._arrived(before.stamped[place], messages, now)
+            block, stamped = self._decoder.block(values, arrived.tolist()), int(arrived[-1])
+        return block, before._replace(
+            offsets=_with(before.offsets, place, messages[-1].offset() + 1),
+            stamped=_with(before.stamped, place, stamped),
+            reached=_with(before.reached, place, stamped),  # the log itself says how far it is
+        )
+
+    def _arrived(self, before: int | None, messages: list[Any], now: int) -> np.ndarray:
+        """When every message arrived, microseconds since 1970 UTC. Raises Refusal where the log cannot be trusted."""
+        from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+
+        stamps = [message.timestamp() for message in messages]
+        if any(kind != TIMESTAMP_LOG_APPEND_TIME for kind, _ in stamps):
+            raise Refusal("", f"{self._log.topic.place} holds messages that were stamped by who sent them",
+                          "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
+                          "give {clock} event")  # fmt: skip
+        arrived = np.maximum.accumulate([before or 0, *(stamp * 1000 for _, stamp in stamps)])[1:]
+        if self._clock.closes_between(int(arrived[0]), now):
+            raise Refusal("", f"{self._log.topic.place} gave a message late, stamped before a window had closed that "
+                          "is published without it: the clocks of broker and worker differ, or the broker held it back",
+                          "set the clocks right, or give more {slack}, and take a new {release_id}")  # fmt: skip
+        return arrived
+
+    def _up_to_date(
+        self, reader: GroupReader, group: Group, positions: Positions, quiet: set[int], now: int
+    ) -> Positions:
+        """Logs that stand still keep up with the wall clock, where the broker says that they do."""
+        for place, partition in enumerate(group):
+            if partition in quiet and reader.at_the_end(partition, positions.offsets[place]):
+                reached = _with(positions.reached, place, _later(positions.reached[place], now))
+                positions = positions._replace(reached=reached)
+        return positions
+
+
+def _with(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any kind
+    return (*values[:place], value, *values[place + 1 :])
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((time for time in (one, other) if time is not None), default=None)
+
+
+class GroupReader:
+    """Reads what is committed, and asks about all that is there: an open transaction hides the end of a log."""
+
+    def __init__(self, topic: KafkaTopic, group: Group, known: int) -> None:
+        self._topic, self._group, self._known = topic, group, known
+        self._consumer, self._observer = topic.consumer(), topic.observer()
+        self._places: tuple[int, ...] = ()
+        self._ends: dict[int, int] = {}
+        self._troubled: float | None = None
+        self._away: float | None = None
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._observer.close()
+
+    def read(self, offsets: tuple[int, ...]) -> dict[int, list[Any]]:
+        """Messages from the offsets on, by partition; none if there are none at present.
+
+        Raises:
+            Refusal: messages before the offsets are gone.
+            KafkaException: nothing came for half a minute but errors, so that the runner tries the turn again.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+        if self._places != offsets:
+            places = list(zip(self._group, offsets, strict=True))
+            self._consumer.assign([TopicPartition(self._topic.topic, part, offset) for part, offset in places])
+            self._places, self._ends = offsets, dict(places)
+        found = defaultdict(list)
+        for message in self._consumer.consume(_BATCH, _WAIT):
+            if not message.error():
+                found[message.partition()].append(message)
+                self._troubled = None
+                self._hears(True)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                self._ends[message.partition()] = message.offset()
+                self._troubled = None
+                self._hears(True)
+            elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+                raise Refusal("", f"{self._topic.place} has lost messages before they were read, by its retention or "
+                              "by a broker that took over with less", _GONE)  # fmt: skip
+            elif self._gives_up():
+                raise KafkaException(message.error())
+        return dict(found)
+
+    def _gives_up(self) -> bool:
+        """Whether errors have gone on for too long: a partition is without a leader while another takes over."""
+        self._hears(False)
+        now = time.monotonic()
+        self._troubled = now if self._troubled is None else self._troubled
+        return now - self._troubled > _PATIENCE
+
+    def _hears(self, there: bool) -> None:
+        """Say once that the topic is away, and once that it is back: windows wait for it."""
+        place = self._topic.place
+        if not there and self._away is None:
+            self._away = time.monotonic()
+            say(Line(f"{place} does not answer: windows wait for it", event="away", place=place))
+        elif there and self._away is not None:
+            seconds, self._away = round(time.monotonic() - self._away), None
+            say(Line(f"{place} answers again, after {seconds} s", event="back", place=place, seconds=seconds))
+
+    def moved(self, offsets: tuple[int, ...]) -> None:
+        """The messages before these offsets were taken."""
+        self._places = offsets
+
+    def at_the_end(self, partition: int, offset: int) -> bool:
+        """Whether nothing is in the log from an offset on, committed or not. False where the broker does not say."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        try:
+            _, end = self._observer.get_watermark_offsets(TopicPartition(self._topic.topic, partition), timeout=5)
+        except KafkaException:
+            self._hears(False)
+            return False
+        self._hears(True)
+        return end <= max(offset, self._ends.get(partition, offset))
+
+    def check_partitions(self) -> None:
+        """Raise Refusal if the topic has more partitions than at the launch, KafkaException if nobody says."""
+        found = self._observer.list_topics(self._topic.topic, timeout=_PATIENCE).topics[self._topic.topic]
+        if len(found.partitions) > self._known:
+            raise Refusal("", f"{self._topic.place} was given more partitions, which are not read",
+                          "start again with the same arguments: then all of them are")  # fmt: skip
+
+
+def first_offset(observer: Any, topic: KafkaTopic, partition: int, since: int | None, start: int) -> int:  # noqa: ANN401
+    """Where a partition is entered: at the first message stamped at `since` or later, or with None at the first.
+
+    Args:
+        since, start: milliseconds since 1970 UTC; `start` is the horizon's.
+
+    Raises:
+        Refusal: what the log's retention has deleted may be of the horizon, or no broker says where the log begins.
+    """
+    return patiently(topic, lambda: _entered(observer, topic, partition, since, start))
+
+
+def _entered(observer: Any, topic: KafkaTopic, partition: int, since: int | None, start: int) -> int:  # noqa: ANN401
+    from confluent_kafka import KafkaException, TopicPartition
+
+    def at(moment: int) -> int:
+        found = observer.offsets_for_times([TopicPartition(topic.topic, partition, moment)], timeout=_PATIENCE)[0]
+        if found.error:  # which is not "nothing since then": that would enter the log at its end
+            raise KafkaException(found.error)
+        return found.offset if found.offset >= 0 else high
+
+    low, high = observer.get_watermark_offsets(TopicPartition(topic.topic, partition), timeout=_PATIENCE)
+    wanted = max(start, since) if since is not None else start
+    # Where nothing is left, nobody can tell what was stamped when; but retention takes longer than a minute.
+    if 0 < low == at(wanted) and not (low == high and wanted > (time.time() - 60) * 1000):
+        raise Refusal("input", f"{topic.place} has deleted messages which may be of the horizon: its first one left "
+                      "was stamped after {period_from}", "begin later, or give {kafka_start}, a time from which on "
+                      "all are there")  # fmt: skip
+    return low if since is None else at(since)
+
+
+def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:
+    """The answer of a broker that may just be taking over a partition: asked again for half a minute.
+
+    Raises:
+        Refusal: of the field `input`, if none has come by then.
+    """
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + _SETTLED
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if time.monotonic() > deadline:
+                rule = f"{topic.place} does not answer: {verbatim(error.args[0].str())}"
+                raise Refusal("input", rule) from None
+        time.sleep(_PAUSE)

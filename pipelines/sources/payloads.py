@@ -14,11 +14,17 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
 from private_topk.pipelines.files import open_file
-from private_topk.pipelines.sources import json_rows
-from private_topk.pipelines.sources.avro_rows import check_columns, rows_of, schema_for
-from private_topk.pipelines.sources.avro_schema import Recursive, Weightless, branches_of
+from private_topk.pipelines.sources import json_lines
+from private_topk.pipelines.sources.avro_schema import (
+    Unreadable,
+    bare,
+    branches_of,
+    check_columns,
+    rows_of,
+    schema_for,
+)
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
-from private_topk.pipelines.sources.left_out import LeftOut
+from private_topk.pipelines.sources.source import LeftOut
 from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["AvroPayload", "Decoder", "JsonPayload", "make_payload"]
@@ -34,7 +40,7 @@ class JsonPayload:
 
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
         """The rows of the messages, one each: what a line of a JSON lines file means."""
-        return json_rows.rows_of(messages, columns)
+        return json_lines.rows_of(messages, columns)
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class AvroPayload:
         """The rows of the messages, one each: what a row of an Avro file means."""
         written = json.loads(self.schema)
         fields = branches_of(written)
-        schema = fastavro.parse_schema(schema_for(written, fields, columns))
+        schema = fastavro.parse_schema(schema_for(bare(written), fields, columns))
         found = [_record(message, schema, columns) for message in messages]
         nothing = dict.fromkeys(columns.names())
         rows = rows_of([nothing if record is None else record for record in found], fields, columns)
@@ -80,12 +86,8 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
         written = json.loads(text)
         fastavro.parse_schema(written)
         fields = branches_of(written)
-    except Recursive:
-        raise Refusal("payload_schema", f"{verbatim(schema)} has records that may hold themselves, which is not safe "
-                      "to read", "send the rows without them") from None  # fmt: skip
-    except Weightless:
-        raise Refusal("payload_schema", f"{verbatim(schema)} has an array of items that take no bytes, of which one "
-                      "message could hold a billion", "send the rows without it") from None  # fmt: skip
+    except Unreadable as error:
+        raise Refusal("payload_schema", f"{verbatim(schema)} has {error}", "send the rows without") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SchemaParseException, UnknownType):
         raise Refusal("payload_schema", f"{verbatim(schema)} is not an Avro schema of a record") from None
     try:

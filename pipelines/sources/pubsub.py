@@ -13,14 +13,11 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.pipelines.identity import named
 from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
-from private_topk.pipelines.sources.source import BlockReader, horizon
-from private_topk.runners import Launch
+from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["GatherMessages", "PubSub", "check_google", "resource"]
@@ -30,7 +27,7 @@ _MESSAGES = 50_000
 
 
 @dataclass(frozen=True)
-class PubSub:
+class PubSub(Source):
     """A subscription, read while a runner is listening. Its clock is Pub/Sub's own, of publication.
 
     Args:
@@ -55,9 +52,6 @@ class PubSub:
         check_google(self.place, "input")
         self.read(period)
 
-    def check_runner(self, launch: Launch) -> None:
-        """The runner is the one that `Launch.listening` gives."""
-
     def read(self, period: Period | None) -> BlockReader:
         from apache_beam.io.gcp.pubsub import ReadFromPubSub
 
@@ -65,18 +59,6 @@ class PubSub:
             return _Receive(ReadFromPubSub(subscription=resource(self.place, "subscriptions", "input")), self)
         except ValueError as error:  # Beam's own view of the name
             raise Refusal("input", verbatim(error)) from None
-
-    def rows(self, period: Period | None) -> None:
-        return None
-
-    def stored_bytes(self) -> int:
-        return 0
-
-    def identity(self, key: ReleaseKey, period: Period | None) -> str:
-        return named(self, key)
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import ClassVar
 
 import apache_beam as beam
 
+from private_topk.pipelines.identity import named
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
+from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
-__all__ = ["BlockReader", "Source", "about_the_input", "horizon"]
+__all__ = ["BlockReader", "LeftOut", "Source", "about_the_input", "horizon"]
 
 
 class BlockReader(beam.PTransform):
@@ -32,25 +35,22 @@ class BlockReader(beam.PTransform):
     live: LiveRun | None = None
 
 
-class Source(Protocol):
-    """Rows at a place. A frozen dataclass: two with the same fields give the same rows. It pickles."""
+class Source(ABC):
+    """Rows at an address. A frozen dataclass: two with the same fields give the same rows. It pickles.
 
-    @property
-    def place(self) -> str:
-        """The address as it was given; public."""
+    Attributes:
+        place: the address as it was given; public.
+        columns: those that are read.
+        bounded: whether it ends by itself; if not, it ends when the period's last window has closed.
+        live: whether it receives only while a runner that can listen is running: `Launch.listening`.
+    """
 
-    @property
-    def bounded(self) -> bool:
-        """Whether it ends by itself; if not, it ends when the period's last window has closed."""
+    place: str
+    columns: Columns
+    bounded: ClassVar[bool]
+    live: ClassVar[bool] = False
 
-    @property
-    def live(self) -> bool:
-        """Whether it receives only while a runner that can listen is running: `Launch.listening`."""
-
-    @property
-    def columns(self) -> Columns:
-        """The columns that are read."""
-
+    @abstractmethod
     def check(self, period: Period | None) -> None:
         """Look at the place, not at its rows, and change nothing. Raises Refusal, of `input` where the place is meant.
 
@@ -59,24 +59,30 @@ class Source(Protocol):
 
     def check_runner(self, launch: Launch) -> None:
         """Raise Refusal where a runner, by the facts of its launch, would not read this source rightly."""
+        return None
 
+    @abstractmethod
     def read(self, period: Period | None) -> BlockReader:
         """What reads the rows, all of them or those of the period at least."""
 
     def rows(self, period: Period | None) -> Iterator[Rows] | None:
         """The rows as they are stored, some at a time, without a pipeline; None where only a pipeline reads them."""
+        return None
 
     def stored_bytes(self) -> int:
         """About how much there is to read, for the number of shards; 0 where nobody knows."""
+        return 0
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         """64 hexadecimal digits that name the input in a ledger: the same for the same, others for any other.
 
         May read the rows once. Raises ValueError if the key cannot be read here.
         """
+        return named(self, key)
 
     def local_places(self) -> tuple[str, ...]:
         """Paths on this machine, which workers elsewhere would not see."""
+        return ()
 
 
 @contextmanager
@@ -94,3 +100,18 @@ def horizon(period: Period | None) -> Period:
         raise Refusal("period_from", "and {period_to} must be given: a stream is published window by window of a "
                       "declared horizon")  # fmt: skip
     return period
+
+
+_REASONS = ("null", "unreadable")
+
+
+class LeftOut:
+    """The operator's counters of rows that were left out, by reason."""
+
+    def __init__(self) -> None:
+        self._counters = {reason: LeftOutRows(reason) for reason in _REASONS}
+
+    def add(self, missing: Mapping[str, int]) -> None:
+        """Count what `block_of` has left out. On the worker's own thread: Beam's counters know no other."""
+        for reason, count in missing.items():
+            self._counters[reason].inc(count)

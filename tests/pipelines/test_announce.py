@@ -21,7 +21,7 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.unfinished import Unfinished

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines import bigquery
-from private_topk.pipelines.bigquery import export_query, exported, load, table_of
-from private_topk.pipelines.sinks.bigquery import ToBigQuery, table_schema
+from private_topk.pipelines.sinks.bigquery import ToBigQuery, load, table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS
-from private_topk.pipelines.sources.bigquery import BigQuery
+from private_topk.pipelines.sources.bigquery import BigQuery, export_query, exported, table_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.sinks.contract import SinkContract
@@ -182,12 +179,6 @@ def test_what_is_wrong_is_one_sentence(cloud: Cloud, report: list[str]) -> None:
     done = command("stream", *stream, *there[:2], "--output", "out")
     assert done.status == 2 and "`private-topk run` takes it" in done.err
     assert not cloud.service.jobs
-
-
-def test_the_command_of_old_says_what_has_taken_its_place() -> None:
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(bigquery.__file__), run_name="__main__")
-    assert "--input bigquery://P:D.T" in str(ended.value)  # a text: the process prints it and ends with 1
 
 
 class TestSource(SourceContract):

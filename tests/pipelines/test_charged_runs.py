@@ -130,7 +130,7 @@ def test_a_failed_run_says_how_to_resume(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("private_topk.pipelines.sinks.file.publish", full)
+    monkeypatch.setattr("private_topk.pipelines.sinks.files.publish", full)
     assert main(arguments("a", *with_ledger(url, "--epsilon", "1"))) in (1, 2)
     assert "To resume at no cost, run again with the same arguments, --release-id a" in capsys.readouterr().err
     assert [entry.outcome for entry in Ledger(url).read()[1]] == ["failed"]

@@ -10,7 +10,7 @@ import pytest
 from tests.pipelines.kills import kill_one, prepare
 
 
-@pytest.mark.server  # by itself: the workers of parallel tests are deaf to SIGINT, and so would be their children
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "sent", "after", "twice"),
     [("run", signal.SIGKILL, 0.4, True), ("run", signal.SIGTERM, 0.8, False), ("report", signal.SIGKILL, 1.5, False)],

@@ -153,7 +153,7 @@ def test_the_same_arguments_resume_a_killed_run(tmp_path: Path, moment: str) -> 
              "--release-key", f"file:{tmp_path}/key", "--release-id", "week", *ledger]  # fmt: skip
     script = f"""import os, signal, sys
 import private_topk.pipelines.publishing as p
-import private_topk.pipelines.sinks.file as f
+import private_topk.pipelines.sinks.files as f
 {_KILLED[moment]}
 from private_topk.pipelines import cli
 cli.main(sys.argv[1:])"""

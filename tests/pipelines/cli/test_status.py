@@ -17,7 +17,7 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.published import what_is_out
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
@@ -48,7 +48,7 @@ def endless(*more: str) -> list[str]:
     return [sys.executable, "-m", "private_topk", "stream", *asked]
 
 
-@pytest.mark.server  # by itself: the workers of parallel tests are deaf to SIGINT, and so would be their children
+@pytest.mark.long
 @pytest.mark.parametrize(("sent", "status", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
 def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, status: int, word: str) -> None:
     kept = ["--release-key=file:key", "--release-id=the id", "--ledger=sqlite:///b.db", "--dataset=d"]
@@ -113,7 +113,7 @@ leave(main(sys.argv[3:]))
 """
 
 
-@pytest.mark.server  # as above
+@pytest.mark.long
 @pytest.mark.parametrize(("sent", "heard", "status"), [("SIGTERM", "ours", 143), ("SIGINT", "ours", 130),
                                                       ("SIGINT", "Python's", 130)])  # fmt: skip
 def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, heard: str, status: int) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from private_topk.pipelines.places import sink_of
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
-from private_topk.pipelines.sinks.file import ToFile
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import ToFile, ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.transforms.errors import Refusal

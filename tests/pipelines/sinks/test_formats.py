@@ -19,10 +19,18 @@ import pytest
 from private_topk.pipelines.show.page import page
 from private_topk.pipelines.show.text import in_text
 from private_topk.pipelines.show.told import Told
-from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
+from private_topk.pipelines.sinks.formats import (
+    AVRO_SCHEMA,
+    FIELDS,
+    FORMATS,
+    Shape,
+    fields_of,
+    format_of,
+    ranking_rows,
+    schema,
+)
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
-from private_topk.pipelines.sinks.rows import FIELDS, Shape, fields_of, ranking_rows, schema
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian

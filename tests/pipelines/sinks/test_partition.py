@@ -17,10 +17,9 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.pipelines.published import existing_outputs, whole_windows
 from private_topk.pipelines.show.reading import read_told
-from private_topk.pipelines.sinks.folder import ToFolder
+from private_topk.pipelines.sinks.files import Partition, ToFolder, escaped
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import describe_release
-from private_topk.pipelines.sinks.partition import Partition, escaped
 from private_topk.transforms import Groups, PublicDomain, Ranking
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint

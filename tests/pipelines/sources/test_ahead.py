@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from private_topk.pipelines.sources.ahead import in_order, read_ahead
+from private_topk.pipelines.sources.files import read_ahead
 
 
 def counting(made: list[int], n: int) -> Iterator[int]:
@@ -51,19 +51,3 @@ def test_an_early_stop_ends_the_thread() -> None:
     assert threading.active_count() == before + 1
     elements.close()
     assert threading.active_count() == before
-
-
-def test_parts_are_decoded_in_order_by_two_threads() -> None:
-    at_work, most, lock = 0, 0, threading.Lock()
-
-    def decode(part: int) -> int:
-        nonlocal at_work, most
-        with lock:
-            at_work, most = at_work + 1, max(most, at_work + 1)
-        time.sleep(0.002)
-        with lock:
-            at_work -= 1
-        return part
-
-    assert list(in_order(iter(range(20)), decode)) == [*range(20)]
-    assert most == 2

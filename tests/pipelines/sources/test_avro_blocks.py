@@ -157,7 +157,7 @@ def test_a_file_that_ends_in_a_block_or_claims_what_is_not_there(tmp_path: Path,
         (number(2) + number(-5) + POLARS, damaged),
         (number(-2) + block[1:] + POLARS, damaged),
         (b"\xff" * 30 + POLARS, damaged),
-        (number(2) + number(1 << 40) + POLARS, "a block of more than 256 MiB, or is damaged"),
+        (number(2) + number(1 << 40) + POLARS, damaged),
     ):
         content = good + more
         path = write(tmp_path / f"rows{ending}", gzip.compress(content) if ending.endswith(".gz") else content)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.pipelines.sources import Columns, avro_rows
+from private_topk.pipelines.sources import Columns, avro
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.transforms.errors import Refusal
@@ -210,7 +210,7 @@ def hold_to_each_other(folder: Path, made: tuple, size: int, columns: Columns) -
     content = container(schema, [(len(block), b"".join(block)) for block in blocks])
     path = write(folder / "rows.avro", content)
     assert read(path, columns, size) == (expected, sum(left_out.values()))
-    with patch.object(avro_rows, "of_plain_types", lambda schema, fields: None):
+    with patch.object(avro, "plain_types", lambda schema, fields: None):
         assert read(path, columns, size) == (expected, sum(left_out.values()))
     messages = [record for block in blocks for record in block]
     part = AvroPayload(json.dumps(schema)).rows(messages, columns)
@@ -228,8 +228,8 @@ def test_bytes_behind_the_rows_of_a_block_refuse_it(tmp_path_factory, made: tupl
     at = which % len(packed)
     packed[at] = (packed[at][0], packed[at][1] + more)
     path = write(tmp_path_factory.mktemp("rows") / "rows.avro", container(schema, packed))
-    for plain in (avro_rows.of_plain_types, lambda schema, fields: None):
-        with patch.object(avro_rows, "of_plain_types", plain), pytest.raises(Refusal, match="is damaged"):
+    for plain in (avro.plain_types, lambda schema, fields: None):
+        with patch.object(avro, "plain_types", plain), pytest.raises(Refusal, match="is damaged"):
             read(path, TIMED)
 
 
@@ -313,22 +313,3 @@ def test_a_record_that_may_hold_itself_is_refused(tmp_path: Path) -> None:
     node = {"type": "record", "name": "Node", "namespace": "a.b", "fields": fields}
     with pytest.raises(Refusal, match="may hold themselves, which is not safe to read"):
         read(write(tmp_path / "rows.avro", container(node, [])))
-
-
-def test_a_schema_that_doubles_itself_asks_for_no_memory(tmp_path: Path) -> None:
-    """Twenty records of two fields each of the one before: a million fields, once they are written out."""
-    kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "null"}]}
-    for n in range(1, 25):
-        kind = {
-            "type": "record",
-            "name": f"R{n}",
-            "fields": [{"name": "a", "type": kind}, {"name": "b", "type": f"R{n - 1}"}],
-        }
-    fields = [
-        {"name": "user", "type": "string"},
-        {"name": "item", "type": "string"},
-        {"name": "z", "type": ["null", kind]},
-    ]
-    row = b"\x02a\x02b\x00"
-    content = container({"type": "record", "name": "Row", "fields": fields}, [(1, row)])
-    assert read(write(tmp_path / "rows.avro", content)).rows == [("a", "b")]

@@ -10,8 +10,7 @@ from itertools import product
 
 import pytest
 
-from private_topk.pipelines.sources import csv_lines
-from private_topk.pipelines.sources.csv_lines import Header, rows_of
+from private_topk.pipelines.sources.csv import Header, rows_of
 
 WIDTHS = {1: Header({"user": 0}, 1), 2: Header({"user": 0, "item": 1}, 2)}
 
@@ -48,13 +47,10 @@ def test_every_text_of_up_to_five_letters(width: int) -> None:
     """9,331 of them: quotes across lines, bare carriage returns, blank lines that could make up for one another, and
     byte order marks at a text's and at a line's start.
     """
-    at_once = 0
     for size in range(6):
         for letters in product((b"a", b",", b"\n", b"\r", b'"', codecs.BOM_UTF8), repeat=size):
             text = b"".join(letters)
             assert outcome(text, width) == by_the_line(text, width), text
-            at_once += csv_lines._lines_if_tidy(text) is not None
-    assert at_once > 300
 
 
 @pytest.mark.parametrize(
@@ -74,7 +70,7 @@ def test_bytes_that_could_be_a_mark_of_the_encoding_are_the_users(mark: bytes) -
 
 @pytest.mark.parametrize("width", [999, 1000, 1001, 1002, 5000])
 def test_as_many_columns_as_there_are(width: int) -> None:
-    """Lines that Arrow reads at once, and those that are looked at one by one since one of them is broken."""
+    """Up to a thousand values are counted by one expression, and more by their commas."""
     header = Header({"user": 0, "item": width - 1}, width)
     line = b",".join([b"u", *[b'"x,y"'] * (width - 2), b"i"])
     for lines, bad in (([line] * 3, 0), ([line, b'"', line[2:], b"z," + line, line, line], 3)):

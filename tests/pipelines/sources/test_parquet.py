@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from private_topk.pipelines.sources import Columns
+from private_topk.pipelines.sources import parquet as source
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import Read, read, write
 
@@ -86,3 +87,17 @@ def test_a_row_group_that_cannot_be_decoded(tmp_path: Path) -> None:
 def test_no_rows(tmp_path: Path) -> None:
     nothing = pa.table({"user": pa.array([], pa.string()), "item": pa.array([], pa.int64())})
     assert read(write(tmp_path / "rows.parquet", parquet(nothing))) == ([], 0)
+
+
+def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:
+    """One user with a label of a megabyte in thousands of rows, which takes a megabyte in an honest writer's file."""
+    label, rows = "x" * (1 << 20), 3000
+    table = pa.table({"user": [*(f"u{n}" for n in range(rows)), "b"], "item": pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows + [1], pa.int32()), pa.array([label, "i"]))})  # fmt: skip
+    path = write(tmp_path / "rows.parquet", parquet(table, dictionary_pagesize_limit=8 << 20))
+    parts = [part.columns for part in source.read(str(path), 0, 1, Columns())]
+    users = [user.decode() for part in parts for user in part["user"].cast(pa.large_binary()).to_pylist()]
+    assert users == table["user"].to_pylist()
+    lengths = [[len(item.as_py()) for item in part["item"]] for part in parts]
+    assert sum(lengths, []) == [len(label)] * rows + [1] and max(map(sum, lengths)) < 80 << 20
+    assert read(path) == ([("b", "i")], rows)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.sources.arrivals import NOTES
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.folder import _WatchDoFn
+from private_topk.pipelines.sources.folder import NOTES, _WatchDoFn
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.turns import Reading, short_windows

@@ -18,10 +18,16 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.kafka import Kafka, check_repeatable
-from private_topk.pipelines.sources.kafka_partitions import Log, Positions, ReadPartitionsDoFn
-from private_topk.pipelines.sources.kafka_reader import GroupReader
-from private_topk.pipelines.sources.kafka_topic import KafkaTopic, TopicFacts
+from private_topk.pipelines.sources.kafka import (
+    GroupReader,
+    Kafka,
+    KafkaTopic,
+    Log,
+    Positions,
+    ReadPartitionsDoFn,
+    TopicFacts,
+    check_repeatable,
+)
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.windows import Period

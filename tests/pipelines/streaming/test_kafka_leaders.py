@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, TopicPartition
 
-from private_topk.pipelines.sources import kafka_partitions, kafka_reader, kafka_topic
+from private_topk.pipelines.sources import kafka
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.kafka_partitions import Log, ReadPartitionsDoFn
-from private_topk.pipelines.sources.kafka_reader import GroupReader, first_offset
+from private_topk.pipelines.sources.kafka import GroupReader, Log, ReadPartitionsDoFn, first_offset
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.streaming import turns
@@ -94,7 +93,7 @@ def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float) -> R
         broker.now += seconds
 
     clock = SimpleNamespace(time=lambda: broker.now, monotonic=lambda: broker.now, sleep=pause)
-    for module in (kafka_partitions, kafka_reader, turns):
+    for module in (kafka, turns):
         monkeypatch.setattr(module, "time", clock)
     group = tuple(range(len(broker.logs)))
     log = Log(broker, None, len(group), behind)  # type: ignore[arg-type]
@@ -136,6 +135,19 @@ def test_errors_are_waited_out_for_half_a_minute(monkeypatch: pytest.MonkeyPatch
     assert 30 < broker.now - START < 60 and live.clock < live._fn._clock.period.closing[0]
 
 
+def test_a_topic_that_is_away_is_told_once_and_again_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(kafka, "say", told.append)
+    broker = Broker(1, partitions=1)
+    live = reading(broker, monkeypatch, 1.0)
+    for broker.silent in (0.0, 1.0, 1.0, 0.0, 0.0):
+        live.turn()
+        broker.now += 3.0
+    first, second = told
+    assert first == "kafka://recorded/topic does not answer: windows wait for it"
+    assert second.startswith("kafka://recorded/topic answers again, after ")
+
+
 def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error beside an offset is none: taken for "nothing since then", all that is there would be passed over."""
     broker = Broker(1, partitions=1)
@@ -143,9 +155,9 @@ def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: py
     broker.now += LAG
     answers = [SimpleNamespace(error=NO_LEADER, offset=-1001), SimpleNamespace(error=None, offset=0)]
     broker.offsets_for_times = lambda places, timeout: [answers.pop(0)]  # type: ignore[attr-defined]
-    monkeypatch.setattr(kafka_topic, "_PAUSE", 0.0)
+    monkeypatch.setattr(kafka, "_PAUSE", 0.0)
     assert first_offset(broker, broker, 0, int(START * 1000), int(START * 1000)) == 0 and not answers  # type: ignore[arg-type]
-    monkeypatch.setattr(kafka_topic, "_SETTLED", 0.01)
+    monkeypatch.setattr(kafka, "_SETTLED", 0.01)
     broker.silent = 1.0
     with pytest.raises(Refusal, match="kafka://recorded/topic does not answer: ") as refusal:
         first_offset(broker, broker, 0, None, 0)  # type: ignore[arg-type]

@@ -119,7 +119,9 @@ def check_all_is_out(report: Report, again: str, before: int | None = None) -> N
     except Refusal:
         return
     if out is not None and out < windows:
-        lost = IncompleteDataError("the job ended as if it were whole, and windows were lost without a word")
+        lost = IncompleteDataError(
+            "the runner ended the job as if it were whole, and lost windows of it without a word"
+        )
         raise Unfinished(f"{_published(report, before)}. {_how_to_go_on(report, again)}") from lost
 
 

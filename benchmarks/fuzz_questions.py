@@ -38,7 +38,7 @@ class Question(NamedTuple):
         items, groups: the public lists; None where there is none.
         words: arguments of `run`, but for those of a road.
         exact: so large an epsilon that there is no noise.
-        limits: of the layout, by name: digests are of its item shards, so all roads have the same.
+        limits: of the plan, by name: digests are of its item shards, so all roads have the same.
     """
 
     rows: Rows
@@ -75,8 +75,8 @@ def question(draw: random.Random) -> Question:
     if "every" in words and (groups or "max_items_per_user" in words):
         words["neighbours"] = "swap"
     bits = draw.choice([0, 1, 3, 16])
-    limits = {"ITEM_SHARD_BITS": bits, "_MOST_BITS": max(bits, 3), "_PLACES": draw.choice([2, 4, 64]),
-              "_GROUPS": draw.choice([1, 2, 64]), "_MOST_TOGETHER": draw.choice([2, 1024])}  # fmt: skip
+    limits = {"ITEM_SHARD_BITS": bits, "_MOST_BITS": max(bits, 3), "_KEYS": draw.choice([2, 4, 64]),
+              "_WINDOW_GROUPS": draw.choice([1, 2, 64]), "_MOST_TOGETHER": draw.choice([2, 1024])}  # fmt: skip
     return Question(_rows(draw, items, groups), None if unknown else items, groups, words, exact, limits)
 
 

@@ -35,7 +35,7 @@ import polars as pl
 from benchmarks.fuzz_questions import Question, Rows, expected, question
 from private_topk.pipelines import cli
 from private_topk.pipelines.sources import avro, formats
-from private_topk.transforms import combine, parts, plan, user_shards
+from private_topk.transforms import combine, plan, user_shards
 
 __all__ = ["Answer", "fuzz"]
 
@@ -81,7 +81,7 @@ def _road(draw: random.Random) -> Road:
     limits = {
         (formats, "_LEAST_PIECE"): draw.choice([100, 2000, 8 << 20]),
         (avro, "_ROWS"): draw.choice([20, 100_000]),
-        (parts, "_MOST_ROWS"): draw.choice([1, 3, 1 << 16]),
+        (combine, "MOST_ROWS"): draw.choice([1, 3, 1 << 16]),
         (combine, "_ROWS_AT_HAND"): draw.choice([1, 10, 1 << 21]),
         (combine, "_MOST_CELLS"): draw.choice([0, 1 << 20]),
         (user_shards, "_MOST_ROWS"): draw.choice([1, 50, 1 << 22]),

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pipeline import run_of
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import Partitioning
 
 _BLOCK = 100_000
 _HOURS = 10_000
@@ -63,7 +63,7 @@ def terms(size: Size) -> np.ndarray:
     rows, items, windows, shards = size
     blocks = max(rows / _BLOCK, 1)
     pieces = blocks * _some(shards, rows / blocks)
-    layout = Layout(items, windows)
+    layout = Partitioning(items, windows)
     parts = shards * layout.groups * layout.item_shards
     cells = shards * _some(items * windows, rows / shards)
     return np.array([1, rows, rows if windows > 1 else 0, pieces, min(parts, cells), cells, items, windows])

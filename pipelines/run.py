@@ -35,10 +35,10 @@ from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.counters import exact_counters, read_left_out
 from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
 from private_topk.transforms.options import Options
+from private_topk.transforms.plan import Execution
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.validation import check_key
-from private_topk.transforms.windows.assign import AssignWindows
 
 __all__ = ["Done", "build", "check", "check_words", "launch_of", "reach_files", "run"]
 
@@ -67,13 +67,9 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun
     reading = report.source.read(spec.reads)
     reading.live = live
     blocks = pipeline | "Read" >> reading
-    if spec.reads is not None:
-        blocks = blocks | "Cut into windows" >> AssignWindows(spec.reads)
-    waits = launch.waits_for_timers and not report.source.bounded
-    shards = report.user_shards()
-    rank = RankBlocks(spec.top_k, spec.release, spec.period, shards, waits, cores=launch.cores,
-                      readers=reading.readers, by_reference=launch.by_reference)  # fmt: skip
-    rankings = blocks | "Rank" >> rank
+    execution = Execution(report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers,
+                          launch.by_reference, launch.cores)  # fmt: skip
+    rankings = blocks | "Rank" >> RankBlocks(spec.top_k, spec.release, spec.period, execution)
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
     if spec.period is not None and spec.period.zone != "UTC":

@@ -1,24 +1,43 @@
-"""Partial counts to totals, a place at a time. Integers only: any order of adding gives the same sums."""
+"""Partial counts to totals, an item shard at a time. Integers only: any order of adding gives the same sums."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.coders import TupleCoder, VarIntCoder, registry
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
-from private_topk.transforms.parts import MANIFEST, SENT, Part, PlacedPart, in_pieces
-from private_topk.transforms.plan import Layout
-from private_topk.transforms.shuffle import PutAside, Shelf, taken
+from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
+from private_topk.transforms.plan import ExecutionPlan, Partitioning
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.rows import BlockCoder
+from private_topk.transforms.shuffle import InProcessShuffle, PutIn
+from private_topk.transforms.spec import TopK
 
-__all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest", "sums_by_cell"]
+__all__ = [
+    "MOST_ROWS",
+    "CombineCounts",
+    "Combiner",
+    "CountedCoder",
+    "KeyedCounts",
+    "PartialCounts",
+    "add_up_codes",
+    "add_up_labels",
+    "largest",
+    "sums_by_cell",
+]
+
+MOST_ROWS = 1 << 16
+"""Of a table that is handed on."""
 
 _MOST_CELLS = 1 << 20
 _ROWS_AT_HAND = 1 << 21
@@ -26,58 +45,126 @@ _BITS_AT_HAND = 17
 _MANY = 1 << 12  # rows of a window from which on a look at it alone takes less than sorting them
 
 
-class AddUp(beam.PTransform):
-    """(place, partial counts) to (place, totals), in pieces, all manifests to one, and all statements.
+@dataclass(frozen=True)
+class PartialCounts(Counted):
+    """Counts of items: {item: code or string, count: int64}, with `window` where there are several, and `users`."""
+
+    table: pa.RecordBatch
+
+    @classmethod
+    def cut(cls, table: pa.RecordBatch) -> Iterator[PartialCounts]:
+        """A large table in pieces, since what groups elements may not take any size of them (Flink: what it can sort in
+        memory).
+        """
+        yield from (cls(table.slice(start, MOST_ROWS)) for start in range(0, len(table), MOST_ROWS))
+
+
+KeyedCounts = tuple[int, Counted]
+"""What is of one item shard, or of one window group."""
+
+
+class CountedCoder(beam.coders.Coder):
+    """Partial counts and receipts between workers: Arrow IPC and numbers, no pickle."""
+
+    _NUMBERS, _TABLES = TupleCoder([VarIntCoder()] * 5), BlockCoder()
+
+    def encode(self, value: Counted) -> bytes:
+        if isinstance(value, Receipt):
+            return b"r" + self._NUMBERS.encode(astuple(value))
+        assert isinstance(value, PartialCounts)
+        return b"c" + self._TABLES.encode(value.table)
+
+    def decode(self, encoded: bytes) -> Counted:
+        if encoded[:1] == b"r":
+            return Receipt(*self._NUMBERS.decode(encoded[1:]))
+        return PartialCounts(self._TABLES.decode(encoded[1:]))
+
+    def estimate_size(self, value: Counted) -> int:
+        """In bytes, for Beam's metrics."""
+        return value.table.nbytes if isinstance(value, PartialCounts) else 40
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+registry.register_coder(Counted, CountedCoder)
+
+
+class CombineCounts(beam.PTransform):
+    """(item shard, partial counts or receipt) to (window group, totals or receipt), in tables of at most 2**16 rows."""
+
+    def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
+        super().__init__()
+        self._combiner = Combiner(plan.counts, spec.head(), spec.least(), Fingerprint(key))
+        self._pre_combine = plan.pre_combine
+        self._shuffle = InProcessShuffle() if plan.gathering == "by reference" else None
+
+    def expand(self, counts: beam.PCollection) -> beam.PCollection:
+        shuffle = None
+        if self._pre_combine:
+            counts |= "Pre-combine" >> beam.ParDo(_PreCombineDoFn(self._combiner)).with_output_types(KeyedCounts)
+        if self._shuffle is not None:
+            counts, shuffle = counts | "Keep counts here" >> PutIn(self._shuffle), self._shuffle.name
+        combine = beam.ParDo(_CombineDoFn(self._combiner, shuffle)).with_output_types(KeyedCounts)
+        return counts | "Gather each item's counts" >> beam.GroupByKey() | "Combine" >> combine
+
+
+class Combiner:
+    """Adds up what is of one item shard.
 
     Args:
-        keep: unknown domain: how many of the largest totals a place hands on of every window; None keeps all (public
-            domain).
-        least: unknown domain: totals below this are not handed on.
-        ahead: add up what a worker has at hand of a bounded input before it is grouped. Not for an unknown domain, of
-            which labels seldom meet, nor for more than 2**17 items a place: so many counts are megabytes in an element.
-        by_reference: as for `CountContributions`: counts of a bounded input stay where they are.
+        keep: unknown domain: how many of the largest totals of every window go on; None keeps all (public domain).
+        least: unknown domain: totals below this go no further.
     """
 
     def __init__(
-        self, layout: Layout, keep: int | None, least: int = 0, ahead: bool = False, by_reference: bool = False
+        self, partitioning: Partitioning, keep: int | None, least: int = 0, fingerprint: Fingerprint | None = None
     ) -> None:
-        super().__init__()
-        self._layout, self._keep, self._least = layout, keep, least
-        self._ahead = ahead and 0 < layout.size and layout.item_bits <= _BITS_AT_HAND
-        self._shelf = Shelf() if by_reference else None
+        self.partitioning, self._keep, self._least, self._fingerprint = partitioning, keep, least, fingerprint
 
-    def expand(self, partial: beam.PCollection) -> beam.PCollection:
-        if self._ahead and partial.is_bounded and isinstance(partial.windowing.windowfn, GlobalWindows):
-            ahead = beam.ParDo(_AddAheadDoFn(self._layout)).with_output_types(PlacedPart)
-            partial = partial | "Add up what is at hand" >> ahead
-        shelf = None
-        if self._shelf is not None and partial.is_bounded:
-            partial, shelf = partial | "Put counts aside" >> PutAside(self._shelf), self._shelf.name
-        add = _AddUpDoFn(self._layout, self._keep, self._least, shelf)
-        return (
-            partial
-            | "Gather each item's counts" >> beam.GroupByKey()
-            # (place, [Part])  ->  (place, Part)
-            | "Add up" >> beam.ParDo(add).with_output_types(PlacedPart)
-        )
+    def sums(self, key: int, elements: Iterable[Counted]) -> tuple[pa.RecordBatch, Receipt]:
+        """All counts in one table, and the sum of the receipts."""
+        receipts = [NOTHING]
+        tables = _tables(elements, receipts)  # one at a time: together they may be large
+        table = add_up_codes(key, tables, self.partitioning) if self.partitioning.size else add_up_labels(tables)
+        return table, sum(receipts, NOTHING)
+
+    def totals(self, key: int, elements: Iterable[Counted]) -> tuple[pa.RecordBatch, Receipt]:
+        """What the draw looks at, and a receipt in whose fingerprint what goes no further is taken off."""
+        table, receipt = self.sums(key, elements)
+        if self.partitioning.size:
+            return table, receipt
+        head = largest(pa.Table.from_batches([table]), self._keep, self._least)
+        if self._fingerprint is not None and len(head) < len(table):
+            receipt += Receipt(counts=self._fingerprint.of(head) - self._fingerprint.of(table))
+        return head, receipt
 
 
-class _AddAheadDoFn(beam.DoFn):
-    """The parts of a bundle, added up by place: one for all its user shards, or a few; as they came where their sum is
-    more than 2**17 counts. Memory: two million counts.
+def _tables(elements: Iterable[Counted], receipts: list[Receipt]) -> Iterator[pa.RecordBatch]:
+    for element in elements:
+        if isinstance(element, PartialCounts):
+            yield element.table
+        else:
+            assert isinstance(element, Receipt)
+            receipts.append(element)
+
+
+class _PreCombineDoFn(beam.DoFn):
+    """What a bundle has for an item shard, added up: one table for all its user shards, or a few; as they came where
+    their sum is more than 2**17 counts. Memory: two million counts.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, combiner: Combiner) -> None:
+        self._combiner = combiner
 
     def start_bundle(self) -> None:
-        self._held: defaultdict[int, list[Part]] = defaultdict(list)
+        self._held: defaultdict[int, list[Counted]] = defaultdict(list)
         self._rows = 0
 
-    def process(self, placed: PlacedPart) -> Iterator[PlacedPart]:
-        place, part = placed
-        self._held[place].append(part)
-        self._rows += len(part.table)
+    def process(self, element: KeyedCounts) -> Iterator[KeyedCounts]:
+        key, counted = element
+        self._held[key].append(counted)
+        self._rows += len(counted.table) if isinstance(counted, PartialCounts) else 0
         if self._rows >= _ROWS_AT_HAND:
             yield from self._sums()
             self.start_bundle()
@@ -85,57 +172,45 @@ class _AddAheadDoFn(beam.DoFn):
     def finish_bundle(self) -> Iterator[WindowedValue]:
         yield from map(GlobalWindows.windowed_value, self._sums())
 
-    def _sums(self) -> Iterator[PlacedPart]:
-        for place, parts in self._held.items():
-            place, total = add_up(place, parts, self._layout)
-            if len(total.table) <= 1 << _BITS_AT_HAND:
-                yield place, total
+    def _sums(self) -> Iterator[KeyedCounts]:
+        for key, elements in self._held.items():
+            table, receipt = self._combiner.sums(key, elements)
+            if receipt != NOTHING:
+                yield key, receipt
+            if len(table) <= 1 << _BITS_AT_HAND:
+                yield key, PartialCounts(table)
             else:  # of many windows it may be more than a runner groups at a time: as small as they came
-                yield from ((place, part) for part in parts)
+                yield from ((key, counted) for counted in elements if isinstance(counted, PartialCounts))
 
 
-class _AddUpDoFn(beam.DoFn):
-    def __init__(self, layout: Layout, keep: int | None, least: int, shelf: str | None = None) -> None:
-        self._layout, self._keep, self._least, self._shelf = layout, keep, least, shelf
+class _CombineDoFn(beam.DoFn):
+    def __init__(self, combiner: Combiner, shuffle: str | None = None) -> None:
+        self._combiner, self._shuffle = combiner, shuffle
 
-    def process(self, gathered: tuple[int, Iterable[Any]]) -> Iterator[PlacedPart]:
-        place, parts = gathered
-        parts = parts if self._shelf is None else taken(self._shelf, parts)
-        yield from in_pieces(add_up(place, parts, self._layout, self._keep, self._least))
-
-
-def add_up(place: int, parts: Iterable[Part], layout: Layout, keep: int | None = None, least: int = 0) -> PlacedPart:
-    """The sum of the parts, which names the user shards of all of them; manifests are put together, and statements."""
-    sources: list[Codes] = []
-    tables = _noting(parts, sources)  # one at a time: together they may be large
-    if place in (MANIFEST, SENT):
-        total = joined(tables)
-    elif layout.size:
-        total = add_up_codes(place, tables, layout)
-    else:
-        total = add_up_labels(tables, keep, least)
-    return place, Part(np.concatenate(sources), total)
+    def process(self, gathered: tuple[int, Iterable[Any]]) -> Iterator[KeyedCounts]:
+        key, elements = gathered
+        if self._shuffle is not None:
+            elements = InProcessShuffle.take(self._shuffle, elements)
+        table, receipt = self._combiner.totals(key, elements)
+        group = self._combiner.partitioning.group_of(key)
+        yield from ((group, piece) for piece in PartialCounts.cut(table))
+        if receipt != NOTHING:
+            yield group, receipt
 
 
-def _noting(parts: Iterable[Part], sources: list[Codes]) -> Iterator[pa.RecordBatch]:
-    for part in parts:
-        sources.append(part.sources)
-        yield part.table
-
-
-def add_up_codes(place: int, tables: Iterable[pa.RecordBatch], layout: Layout) -> pa.RecordBatch:
-    """Totals of one range of codes in a group of windows, by window and code. No table holds a cell of these twice.
+def add_up_codes(key: int, tables: Iterable[pa.RecordBatch], partitioning: Partitioning) -> pa.RecordBatch:
+    """Totals of one item shard, by window and code. No table holds a cell of these twice.
 
     Cost: O(rows + cells) for up to 2**20 cells, above that a sort of the rows.
     """
-    windows = layout.group(layout.group_of(place))
-    codes = layout.codes(place % layout.item_shards)
+    windows = partitioning.group(partitioning.group_of(key))
+    codes = partitioning.codes(key)
     first, width = codes.start, len(codes)
     cells = ((_cells(part, windows.start, first, width), _numbers(part)) for part in tables)
     size = len(windows) * width
     cell, totals = _in_cells(cells, size) if size <= _MOST_CELLS else sums_by_cell(cells)
-    column = {"window": (cell // width + windows.start).astype(np.uint32)} if layout.windows > 1 else {}
-    return make_table(**column, item=(cell % width + first).astype(layout.item_type), **totals)
+    column = {"window": (cell // width + windows.start).astype(np.uint32)} if partitioning.windows > 1 else {}
+    return make_table(**column, item=(cell % width + first).astype(partitioning.item_type), **totals)
 
 
 _Numbers = dict[str, Codes]
@@ -155,10 +230,10 @@ def _in_cells(parts: Iterable[tuple[Codes, _Numbers]], size: int) -> tuple[Codes
 
 def sums_by_cell(parts: Iterable[tuple[Codes, _Numbers]]) -> tuple[Codes, _Numbers]:
     """The cells of which the counts are not 0 in sum, increasing, and the sums of all columns. Cost: a sort."""
-    cells, numbers = zip(*parts, strict=True)
-    cell, totals = np.concatenate(cells), {}
-    for name in numbers[0]:
-        found, totals[name] = add_amounts(cell, np.concatenate([its[name] for its in numbers]))
+    cells, numbers = zip((np.empty(0, np.int64), {}), *parts, strict=True)
+    cell, totals = np.concatenate(cells), dict[str, Codes]()
+    for name in {"count": None} | {name: None for its in numbers for name in its}:
+        found, totals[name] = add_amounts(cell, np.concatenate([its[name] for its in numbers[1:]] or [cell]))
     some = totals["count"] != 0  # a rise may be none: as if nobody held the item
     return found[some], {name: its[some] for name, its in totals.items()}
 
@@ -174,27 +249,30 @@ def _numbers(part: pa.RecordBatch) -> _Numbers:
     return {name: part[name].to_numpy() for name in part.schema.names if name not in ("window", "item")}
 
 
-def add_up_labels(tables: Iterable[pa.RecordBatch], keep: int | None = None, least: int = 0) -> pa.RecordBatch:
-    """Totals of the items of one hash residue, by window: the `keep` largest of those of `least` or more, ties by
-    label.
-    """
-    table = pa.Table.from_batches(tables)
+def add_up_labels(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """Totals of labels, by window, in no order."""
+    batches = list(tables)
+    if not batches:
+        return make_table(item=pa.array([], pa.large_string()), count=np.empty(0, np.int64))
+    table = pa.Table.from_batches(batches)
     keys = table.schema.names[:-1]
     sums = table.group_by(keys).aggregate([("count", "sum")]).rename_columns([*keys, "count"])
-    if least:
-        sums = sums.filter(pc.greater_equal(sums["count"], pa.scalar(least)))
-    sums = sums.select([*keys, "count"])
-    return joined(largest(sums, keep).to_batches() or [pa.RecordBatch.from_pylist([], sums.schema)])
+    return joined(sums.select([*keys, "count"]).to_batches() or [batches[0].slice(0, 0)])
 
 
-def largest(table: pa.Table, keep: int | None) -> pa.Table:
-    """The `keep` rows of the largest counts of every window, in decreasing order; equal counts by the bytes of the
-    label.
+def largest(table: pa.Table, keep: int | None, least: int = 0) -> pa.RecordBatch:
+    """The `keep` rows of the largest counts of every window, of those of `least` or more, in decreasing order; equal
+    counts by the bytes of the label.
 
     The order of the labels is public and fixed, so which of two equal items is kept tells nothing of who came first.
     """
-    if "window" in table.schema.names:
-        return _largest_by_window(table, keep)
+    if least:
+        table = table.filter(pc.greater_equal(table["count"], pa.scalar(least)))
+    rows = _largest_by_window(table, keep) if "window" in table.schema.names else _largest(table, keep)
+    return joined(rows.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)])
+
+
+def _largest(table: pa.Table, keep: int | None) -> pa.Table:
     if keep is not None and len(table) > keep:
         table = _head(table, keep)
     return table.sort_by([("count", "descending"), ("item", "ascending")])

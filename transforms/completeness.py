@@ -1,57 +1,195 @@
-"""What readers send is what user shards receive: told by 64-bit marks, with no list of blocks anywhere.
+"""Completeness by one rule: what was read is what was counted, and what was counted is what is drawn from, by sums.
 
-A reader gives every block a mark, a number made from its name. Where a block is split among the user shards, its mark
-is split too: every piece carries a share, and the shares add up to the mark. A reader adds up the marks that it has
-sent into every window, as part of the state in which it keeps how far it is, and states the sum before its clock passes
-the window's end. User shards add up the shares that they received in the window. The stage that draws has both: all
-readers have stated, once, and the sums are equal, or something was lost or doubled. Shares look random, so that a loss
-which changes nothing in the sum has probability 2**-63.
+A runner may drop an element behind the watermark, or hand one over twice. Three sums tell, with no list of elements
+anywhere:
 
-Marks and statements travel as notes on blocks (metadata of their schema), so they take the blocks' own way.
+- rows: a reader gives every block a *checksum*, a 63-bit number made from its name; without such a reader it is 0.
+  Where a block is split among the user shards, so is its checksum: every piece carries a share, and the shares add up
+  to it. A reader adds up what it has sent into every window, as part of the state in which it keeps how far it is, and
+  says so before its clock passes the window's end.
+- receipts: every reader and every user shard gives one, with a number made from its name, so that one which came twice
+  cannot stand for another that is lost.
+- counts: the sum of count times a keyed hash of window and item, of what user shards hand on, and of what is drawn
+  from. What cancels in it is the same histogram.
+
+All are added up modulo 2**63. A loss that changes none of them has a probability of about 2**-63, or 2**(n - 63) where
+it is one of counts that are all multiples of 2**n.
+
+Checksums travel as metadata of the schemas of blocks, so they take the blocks' own way.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
-from private_topk.transforms.columnar import Codes, Words, make_block, make_table, mix
-from private_topk.transforms.parts import MANIFEST, RECEIVED, SENT, Part, PlacedPart
+from private_topk.transforms.columnar import Codes, Words, make_block, mix
+from private_topk.transforms.hashing import hash_labels
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import Stretches
 
 __all__ = [
+    "NOTHING",
+    "BlockChecksums",
+    "Counted",
+    "Fingerprint",
     "IncompleteDataError",
-    "Sender",
-    "Sent",
-    "Statement",
-    "add_shares",
+    "ReaderReceipt",
+    "Receipt",
+    "SentChecksums",
+    "check_complete",
     "check_pane",
-    "check_whole",
+    "checksum_in",
+    "checksum_of_piece",
     "closed_in",
-    "lost",
-    "mark_in",
-    "mark_of_piece",
-    "noted",
+    "incomplete",
+    "receipt_in",
     "share_in",
     "shares",
-    "stated",
-    "statement_in",
-    "statements",
-    "with_mark",
+    "with_checksum",
+    "with_receipt",
+    "with_receipt_of",
     "with_share",
 ]
 
 _MASK = (1 << 63) - 1
-_NONE = pa.array([], pa.string())
+_NO_TEXTS = pa.array([], pa.string())
+_OF_USER_SHARDS, _OF_READERS = 0, 1
+
+
+class IncompleteDataError(RuntimeError):
+    """Rows or counts of a window were lost or doubled between two stages of the job: nothing is published for it."""
+
+    shows_no_data = True
+    """Its text may be told to whoever runs the job."""
+
+
+def incomplete(what: str) -> IncompleteDataError:
+    return IncompleteDataError(
+        f"counts were lost or doubled on the way to the final stage ({what}), which is a fault of the runner or of its "
+        "settings: nothing is published for their window. Run it again under the same release key and id"
+    )
+
+
+class Counted:
+    """Partial counts or a receipt: what user shards hand on, with one coder (`combine.CountedCoder`)."""
+
+
+@dataclass(frozen=True)
+class Receipt(Counted):
+    """What has answered and what it handed on. Receipts add up; that of nothing is zero.
+
+    Args:
+        user_shards, readers: how many of them.
+        names: the sum of what their names are hashed to.
+        rows: the sum of the shares that came, less what readers sent: 0 if nothing is missing.
+        counts: the fingerprint of the counts that were handed on.
+    """
+
+    user_shards: int = 0
+    readers: int = 0
+    names: int = 0
+    rows: int = 0
+    counts: int = 0
+
+    def __add__(self, other: Receipt) -> Receipt:
+        return Receipt(
+            self.user_shards + other.user_shards,
+            self.readers + other.readers,
+            self.names + other.names & _MASK,
+            self.rows + other.rows & _MASK,
+            self.counts + other.counts & _MASK,
+        )
+
+    @classmethod
+    def of_user_shard(cls, shard: int, group: int, counts: int) -> Receipt:
+        """That of a user shard for a window group."""
+        return cls(user_shards=1, names=_names([shard], _OF_USER_SHARDS, group), counts=counts & _MASK)
+
+    @classmethod
+    def of_piece(cls, piece: pa.RecordBatch) -> Receipt:
+        """What a piece of rows says for itself: its share of a checksum, or what a reader has sent."""
+        sent = receipt_in(piece)
+        if sent is None:
+            return cls(rows=share_in(piece))
+        (total,) = sent.sums
+        return cls(readers=1, names=_names([sent.reader], _OF_READERS), rows=-total & _MASK)
+
+
+NOTHING = Receipt()
+
+
+def _names(ids: Sequence[int], stage: int, group: int = 0) -> int:
+    words = np.array(ids, np.uint64) ^ mix(_words([stage]))
+    return int(mix(mix(words) ^ _words([group])).sum(dtype=np.uint64)) & _MASK
+
+
+class Fingerprint:
+    """A linear checksum of tables of counts: how rows are shared out over tables changes nothing."""
+
+    def __init__(self, key: ReleaseKey) -> None:
+        self._key = key
+
+    @cached_property
+    def _secret(self) -> np.uint64:
+        return np.uint64(int.from_bytes(self._key.derive("fingerprint of counts")[:8], "little"))
+
+    @cached_property
+    def _of_items(self) -> bytes:
+        return self._key.derive("item hash")
+
+    def of(self, table: pa.RecordBatch) -> int:
+        """Of {item: code or label, count: int64} and perhaps `window`, modulo 2**63. Cost: some 10 ns a row, and of
+        labels as much as hashing them.
+        """
+        items = table["item"]
+        words = items.to_numpy().astype(np.uint64) if pa.types.is_integer(items.type) else self._hashed(items)
+        windows = table["window"].to_numpy().astype(np.uint64) if "window" in table.schema.names else _words([0])
+        words = mix(words ^ mix(windows ^ self._secret))
+        return int((words * table["count"].to_numpy().view(np.uint64)).sum(dtype=np.uint64)) & _MASK
+
+    def _hashed(self, labels: pa.Array) -> Words:
+        return hash_labels(labels, self._of_items)
+
+
+def check_complete(receipt: Receipt, counts: int, group: int, user_shards: int, readers: Sequence[int]) -> None:
+    """Raise IncompleteDataError unless every user shard and reader has answered for a window group, once, what readers
+    sent was counted, and what was counted is here.
+
+    The message holds no count of rows: how many answered does not depend on them.
+
+    Args:
+        receipt: the sum of all that came.
+        counts: the fingerprint of the counts that are here.
+        user_shards: how many there are: 0 .. user_shards - 1.
+        readers: the numbers of those that say what they have sent.
+    """
+    if receipt.user_shards != user_shards:
+        raise incomplete(f"{receipt.user_shards} receipts of {user_shards} user shards")
+    if receipt.readers != len(readers):
+        raise incomplete(f"{receipt.readers} receipts of {len(readers)} readers")
+    names = _names(range(user_shards), _OF_USER_SHARDS, group) + _names(list(readers), _OF_READERS)
+    if receipt.names != names & _MASK:
+        raise incomplete("a receipt came twice, and another not at all")
+    if receipt.rows:
+        raise incomplete("the rows that were sent are not those that user shards received")
+    if receipt.counts != counts & _MASK:
+        raise incomplete("the counts that user shards sent are not those that came")
+
+
+def check_pane(pane: Any) -> None:  # noqa: ANN401 - Beam's pane
+    """Raise RuntimeError unless it is the only firing of its window."""
+    if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
+        raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
+                           "an allowed lateness of 0")  # fmt: skip
 
 
 def noted(block: pa.RecordBatch, **notes: bytes | int) -> pa.RecordBatch:
@@ -68,9 +206,9 @@ def _number_in(block: pa.RecordBatch, name: bytes) -> int | None:
     return int(notes[name]) if notes and name in notes else None
 
 
-def mark_in(block: pa.RecordBatch) -> int | None:
-    """The mark of a block; None if its reader gives none."""
-    return _number_in(block, b"mark")
+def checksum_in(block: pa.RecordBatch) -> int | None:
+    """The checksum of a block; None if its reader gives none."""
+    return _number_in(block, b"checksum")
 
 
 def closed_in(block: pa.RecordBatch) -> int:
@@ -79,52 +217,52 @@ def closed_in(block: pa.RecordBatch) -> int:
 
 
 def share_in(piece: pa.RecordBatch) -> int:
-    """What a piece carries of the mark of its block."""
+    """What a piece carries of the checksum of its block."""
     return _number_in(piece, b"share") or 0
 
 
-def with_mark(block: pa.RecordBatch, mark: int | None) -> pa.RecordBatch:
-    return block if mark is None else noted(block, mark=mark)
+def with_checksum(block: pa.RecordBatch, checksum: int | None) -> pa.RecordBatch:
+    return block if checksum is None else noted(block, checksum=checksum)
 
 
 def with_share(piece: pa.RecordBatch, share: int) -> pa.RecordBatch:
     return noted(piece, share=share)
 
 
-def add_shares(one: int, other: int) -> int:
-    return (one + other) & _MASK
+def shares(checksum: int, pieces: int, seed: int = 0) -> list[int]:
+    """One share for each of so many pieces, all different, which add up to the checksum; the same whenever asked.
+
+    Args:
+        seed: tells apart what has no checksum, whose pieces have shares that add up to 0.
+    """
+    others = np.arange(1, pieces, dtype=np.uint64)
+    found = [share & _MASK for share in mix(mix(_words([(checksum ^ seed) & _MASK])) ^ others).tolist()]
+    return [(checksum - sum(found)) & _MASK, *found]
 
 
-def shares(mark: int, shards: Iterable[int]) -> list[int]:
-    """One share for each of some user shards, all different, which add up to the mark; the same whenever asked."""
-    own = np.array(list(shards), np.uint64)
-    found = [share & _MASK for share in mix(mix(_words([mark])) ^ own[1:]).tolist()]
-    return [(mark - sum(found)) & _MASK, *found]
+def checksum_of_piece(checksum: int, stretch: int, first: int, windows: int) -> int:
+    """The checksum of the rows of a block that lie in one stretch of time and are on time from one window on."""
+    return int(_checksums(checksum, np.array([stretch * (windows + 1) + first]))[0]) & _MASK
 
 
-def mark_of_piece(mark: int, stretch: int, first: int, windows: int) -> int:
-    """The mark of the rows of a block that lie in one stretch of time and are on time from one window on."""
-    return int(_marks(mark, np.array([stretch * (windows + 1) + first]))[0]) & _MASK
-
-
-def _marks(mark: int, codes: Codes) -> Words:
-    return mix(_words([mark]) ^ codes.astype(np.uint64))
+def _checksums(checksum: int, codes: Codes) -> Words:
+    return mix(_words([checksum]) ^ codes.astype(np.uint64))
 
 
 def _words(numbers: list[int]) -> Words:
     return np.array(numbers, np.uint64)
 
 
-def _mark_of(name: bytes) -> int:
+def _checksum_of(name: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") & _MASK
 
 
-class Statement(NamedTuple):
-    """What a reader says before it closes windows.
+class ReaderReceipt(NamedTuple):
+    """What a reader has sent, said before it closes windows.
 
     Args:
         first: the first of these windows.
-        sums: the marks that it has sent, added up, of each.
+        sums: the checksums that it has sent, added up, of each.
     """
 
     reader: int
@@ -133,43 +271,40 @@ class Statement(NamedTuple):
 
     def block(self) -> pa.RecordBatch:
         """As a block without rows."""
-        empty = make_block(users=_NONE, items=_NONE, times=pa.array([], pa.int64()))[0]
-        return noted(empty, reader=self.reader, first=self.first, sums=np.array(self.sums, "<i8").tobytes())
+        return with_receipt_of(make_block(users=_NO_TEXTS, items=_NO_TEXTS, times=pa.array([], pa.int64()))[0], self)
 
 
-def statement_in(block: pa.RecordBatch) -> Statement | None:
-    """The statement that a block is, if it is one."""
+def receipt_in(block: pa.RecordBatch) -> ReaderReceipt | None:
+    """The receipt of a reader that a block is, if it is one."""
     reader = _number_in(block, b"reader")
     if reader is None:
         return None
     notes = block.schema.metadata
-    return Statement(reader, int(notes[b"first"]), np.frombuffer(notes[b"sums"], "<i8").tolist())
+    return ReaderReceipt(reader, int(notes[b"first"]), np.frombuffer(notes[b"sums"], "<i8").tolist())
 
 
-def statements(block: pa.RecordBatch) -> Iterator[PlacedPart]:
-    """What is handed to the draw of a block that is a statement on one window."""
-    said = statement_in(block)
-    if said is not None:
-        (total,) = said.sums
-        yield SENT, Part(np.array([said.reader], np.int64), make_table(sum=np.array([total], np.int64)))
+def with_receipt_of(empty: pa.RecordBatch, receipt: ReaderReceipt) -> pa.RecordBatch:
+    """A block without rows that is the receipt of a reader."""
+    sums = np.array(receipt.sums, "<i8").tobytes()
+    return noted(empty, reader=receipt.reader, first=receipt.first, sums=sums)
 
 
-def stated(blocks: Iterable[pa.RecordBatch], reader: int) -> Iterator[pa.RecordBatch]:
-    """The blocks of a bounded input with marks, without those that hold no row, and the statement on all of them."""
+def with_receipt(blocks: Iterable[pa.RecordBatch], reader: int) -> Iterator[pa.RecordBatch]:
+    """The blocks of a bounded input with checksums, without those that hold no row, and the receipt for all of them."""
     total = 0
     for number, block in enumerate(blocks):
         if len(block):
-            mark = _mark_of(b"%d %d %d" % (reader, number, len(block)))
-            total += mark
-            yield with_mark(block, mark)
-    yield Statement(reader, 0, [total & _MASK]).block()
+            checksum = _checksum_of(b"%d %d %d" % (reader, number, len(block)))
+            total += checksum
+            yield with_checksum(block, checksum)
+    yield ReaderReceipt(reader, 0, [total & _MASK]).block()
 
 
-class Sent(NamedTuple):
+class SentChecksums(NamedTuple):
     """What a reader has sent so far: part of the state in which it keeps how far it is.
 
     Args:
-        closed: how many windows it has stated the sums of: the first ones of the period.
+        closed: how many windows it has given receipts for: the first ones of the period.
         sums: of each of the others, 64-bit words; nothing while all are 0.
     """
 
@@ -177,8 +312,8 @@ class Sent(NamedTuple):
     sums: bytes = b""
 
 
-class Sender:
-    """Marks the blocks of a reader that never ends, and states what it has sent of each window.
+class BlockChecksums:
+    """Checksums of the blocks of a reader that never ends, and its receipts for each window.
 
     Cost: of a block a sort of its rows' stretches and one pass over the windows.
     """
@@ -190,25 +325,25 @@ class Sender:
     def _stretches(self) -> Stretches:
         return Stretches(self._period)
 
-    def mark(self, block: pa.RecordBatch, name: bytes, sent: Sent) -> tuple[pa.RecordBatch, Sent]:
-        """A block with its mark, and what has been sent with it.
+    def add(self, block: pa.RecordBatch, name: bytes, sent: SentChecksums) -> tuple[pa.RecordBatch, SentChecksums]:
+        """A block with its checksum, and what has been sent with it.
 
         Args:
             name: no two blocks of an input have the same.
         """
-        mark, windows = _mark_of(name), len(self._period)
+        checksum, windows = _checksum_of(name), len(self._period)
         arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
         stretch, first = self._stretches.of(block["time"].to_numpy(), arrived, sent.closed)
         pieces = np.unique((stretch * (windows + 1) + first)[first < self._stretches.after[stretch]])
         stretch, first = np.divmod(pieces, windows + 1)
-        marks, changes = _marks(mark, pieces) & np.uint64(_MASK), np.zeros(windows + 1, np.uint64)
-        np.add.at(changes, first, marks)
-        np.subtract.at(changes, self._stretches.after[stretch], marks)
+        checksums, changes = _checksums(checksum, pieces) & np.uint64(_MASK), np.zeros(windows + 1, np.uint64)
+        np.add.at(changes, first, checksums)
+        np.subtract.at(changes, self._stretches.after[stretch], checksums)
         sums = self._sums(sent) + np.cumsum(changes, dtype=np.uint64)[sent.closed : windows]
-        return noted(block, mark=mark, closed=sent.closed), sent._replace(sums=sums.tobytes())
+        return noted(block, checksum=checksum, closed=sent.closed), sent._replace(sums=sums.tobytes())
 
-    def close(self, sent: Sent, closed: int, reader: int) -> tuple[list[pa.RecordBatch], Sent]:
-        """The statement on the windows that close next, if any, and what has been sent with it.
+    def close(self, sent: SentChecksums, closed: int, reader: int) -> tuple[list[pa.RecordBatch], SentChecksums]:
+        """The receipt for the windows that close next, if any, and what has been sent with it.
 
         Args:
             closed: how many windows are to be closed then.
@@ -218,87 +353,9 @@ class Sender:
             return [], sent
         sums = self._sums(sent)
         said = [total & _MASK for total in sums[:new].tolist()]
-        return [Statement(reader, sent.closed, said).block()], Sent(closed, sums[new:].tobytes())
+        return [ReaderReceipt(reader, sent.closed, said).block()], SentChecksums(closed, sums[new:].tobytes())
 
-    def _sums(self, sent: Sent) -> Words:
+    def _sums(self, sent: SentChecksums) -> Words:
         if not sent.sums:
             return np.zeros(len(self._period) - sent.closed, np.uint64)
         return np.frombuffer(sent.sums, np.uint64)
-
-
-class IncompleteDataError(RuntimeError):
-    """Counts of a window were lost or doubled between two stages of the job: nothing is published for it."""
-
-    shows_no_data = True
-    """Its text may be told to whoever runs the job."""
-
-
-def check_whole(parts: Sequence[PlacedPart], shards: int, readers: Sequence[int] | None = None) -> None:
-    """Raise IncompleteDataError unless exactly what every user shard has sent for a window is here, once, and was
-    counted from exactly what the readers have sent.
-
-    Every user shard and every place is told apart, so a loss and a duplicate do not cancel. The message holds no count:
-    how many user shards and readers were heard does not depend on the rows.
-
-    Args:
-        parts: what the final stage was handed for a window, manifests among it.
-        shards: how many user shards there are: 0 .. shards - 1, each of which sends a manifest for every window.
-        readers: the numbers of those that state what they have sent; None where nobody does.
-
-    Cost: a sort of (user shard, place) pairs, at most `shards` times the number of item shards.
-    """
-    manifests = [part for place, part in parts if place == MANIFEST]
-    heard = _joined([part.sources for part in manifests])
-    if not np.array_equal(np.sort(heard), np.arange(shards)):
-        raise lost(f"of {shards} user shards {len(np.unique(heard))} were heard, {len(heard)} times in all")
-    tables = [part.table.filter(pc.not_equal(part.table["place"], RECEIVED)) for part in manifests]
-    sent = _pairs([(table["source"].to_numpy(), table["place"].to_numpy()) for table in tables])
-    came = _pairs([(p.sources, np.full(len(p.sources), place)) for place, p in parts if place >= 0])
-    if not np.array_equal(sent, came) or not _in_one_piece(parts):
-        raise lost("every user shard was heard, but what they sent is not what came")
-    if readers is not None:
-        _check_received(parts, readers)
-
-
-def _in_one_piece(parts: Sequence[PlacedPart]) -> bool:
-    """Whether of the totals of every place all pieces are here, each once."""
-    found = defaultdict[int, list[tuple[int, int]]](list)
-    for place, part in parts:
-        if place >= 0:
-            found[place].append((part.piece, part.pieces))
-    return all(sorted(its) == [(number, len(its)) for number in range(len(its))] for its in found.values())
-
-
-def _check_received(parts: Sequence[PlacedPart], readers: Sequence[int]) -> None:
-    heard = _joined([part.sources for place, part in parts if place == SENT])
-    if not np.array_equal(np.sort(heard), np.sort(np.array(readers, np.int64))):
-        known = len(np.intersect1d(heard, np.array(readers, np.int64)))
-        raise lost(f"of {len(readers)} readers {known} have stated what they sent, {len(heard)} times in all")
-    sent, received = (_joined([part.table["sum"].to_numpy() for at, part in parts if at == place])
-                      for place in (SENT, MANIFEST))  # fmt: skip
-    if (sum(sent.tolist()) - sum(received.tolist())) % (1 << 63):
-        raise lost("the rows that readers sent are not those that user shards received")
-
-
-def check_pane(pane: Any) -> None:  # noqa: ANN401 - Beam's pane
-    """Raise RuntimeError unless it is the only firing of its window."""
-    if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
-        raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
-                           "an allowed lateness of 0")  # fmt: skip
-
-
-def lost(what: str) -> IncompleteDataError:
-    return IncompleteDataError(
-        f"counts were lost or doubled on the way to the final stage ({what}), which is a fault of the runner or of its "
-        "settings: nothing is published for their window. Run it again under the same release key and id"
-    )
-
-
-def _pairs(parts: Sequence[tuple[Codes, Codes]]) -> Codes:
-    sources, places = (_joined(columns) for columns in (zip(*parts, strict=True) if parts else ([], [])))
-    order = np.lexsort((places, sources))
-    return np.stack([sources[order], places[order]])
-
-
-def _joined(columns: Sequence[Codes]) -> Codes:
-    return np.concatenate([np.empty(0, np.int64), *columns])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 import apache_beam as beam
@@ -11,132 +12,171 @@ from apache_beam.coders import TupleCoder, VarIntCoder
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec, TimerSpec, on_timer
 
-from private_topk.transforms.completeness import add_shares, share_in, statements
+from private_topk.transforms.combine import CountedCoder, KeyedCounts, PartialCounts
+from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.mechanisms.weighted import Weighting
-from private_topk.transforms.metric import Risers
-from private_topk.transforms.parts import PlacedPart, with_manifest
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.rows import STATEMENTS, BlockCoder
-from private_topk.transforms.shuffle import PutAside, Shelf, SideBySideDoFn, taken
+from private_topk.transforms.rows import BlockCoder, UserRows
+from private_topk.transforms.shuffle import InProcessShuffle, PutIn, SideBySideDoFn
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
-__all__ = ["CountContributions", "CountOnTheFlyDoFn"]
+__all__ = ["BoundContributions", "CountOnArrivalDoFn", "ShardCounter"]
+
+_ALWAYS_HELD = 20_000
+_CLOSED = (-1, 0, NOTHING)
 
 
-class CountContributions(beam.PTransform):
-    """(user shard, pairs) to partial counts by place, each user bounded to distinct items and at most `limit`.
+class BoundContributions(beam.PTransform):
+    """((user shard, rows), windows) to (item shard, partial counts or receipt), each user bounded.
 
-    One user changes every count by at most 1, or by `cap` units where amounts are added up; all in one direction, and
-    at most `limit` counts where one is set.
+    One user changes every count by at most 1, or by the cap where amounts are added up; all in one direction, and at
+    most `max_items_per_user` counts where that is set. Every user shard answers in every window, rows or no rows.
 
     Memory: of a bounded input, all rows of a shard; of an unbounded one, about twice its distinct pairs
     where the runner's watermark waits for timers, and else all rows of a window.
-
-    Args:
-        waits_for_timers: the runner lets a window's timer hand on elements before it closes the window downstream.
-        cores: how many user shards of a bounded input are counted at a time. More than one: in the global window.
-        cap: where amounts are added up, the most units that one user adds to an item.
-        groups_per_user: where the layout splits windows into groups, how many of them a user counts in.
-        weighting: what a user adds to a count, where that is not 1.
-        windows_per_user: in how many windows of a bounded input a user counts; None for all.
-        risers: terms of scores in place of counts, of the windows after the layout's first.
-        by_reference: all workers are threads of this process, and none repeats what it did: rows of a bounded input
-            then stay where they are, and only say where.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        key: ReleaseKey,
-        limit: int | None,
-        waits_for_timers: bool = False,
-        cores: int = 1,
-        cap: int | None = None,
-        groups_per_user: int = 1,
-        weighting: Weighting | None = None,
-        windows_per_user: int | None = None,
-        risers: Risers | None = None,
-        by_reference: bool = False,
-    ) -> None:
+    def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
-        self._counter = UserShard(layout, key, limit, cap, groups_per_user, weighting, windows_per_user, risers)
-        self._waits_for_timers = waits_for_timers
-        self._cores = cores
-        self._shelf = Shelf() if by_reference else None
+        self._user_shards = plan.user_shards
+        counter = ShardCounter(UserShard.of(spec, plan.rows, key), plan.counts, key)
+        self._empty = counter.user_shard.no_rows()
+        self._gather = _GATHERINGS[plan.gathering](counter, plan.cores)
 
-    def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        # (user shard, pairs)  ->  (place, Part), one manifest for every user shard and Beam window, and statements
-        if self._shelf is not None and pairs.is_bounded:
-            shards = pairs | "Put aside" >> PutAside(self._shelf) | "Gather each user's pairs" >> beam.GroupByKey()
-            count = beam.ParDo(_CountDoFn(self._counter, self._cores, self._shelf.name))
-        elif pairs.is_bounded or not self._waits_for_timers:
-            shards = pairs | "Gather each user's pairs" >> beam.GroupByKey()
-            count = beam.ParDo(_CountDoFn(self._counter, self._cores))
-        else:
-            shards, count = pairs, beam.ParDo(CountOnTheFlyDoFn(self._counter))
-        return shards | "Bound and count" >> count.with_output_types(PlacedPart)
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        rows, windows = inputs
+        none = windows | "Start every user shard" >> beam.FlatMap(
+            _no_rows, self._user_shards, self._empty
+        ).with_output_types(UserRows)
+        # (user shard, rows)  ->  (item shard, counts or receipt)
+        return (rows, none) | self._gather
+
+
+def _no_rows(_: int, shards: int, empty: pa.RecordBatch) -> Iterator[UserRows]:
+    yield from ((shard, empty) for shard in range(shards))
+
+
+class ShardCounter:
+    """Counts the rows of one user shard and gives receipts for them."""
+
+    def __init__(self, user_shard: UserShard, counts: Partitioning, key: ReleaseKey) -> None:
+        self.user_shard, self._partitioning, self._fingerprint = user_shard, counts, Fingerprint(key)
+
+    def counted(self, shard: int, pieces: Iterable[pa.RecordBatch], before: Receipt = NOTHING) -> Iterator[KeyedCounts]:
+        """Partial counts by item shard, and last of all a receipt for every window group, whether it has counts or not.
+
+        Args:
+            before: of pieces that were counted before.
+        """
+        received, sums = [before], [0] * self._partitioning.groups
+        for key, table in self.user_shard.counts(_noted(pieces, received)):
+            sums[self._partitioning.group_of(key)] += self._fingerprint.of(table)
+            yield from ((key, piece) for piece in PartialCounts.cut(table))
+        whole = reduce(Receipt.__add__, received)
+        for group, counts in enumerate(sums):
+            yield self._partitioning.first_key(group), whole + Receipt.of_user_shard(shard, group, counts)
+
+
+def _noted(pieces: Iterable[pa.RecordBatch], received: list[Receipt]) -> Iterator[pa.RecordBatch]:
+    for piece in pieces:
+        received.append(Receipt.of_piece(piece))
+        yield piece
+
+
+class _Grouped(beam.PTransform):
+    """The rows of a user shard are grouped by the runner."""
+
+    def __init__(self, counter: ShardCounter, cores: int) -> None:
+        super().__init__()
+        self._count = _CountDoFn(counter, cores)
+
+    def expand(self, rows: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        return (
+            rows
+            | "With every user shard" >> beam.Flatten()
+            | "Gather each user's rows" >> beam.GroupByKey()
+            | "Bound and count" >> beam.ParDo(self._count).with_output_types(KeyedCounts)
+        )
+
+
+class _ByReference(_Grouped):
+    """Of what the runner groups only numbers leave their place."""
+
+    def __init__(self, counter: ShardCounter, cores: int) -> None:
+        super().__init__(counter, cores)
+        self._shuffle = InProcessShuffle()
+        self._count = _CountDoFn(counter, cores, self._shuffle.name)
+
+    def expand(self, rows: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        names = ("Keep rows here", "Keep empty user shards here")
+        return super().expand(
+            tuple(each | name >> PutIn(self._shuffle) for each, name in zip(rows, names, strict=True))
+        )
+
+
+class _Stateful(beam.PTransform):
+    """The rows of a user shard are deduplicated as they arrive, and counted by a timer."""
+
+    def __init__(self, counter: ShardCounter, cores: int) -> None:
+        super().__init__()
+        self._count = CountOnArrivalDoFn(counter)
+
+    def expand(self, rows: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        count = beam.ParDo(self._count).with_output_types(KeyedCounts)
+        return rows | "With every user shard" >> beam.Flatten() | "Bound and count" >> count
+
+
+_GATHERINGS = {"grouped": _Grouped, "by reference": _ByReference, "stateful": _Stateful}
 
 
 class _CountDoFn(SideBySideDoFn):
-    def __init__(self, counter: UserShard, cores: int = 1, shelf: str | None = None) -> None:
+    def __init__(self, counter: ShardCounter, cores: int = 1, shuffle: str | None = None) -> None:
         super().__init__(cores)
-        self._counter, self._shelf = counter, shelf
+        self._counter, self._shuffle = counter, shuffle
 
-    def work(self, shard: tuple[int, Iterable[Any]]) -> Iterable[PlacedPart]:
-        received = 0
-        pieces: Iterable[pa.RecordBatch] = shard[1] if self._shelf is None else taken(self._shelf, shard[1])
-        if shard[0] == STATEMENTS:
-            return [said for block in pieces for said in statements(block)]
-
-        def noting() -> Iterator[pa.RecordBatch]:
-            nonlocal received
-            for piece in pieces:
-                received = add_shares(received, share_in(piece))
-                yield piece
-
-        counted = with_manifest(shard[0], self._counter.counts(noting()), lambda: received)
+    def work(self, gathered: tuple[int, Iterable[Any]]) -> Iterable[KeyedCounts]:
+        shard, pieces = gathered
+        if self._shuffle is not None:
+            pieces = InProcessShuffle.take(self._shuffle, pieces)
+        counted = self._counter.counted(shard, pieces)
         return counted if self._cores == 1 else list(counted)
 
-    def hand_on(self, result: Iterable[PlacedPart]) -> Iterable[PlacedPart]:
+    def hand_on(self, result: Iterable[KeyedCounts]) -> Iterable[KeyedCounts]:
         return result
 
 
-_LEAST = 20_000
-_CLOSED = (-1, 0, 0)
-
-
-class CountOnTheFlyDoFn(beam.DoFn):
-    """(user shard, pairs) to partial counts and their manifest, once per shard and window, when the watermark passes
-    its end. An empty table of pairs is enough for that.
+class CountOnArrivalDoFn(beam.DoFn):
+    """(user shard, rows) to partial counts and their receipts, once per shard and window, when the watermark passes
+    its end. An empty table of rows is enough for that.
 
     State: a bag of pairs. When more rows have been added than it held distinct pairs, the bag is replaced by its
     distinct pairs, bounded per user: so it holds at most twice the distinct pairs (or 20,000 rows more), and a row is
-    sorted a constant number of times on average. Beside it the sum of the shares that came. Nothing but a mark stays
+    sorted a constant number of times on average. Beside it the sum of the receipts that came. Nothing but a mark stays
     when the window has ended.
 
     Args:
-        least: rows that are always allowed to gather before the bag is compacted.
+        always_held: rows that may gather before the bag is compacted.
     """
 
     _PAIRS = BagStateSpec("pairs", BlockCoder())
-    _HELD = ReadModifyWriteStateSpec("held", TupleCoder([VarIntCoder(), VarIntCoder(), VarIntCoder()]))
+    _HELD = ReadModifyWriteStateSpec("held", TupleCoder([VarIntCoder(), VarIntCoder(), CountedCoder()]))
     _END = TimerSpec("end", TimeDomain.WATERMARK)
 
-    def __init__(self, counter: UserShard, least: int = _LEAST) -> None:
-        self._counter, self._least = counter, least
+    def __init__(self, counter: ShardCounter, always_held: int = _ALWAYS_HELD) -> None:
+        self._counter, self._always_held = counter, always_held
         self._left_out = LeftOutRows("late")
 
     def process(
         self,
-        element: tuple[int, pa.RecordBatch],
+        element: UserRows,
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention, as below
         pairs: Any = beam.DoFn.StateParam(_PAIRS),  # noqa: ANN401, B008
         held: Any = beam.DoFn.StateParam(_HELD),  # noqa: ANN401, B008
         end: Any = beam.DoFn.TimerParam(_END),  # noqa: ANN401, B008
     ) -> None:
-        table = element[1]
+        receipt, table = Receipt.of_piece(element[1]), element[1].replace_schema_metadata(None)
         rows = len(table)
         state = held.read()
         if state == _CLOSED:  # counted once already: a second count would be a second contribution
@@ -144,10 +184,10 @@ class CountOnTheFlyDoFn(beam.DoFn):
             return
         if state is None:
             end.set(window.max_timestamp())
-        distinct, added, received = state or (0, 0, 0)
-        received = add_shares(received, share_in(table))
-        if added + rows > max(distinct, self._least):
-            table = self._counter.distinct([*pairs.read(), table])
+        distinct, added, received = state or (0, 0, NOTHING)
+        received += receipt
+        if added + rows > max(distinct, self._always_held):
+            table = self._counter.user_shard.distinct([*pairs.read(), table])
             pairs.clear()
             distinct, added, rows = len(table), 0, 0
         if len(table):
@@ -160,9 +200,8 @@ class CountOnTheFlyDoFn(beam.DoFn):
         shard: Any = beam.DoFn.KeyParam,  # noqa: ANN401
         pairs: Any = beam.DoFn.StateParam(_PAIRS),  # noqa: ANN401, B008
         held: Any = beam.DoFn.StateParam(_HELD),  # noqa: ANN401, B008
-    ) -> Iterator[PlacedPart]:
+    ) -> Iterator[tuple[int, Counted]]:
         tables, state = list(pairs.read()), held.read()
         pairs.clear()
         held.write(_CLOSED)
-        received = 0 if state is None else state[2]
-        yield from with_manifest(shard, self._counter.counts(tables), lambda: received)
+        yield from self._counter.counted(shard, tables, NOTHING if state is None else state[2])

@@ -195,23 +195,15 @@ def _amount(value: Any) -> float:  # noqa: ANN401
 
 
 def _check_part(kind: Any, role: str) -> None:  # noqa: ANN401
-    if role != "value":
-        _check_label(kind, _WHATS[role])
-    elif isinstance(kind, type) and issubclass(kind, str | bytes | bool | tuple | list | set | dict):
-        raise _no_amount(kind.__name__)
-
-
-def _no_amount(kind: str) -> Refusal:
-    return Refusal("", f"PrivateTopK takes amounts that are numbers, got one of type {verbatim(kind)}")
-
-
-def _check_label(kind: Any, what: str) -> None:  # noqa: ANN401
-    """Raise Refusal where no value of a type is a label."""
-    plain = isinstance(kind, type) and issubclass(kind, float | bytes | bool | tuple | list | set | dict)
-    kinds = (typehints.TupleConstraint, typehints.DictConstraint, typehints.SequenceTypeConstraint)
-    if plain or isinstance(kind, kinds):
-        raise _no_label(kind.__name__ if plain else str(kind), what)
-
-
-def _no_label(kind: str, what: str) -> Refusal:
-    return Refusal("", f"PrivateTopK takes users and items that are str or int, got {what} of type {verbatim(kind)}")
+    """Raise Refusal where no value of a type is an amount, or a label."""
+    nested = tuple | list | set | dict
+    constraints: tuple[type, ...] = ()
+    if role == "value":
+        wanted, none = "amounts that are numbers, got one", str | bytes | bool | nested
+    else:
+        wanted, none = f"users and items that are str or int, got {_WHATS[role]}", float | bytes | bool | nested
+        constraints = (typehints.TupleConstraint, typehints.DictConstraint, typehints.SequenceTypeConstraint)
+    plain = isinstance(kind, type) and issubclass(kind, none)
+    if plain or isinstance(kind, constraints):
+        name = kind.__name__ if plain else str(kind)
+        raise Refusal("", f"PrivateTopK takes {wanted} of type {verbatim(name)}")

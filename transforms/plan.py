@@ -1,24 +1,26 @@
-"""Where counts meet. In a bounded input a window is a number, like an item is: one column more in every table."""
+"""How a ranking is computed: every question of mode, answered before anything is built. Plain arithmetic, no Beam."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from private_topk.transforms.columnar import Codes
 from private_topk.transforms.domain import Domain
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-__all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
+__all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Execution", "ExecutionPlan", "Partitioning", "plan"]
 
 ITEM_SHARD_BITS = 16
 """Public domain: an item shard is a range of 2**16 codes, 512 KiB of counts, so that what is added up of one item shard
-stays small beside what a runner sorts in memory. Of more codes, up to 2**20, where there would be over 64 places, and
-of still more where there would be over 64 item shards."""
+stays small beside what a runner sorts in memory. Of more codes, up to 2**20, where there would be over 64 keys, and of
+still more where there would be over 64 item shards."""
 
 _MOST_BITS = 20
-_PLACES = 64
+_KEYS = 64
 
 UNKNOWN_ITEM_SHARDS = 16
 """Unknown domain: an item shard is a residue of the item's hash. So many of them at least."""
@@ -27,27 +29,54 @@ _MOST_RESIDUES_ALIKE, _USER_SHARDS_OF_A_RESIDUE = 256, 4
 """As many labels as a user shard holds meet in a residue, since a runner may hand all of them over as one element; of
 more than 256 user shards as many as four hold, so that what each sends to each does not get too small."""
 
-_GROUPS = 64
+_WINDOW_GROUPS = 64
 _MOST_TOGETHER, _MOST_CELLS, _HELD_OF_A_RANGE = 1024, 1 << 24, 1 << 18
 """One worker draws from so many windows at once at most, which takes it seconds, and so many counts, unless a window
 has more. Of a range so many items are taken to be held in a window.
 """
 
+_ROWS_OF_A_PIECE, _MOST_ROWS_TOGETHER = 1 << 14, 1 << 20
+_MOST_PRE_COMBINED_BITS = 17
+
 
 @dataclass(frozen=True)
-class Layout:
-    """Which counts are added up and drawn from together.
+class Execution:
+    """What a launch offers, and how much of it is used. No choice here changes a ranking.
 
-    Windows that follow each other form up to 64 groups, or more where these would be of over 1,024 windows, or over
-    2**24 counts; a place, where counts are added up, is one item shard of one group. So there are few elements for each
-    window, as many workers as groups can draw, and each holds a group's counts at a time.
+    Args:
+        user_shards: how many, a power of two up to 65,536.
+        readers: the numbers of those that state what they have sent: nothing is drawn unless exactly that was counted.
+        waits_for_timers: the runner lets a window's timer emit before it closes the window downstream.
+        by_reference: all workers are threads of this process, and none repeats what it did.
+        cores: how many blocks, and user shards of a bounded input, each worker handles at a time.
+    """
+
+    user_shards: int = 64
+    readers: tuple[int, ...] = ()
+    waits_for_timers: bool = False
+    by_reference: bool = False
+    cores: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.user_shards, bool) or self.user_shards not in {1 << n for n in range(17)}:
+            raise ValueError(f"shards must be a power of two from 1 to 65536, got {self.user_shards!r}")
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """Which counts are added up together, and which are drawn from together.
+
+    In a bounded input a window is a number, as an item is: one column more in every table. Windows that follow each
+    other form up to 64 *window groups*, or more where these would be of over 1,024 windows, or over 2**24 counts; an
+    *item shard*, the key where counts are added up, is a part of the items of one group. So there are few elements for
+    each window, as many workers as window groups can draw, and each holds a group's counts at a time.
 
     Args:
         size: how many items the public domain has; 0 for an unknown one.
         windows: how many windows the tables hold. With 1 they have no column for them: the window is Beam's own.
-            A ranking per group makes each of them as many as there are groups: window * parts + group.
+            A ranking per group of rows makes each of them as many as there are groups: window * rankings + group.
         overlap: a row may belong to several windows that follow each other.
-        split: how many parts every window is split into, one for each group of users' rows; 0 without such.
+        split: how many groups of rows have a ranking each in every window; 0 without such.
         sparse: few of the items are held, however many there are, as of a range.
         residues: how many item shards there are of labels, which have no codes, in an unknown domain.
     """
@@ -60,65 +89,73 @@ class Layout:
     residues: int = UNKNOWN_ITEM_SHARDS
 
     @classmethod
-    def of(cls, domain: Domain, period: Period | None = None, split: int = 0, shards: int = 0) -> Layout:
-        """The layout of a bounded input with a declared period; without one, that of a single window.
+    def of(cls, domain: Domain, period: Period | None = None, split: int = 0, user_shards: int = 0) -> Partitioning:
+        """That of a bounded input with a declared period; without one, that of a single window.
 
         Args:
-            shards: how many user shards there are, which tells how much input.
+            user_shards: how many there are of a bounded input, which tells how much of it; 0 where nobody knows.
         """
-        parts, overlap = max(split, 1), period is not None and period.overlaps
-        windows = (1 if period is None else len(period)) * parts
-        found = cls(domain.size, windows, overlap, split, domain.sparse)
-        many = max(min(shards, _MOST_RESIDUES_ALIKE), shards // _USER_SHARDS_OF_A_RESIDUE)
-        return replace(found, residues=max(UNKNOWN_ITEM_SHARDS, many // found.groups))
+        overlap = period is not None and period.overlap > 1
+        windows = (1 if period is None else len(period)) * max(split, 1)
+        whole = cls(domain.size, windows, overlap, split, domain.sparse)
+        many = max(min(user_shards, _MOST_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
+        return replace(whole, residues=max(UNKNOWN_ITEM_SHARDS, many // whole.groups))
 
-    def after_the_first(self) -> Layout:
+    def after_the_first(self) -> Partitioning:
         """That of the windows after the first one of time."""
-        return replace(self, windows=self.windows - self.parts)
+        return replace(self, windows=self.windows - self.rankings)
 
     @property
-    def parts(self) -> int:
-        """How many windows of the tables one of time stands for."""
+    def rankings(self) -> int:
+        """How many rankings a window of time has."""
         return max(self.split, 1)
 
     @property
     def dates(self) -> int:
         """How many windows of time the tables hold."""
-        return self.windows // self.parts
+        return self.windows // self.rankings
 
     @property
     def item_shards(self) -> int:
+        """How many item shards a window group has."""
         return -(-self.size >> self.item_bits) if self.size else self.residues
 
     @property
     def item_bits(self) -> int:
         """Public domain: an item shard is a range of 2**item_bits codes."""
-        few = (-(-self.size // max(_PLACES // self.groups, 1)) - 1).bit_length()
-        return max(ITEM_SHARD_BITS, min(_MOST_BITS, few), (-(-self.size // _PLACES) - 1).bit_length())
+        few = (-(-self.size // max(_KEYS // self.groups, 1)) - 1).bit_length()
+        return max(ITEM_SHARD_BITS, min(_MOST_BITS, few), (-(-self.size // _KEYS) - 1).bit_length())
 
-    def codes(self, item_shard: int) -> range:
+    def codes(self, key: int) -> range:
         """All codes of an item shard."""
-        return range(item_shard << self.item_bits, min(item_shard + 1 << self.item_bits, self.size))
+        number = key % self.item_shards
+        return range(number << self.item_bits, min(number + 1 << self.item_bits, self.size))
 
     @property
     def together(self) -> int:
         """How many windows a group has; the last may have fewer."""
         held = max(min(self.size, _HELD_OF_A_RANGE) if self.sparse else self.size, 1)
-        return min(-(-self.windows // _GROUPS), max(min(_MOST_CELLS // held, _MOST_TOGETHER), 1))
+        return min(-(-self.windows // _WINDOW_GROUPS), max(min(_MOST_CELLS // held, _MOST_TOGETHER), 1))
 
     @property
     def groups(self) -> int:
+        """How many window groups there are."""
         return -(-self.windows // self.together)
 
     def group(self, number: int) -> range:
         """The windows of a group."""
         return range(number * self.together, min((number + 1) * self.together, self.windows))
 
-    def places(self, windows: Codes, item_shards: Codes) -> Codes:
+    def keys(self, windows: Codes, item_shards: Codes) -> Codes:
+        """The keys of counts of some windows in some item shards."""
         return windows // self.together * self.item_shards + item_shards
 
-    def group_of(self, place: int) -> int:
-        return place // self.item_shards
+    def first_key(self, group: int) -> int:
+        """The key of a window group's first item shard, which takes its receipts as well."""
+        return group * self.item_shards
+
+    def group_of(self, key: int) -> int:
+        return key // self.item_shards
 
     @property
     def item_type(self) -> np.dtype:
@@ -135,3 +172,66 @@ class Layout:
         """Which columns say in which windows of time a row is, and their types."""
         names = ["first", "after"][: 0 if self.dates == 1 else 1 + self.overlap]
         return {name: np.min_scalar_type(self.dates) for name in names}
+
+
+@dataclass(frozen=True)
+class ExecutionPlan:
+    """Every decision of how a ranking is computed. None of them changes it.
+
+    Args:
+        gathering: how each user's rows meet: "grouped", by the runner; "by reference", as numbers of what stays in this
+            process, rows and counts alike; "stateful", deduplicated as they arrive, until a timer at the window's end.
+        windows: of which windows it is known beforehand that there are any: the "one" that holds all rows, whose tables
+            number those of the period; those "declared", as Beam's windows; or only the "active" ones, with rows.
+        user_shards: how many.
+        readers: who states what was sent.
+        cores: how many elements are handled at a time.
+        rows_together: blocks are split among user shards together until they hold so many rows; 0: one by one. Where a
+            piece is encoded and grouped, it costs as much as some hundred rows.
+        pre_combine: counts are added up on the worker that counted, before they are grouped. Not for an unknown domain,
+            whose labels seldom meet, nor for more than 2**17 items a key: so many counts are megabytes in an element.
+        rows: which windows rows are numbered by: those that are ranked, and of risers the one before.
+        counts: how counts are partitioned.
+    """
+
+    gathering: Literal["grouped", "by reference", "stateful"]
+    windows: Literal["one", "declared", "active"]
+    user_shards: int
+    readers: tuple[int, ...]
+    cores: int
+    rows_together: int
+    pre_combine: bool
+    rows: Partitioning
+    counts: Partitioning
+
+
+def plan(
+    spec: TopK, execution: Execution, period: Period | None, in_global_window: bool, bounded: bool
+) -> ExecutionPlan:
+    """How to rank an input: decided by what is asked, what the launch offers and what the input is, and by no row.
+
+    Args:
+        in_global_window: of Beam. A bounded input with a period is, and its windows are numbers.
+    """
+    numbered = period if in_global_window else None
+    split = 0 if spec.groups is None else spec.groups.size
+    rows = Partitioning.of(spec.domain, spec.reads(numbered), split, execution.user_shards if bounded else 0)
+    counts = rows if spec.risers is None else rows.after_the_first()
+    by_reference = execution.by_reference and bounded and in_global_window
+    shuffled = bounded and in_global_window and not by_reference
+    narrow = 0 < counts.size and counts.item_bits <= _MOST_PRE_COMBINED_BITS
+    return ExecutionPlan(
+        gathering="by reference"
+        if by_reference
+        else "stateful"
+        if execution.waits_for_timers and not bounded
+        else "grouped",
+        windows="one" if in_global_window else "active" if period is None else "declared",
+        user_shards=execution.user_shards,
+        readers=execution.readers,
+        cores=execution.cores if in_global_window else 1,
+        rows_together=min(execution.user_shards * _ROWS_OF_A_PIECE, _MOST_ROWS_TOGETHER) if shuffled else 0,
+        pre_combine=shuffled and narrow and spec.mechanism.weighting is None,
+        rows=rows,
+        counts=counts,
+    )

@@ -4,35 +4,58 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import reduce
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.coders import registry
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import LONGEST_LABEL, Codes, joined, make_block, make_table, parted
-from private_topk.transforms.completeness import add_shares, mark_in, shares, statement_in, with_share
+from private_topk.transforms.completeness import checksum_in, receipt_in, shares, with_receipt_of, with_share
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import Amounts
-from private_topk.transforms.parts import BlockCoder
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.shuffle import SideBySideDoFn
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
-__all__ = ["STATEMENTS", "BlockCoder", "MakeBlocks", "ShardByUser", "ShardedPairs", "late_moment"]
+__all__ = ["BlockCoder", "MakeBlocks", "ShardByUser", "UserRows", "late_moment"]
 
 _ROWS = 50_000
 _LETTERS = 16 << 20
 """Of all windows together, after which blocks are made whatever their rows."""
+
+
+class BlockCoder(beam.coders.Coder):
+    """Blocks between workers: Arrow IPC, no pickle."""
+
+    def encode(self, value: pa.RecordBatch) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema) as writer:
+            writer.write_batch(value)
+        return sink.getvalue().to_pybytes()
+
+    def decode(self, encoded: bytes) -> pa.RecordBatch:
+        return pa.ipc.open_stream(encoded).read_next_batch()
+
+    def estimate_size(self, value: pa.RecordBatch) -> int:
+        """In bytes, for Beam's metrics: by itself it would encode every block once more to know."""
+        return value.nbytes
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+registry.register_coder(pa.RecordBatch, BlockCoder)
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
@@ -138,54 +161,30 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-ShardedPairs = tuple[int, pa.RecordBatch]
+UserRows = tuple[int, pa.RecordBatch]
+"""A user shard, and some of its rows: {user: uint64, item: code or string, amount in units, and columns of windows}."""
 
-STATEMENTS = -1
-"""In the place of a user shard: where what readers state goes, on the way that the rows go."""
-
-_ROWS_OF_A_PIECE = 1 << 14
-_ROWS_TOGETHER, _BYTES_TOGETHER = 1 << 20, 1 << 25
+_BYTES_TOGETHER = 1 << 25
 _LONGEST = 100_000
 """Rows of a piece, at most: all rows of blocks that are split together may be one user's."""
 
 
 class ShardByUser(beam.PTransform):
-    """Blocks to (user shard, pairs): all rows of one user meet in one shard.
+    """Blocks to (user shard, rows): all rows of one user meet in one shard. What readers have sent goes the same way.
 
     Users travel as keyed 64-bit hashes. Two users who share one, with probability 2**-64 whoever they are, count as
-    one: docs/privacy.md says what that means for the guarantee. Rows of items outside a public domain drop out here.
-
-    Args:
-        shards: how many user shards, a power of two up to 65,536. Any number gives the same counts.
-        cores: how many blocks are split at a time. More than one: of blocks in the global window.
-        amounts: what the column `amount` means, where there is one. Rows of amount 0 or less drop out as well.
-        groups: those of the column `group`, where there is one. Rows of any other drop out as well.
-        together: of a bounded input in the global window, split so many blocks at once that pieces get a good size, up
-            to a million rows and 32 MiB. Where a piece is encoded and grouped, it costs as much as some hundred rows.
-        waking: of a bounded input, the reader whose statement wakes every user shard with an empty piece; what readers
-            state is then among the pairs. A second look at rows or pairs, for statements or for shards that have none,
-            would have Flink write and read all of them twice or three times.
+    one: docs/privacy.md says what that means for the guarantee. Rows of items outside a public domain drop out here,
+    rows of groups outside the list, and those of amount 0 or less.
     """
 
-    def __init__(
-        self,
-        domain: Domain,
-        key: ReleaseKey,
-        shards: int,
-        layout: Layout | None = None,
-        cores: int = 1,
-        amounts: Amounts | None = None,
-        groups: Groups | None = None,
-        waking: int | None = None,
-        together: bool = False,
-    ) -> None:
+    def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
-        layout = layout or Layout.of(domain)
-        self._fn = _ShardDoFn(domain, key, shards, layout, cores, amounts, groups, waking, together)
+        self._fn = _ShardDoFn(spec.domain, key, plan.user_shards, plan.rows, plan.cores, spec.amounts, spec.groups,
+                              plan.rows_together)  # fmt: skip
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        # block  ->  (user shard, {user: uint64, item: code or string, amount in units, and the columns of windows})
-        return blocks | "Encode and split by user" >> beam.ParDo(self._fn).with_output_types(ShardedPairs)
+        # block  ->  (user shard, rows)
+        return blocks | "Encode and split" >> beam.ParDo(self._fn).with_output_types(UserRows)
 
 
 class _Split(NamedTuple):
@@ -193,7 +192,7 @@ class _Split(NamedTuple):
 
     unknown: int
     elsewhere: int
-    pairs: list[ShardedPairs]
+    rows: list[UserRows]
 
 
 class _Encoded(NamedTuple):
@@ -210,18 +209,17 @@ class _ShardDoFn(SideBySideDoFn):
         domain: Domain,
         key: ReleaseKey,
         shards: int,
-        layout: Layout,
+        partitioning: Partitioning,
         cores: int = 1,
         amounts: Amounts | None = None,
         groups: Groups | None = None,
-        waking: int | None = None,
-        together: bool = False,
+        together: int = 0,
     ) -> None:
         super().__init__(cores)
-        self._together = min(shards * _ROWS_OF_A_PIECE, _ROWS_TOGETHER) if together else 0
-        self._domain, self._key, self._shards, self._layout = domain, key, shards, layout
-        self._amounts, self._groups, self._waking = amounts, groups, waking
-        self._empty = UserShard(layout, key, None, None if amounts is None else amounts.cap).no_pairs()
+        self._together = together
+        self._domain, self._key, self._shards, self._partitioning = domain, key, shards, partitioning
+        self._amounts, self._groups = amounts, groups
+        self._empty = UserShard(partitioning, key, None, None if amounts is None else amounts.cap).no_rows()
         self._left_out, self._in_no_group = LeftOutRows("not_in_domain"), LeftOutRows("not_in_groups")
 
     def setup(self) -> None:
@@ -236,8 +234,8 @@ class _ShardDoFn(SideBySideDoFn):
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
-    def process(self, block: pa.RecordBatch) -> Iterator[ShardedPairs]:
-        if not self._together or statement_in(block) is not None:
+    def process(self, block: pa.RecordBatch) -> Iterator[UserRows]:
+        if not self._together or receipt_in(block) is not None:
             yield from super().process([block])
             return
         self._held.append(block)
@@ -256,19 +254,24 @@ class _ShardDoFn(SideBySideDoFn):
         return held
 
     def work(self, blocks: list[pa.RecordBatch]) -> _Split:
-        said = statement_in(blocks[0])
-        if said is not None:
-            woken = range(self._shards) if said.reader == self._waking else ()
-            kept = [] if self._waking is None else [(STATEMENTS, blocks[0])]
-            return _Split(0, 0, [*kept, *((shard, self._empty) for shard in woken)])
-        marks = [mark for mark in map(mark_in, blocks) if mark is not None]
-        found = self._split([self._encoded(block) for block in blocks])
-        return found._replace(pairs=self._shared(found.pairs, reduce(add_shares, marks))) if marks else found
+        sent = receipt_in(blocks[0])
+        if sent is not None:
+            return _Split(0, 0, [(sent.reader % self._shards, with_receipt_of(self._empty, sent))])
+        checksum = sum(checksum_in(block) or 0 for block in blocks)
+        split = self._split([self._encoded(block) for block in blocks])
+        return split._replace(rows=self._shared(split.rows, checksum))
 
-    def _shared(self, pairs: list[ShardedPairs], mark: int) -> list[ShardedPairs]:
-        """The pieces of blocks with their shares of the blocks' marks; an empty piece where there is no other."""
-        whole = pairs or [(0, self._empty)]
-        own = shares(mark, range(len(whole)))
+    def _shared(self, rows: list[UserRows], checksum: int) -> list[UserRows]:
+        """The pieces of blocks with their shares of the blocks' checksums, and an empty piece where one is needed: of
+        no other, and beside a single one that would have a share of 0, as if it had never been.
+        """
+        if not rows and not checksum:
+            return []
+        whole = rows or [(0, self._empty)]
+        if len(whole) == 1 and not checksum:
+            whole = [*whole, ((whole[0][0] + 1) % self._shards, self._empty)]
+        seed = int(sum(piece["user"].to_numpy().sum(dtype=np.uint64).item() for _, piece in whole))
+        own = shares(checksum, len(whole), seed)
         return [(shard, with_share(piece, share)) for (shard, piece), share in zip(whole, own, strict=True)]
 
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
@@ -283,7 +286,7 @@ class _ShardDoFn(SideBySideDoFn):
         if unknown:
             block = block.filter(pa.array(known))
         words = hash_labels(block["user"], self._hash_key)
-        others = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
+        others = {name: block[name].to_numpy().astype(kind) for name, kind in self._partitioning.window_columns.items()}
         names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
         others |= {name: block[name].to_numpy() for name in names}
         return _Encoded(unknown, elsewhere, make_table(user=words, item=items, **others))
@@ -306,11 +309,11 @@ class _ShardDoFn(SideBySideDoFn):
         ]
         return _Split(sum(each.unknown for each in encoded), sum(each.elsewhere for each in encoded), pieces)
 
-    def hand_on(self, result: _Split) -> list[ShardedPairs]:
+    def hand_on(self, result: _Split) -> list[UserRows]:
         for counter, rows in ((self._left_out, result.unknown), (self._in_no_group, result.elsewhere)):
             if rows:
                 counter.inc(rows)
-        return result.pairs
+        return result.rows
 
 
 def _as_numpy(values: pa.Array) -> np.ndarray | pa.Array:

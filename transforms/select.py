@@ -1,6 +1,6 @@
 """The final stage: all counts of a window to its ranking. Raw before it, public after it.
 
-    totals of item shards, manifests, heartbeats --> all of a group of windows --> Ranking, one for each window
+    totals and receipts of item shards --> all of a window group --> Ranking, one for each window
 
 Whatever the domain, one worker holds the counts of a window: of a public domain those that are not 0, of an unknown one
 the largest. It brings them into the order of the domain, takes their digest, draws, and names what it drew.
@@ -19,97 +19,93 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, make_table
-from private_topk.transforms.combine import largest
-from private_topk.transforms.completeness import check_pane, check_whole
+from private_topk.transforms.combine import KeyedCounts, PartialCounts, largest
+from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt, check_complete, check_pane
 from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import digest_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
-from private_topk.transforms.parts import HEARTBEAT, PlacedPart, by_group
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period, WindowBounds
-from private_topk.transforms.windows.assign import window_named
+from private_topk.transforms.windows.assign import IntoWindows, window_named
 
-__all__ = ["MOST_HELD", "RankingKey", "SelectTopK", "WindowCounts", "by_window", "heading", "rank"]
+__all__ = ["MOST_HELD", "RankingKey", "SelectTopK", "WindowCounts", "by_window", "rank", "ranking_key"]
 
 MOST_HELD = 1 << 26
 """So many counts other than 0 are held at once: a worker's memory, and what a runner hands over as one element."""
 
 
 class SelectTopK(beam.PTransform):
-    """((place, totals), manifests, statements and heartbeats) to one `Ranking` per window.
+    """((window group, totals or receipt), windows) to one `Ranking` per window.
 
     Privacy: one draw of `spec.mechanism` per window, a function of the release and the counts, so a repeated
-    bundle repeats its answer. Panes other than the only one of their window are refused.
+    bundle repeats its answer. Panes other than the only one of their window are refused, and so is what is not whole,
+    by an IncompleteDataError.
 
-    Memory of a worker: of a group of windows some 30 bytes for each item that somebody holds in each, at most 2**24
+    Memory of a worker: of a window group some 30 bytes for each item that somebody holds in each window, at most 2**24
     together; or a single window, of up to 2**26 items. Of a public list the list besides.
-
-    Args:
-        shards: how many user shards there are. Unless the counts of each are here, once, an
-            IncompleteDataError ends the job.
-        layout: how many windows the tables hold. More than one: those of the period, in Beam's global window.
-        readers: those that state what they have sent, which must then be what was counted.
     """
 
-    def __init__(
-        self,
-        spec: TopK,
-        release: Release,
-        shards: int,
-        layout: Layout,
-        period: Period | None = None,
-        readers: Sequence[int] | None = None,
-    ) -> None:
+    def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None = None) -> None:
         super().__init__()
-        self._layout = layout
-        self._fn = _SelectDoFn(spec, release, shards, layout, period, readers)
+        self._fn, self._groups = _SelectDoFn(spec, release, plan, period), plan.counts.groups
+        self._numbered = period if plan.windows == "one" else None
 
-    def expand(self, inputs: tuple[beam.PCollection, ...]) -> beam.PCollection:
-        return (
-            inputs
-            | "Add empty windows" >> beam.Flatten()
-            | "Bring windows together" >> beam.FlatMap(by_group, self._layout).with_output_types(tuple[int, PlacedPart])
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        totals, windows = inputs
+        # A window of which everything is lost would say nothing: so each has a receipt of nothing.
+        none = windows | "Start every window group" >> beam.FlatMap(_nothing, self._groups).with_output_types(
+            KeyedCounts
+        )
+        rankings = (
+            (totals, none)
+            | "With every window group" >> beam.Flatten()
             | "Await the whole window" >> beam.GroupByKey()
-            # (group of windows, [(place, Part)])  ->  Ranking
+            # (window group, all its counts)  ->  Ranking
             | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking)
         )
+        return rankings if self._numbered is None else rankings | "Into their windows" >> IntoWindows(self._numbered)
+
+
+def _nothing(_: int, groups: int) -> Iterator[KeyedCounts]:
+    yield from ((group, NOTHING) for group in range(groups))
 
 
 class _SelectDoFn(beam.DoFn):
-    def __init__(
-        self,
-        spec: TopK,
-        release: Release,
-        shards: int,
-        layout: Layout,
-        period: Period | None,
-        readers: Sequence[int] | None = None,
-    ) -> None:
-        self._spec, self._release, self._shards, self._readers = spec, release, shards, readers
-        self._layout, self._period = layout, period
+    def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None) -> None:
+        self._spec, self._release, self._plan, self._period = spec, release, plan, period
+        self._fingerprint = Fingerprint(release.key)
 
     def process(
         self,
-        element: tuple[int, Iterable[PlacedPart]],
+        element: tuple[int, Iterable[Counted]],
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401 - Beam's convention
         pane: Any = beam.DoFn.PaneInfoParam,  # noqa: ANN401
     ) -> Iterator[Ranking]:
         check_pane(pane)
         group, gathered = element
-        parts = [(place, part) for place, part in gathered if place != HEARTBEAT]
-        check_whole(parts, self._shards, self._readers)
-        tables = [part.table for place, part in parts if place >= 0]
-        del parts
+        spec, counts = self._spec, self._plan.counts
+        tables = self._whole(group, gathered)
         _check_size(tables)
-        layout, spec = self._layout, self._spec
-        windows = by_window(tables, layout.group(group)) if layout.windows > 1 else [(0, tables)]
+        windows = by_window(tables, counts.group(group)) if counts.windows > 1 else [(0, tables)]
         for number, some in windows:
-            of = heading(spec.groups, layout, self._period, number, window)
-            yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % layout.parts))
+            of = ranking_key(spec.groups, counts, self._period, number, window)
+            yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % counts.rankings))
+
+    def _whole(self, group: int, gathered: Iterable[Counted]) -> list[pa.RecordBatch]:
+        """All counts of a window group. Raises IncompleteDataError where any are missing, or there are too many."""
+        tables, receipt, found = list[pa.RecordBatch](), NOTHING, 0
+        for counted in gathered:
+            if isinstance(counted, PartialCounts):
+                tables.append(counted.table)
+                found += self._fingerprint.of(counted.table)
+            elif isinstance(counted, Receipt):
+                receipt += counted
+        check_complete(receipt, found, group, self._plan.user_shards, self._plan.readers)
+        return tables
 
 
 def _check_size(tables: Sequence[pa.RecordBatch]) -> None:
@@ -196,7 +192,7 @@ class WindowCounts:
     def _of_labels(cls, tables: Sequence[pa.RecordBatch], keep: int | None) -> WindowCounts:
         nothing = make_table(item=pa.array([], pa.large_string()), count=np.empty(0, np.int64))
         head = largest(pa.Table.from_batches([nothing, *tables]), keep).sort_by("item")
-        labels = head["item"].combine_chunks().cast(pa.large_string())
+        labels = head["item"].cast(pa.large_string())
         # No item at all is as good as one that nobody holds.
         return cls(np.arange(len(labels)), head["count"].to_numpy(), range(max(len(labels), 1)), labels)
 
@@ -286,11 +282,17 @@ class RankingKey(NamedTuple):
         return self.bounds.label(self.group)
 
 
-def heading(groups: Groups | None, layout: Layout, period: Period | None, number: int, window: Any) -> RankingKey:  # noqa: ANN401
+def ranking_key(
+    groups: Groups | None,
+    counts: Partitioning,
+    period: Period | None,
+    number: int,
+    window: Any,  # noqa: ANN401
+) -> RankingKey:
     """What the ranking of a number is of.
 
     Args:
         window: Beam's, which tells the declared one where the tables hold no more than one.
     """
-    bounds = window_named(period, number // layout.parts, window, layout.dates > 1)
-    return RankingKey(bounds, None if groups is None else groups.name(number % layout.parts))
+    bounds = window_named(period, number // counts.rankings, window, counts.dates > 1)
+    return RankingKey(bounds, None if groups is None else groups.name(number % counts.rankings))

@@ -1,8 +1,4 @@
-"""A shuffle by reference: where all workers are threads of one process, what is grouped waits in its memory.
-
-A runner that groups encodes every element, and copies the bytes some ten times over, on one thread. What it groups here
-is the numbers of pieces; the pieces stay where they are.
-"""
+"""Ways for elements to meet and to be worked on inside one process: by reference, and side by side in threads."""
 
 from __future__ import annotations
 
@@ -18,84 +14,77 @@ import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.completeness import lost
+from private_topk.transforms.completeness import incomplete
 
-__all__ = ["PutAside", "Shelf", "SideBySideDoFn", "taken"]
+__all__ = ["InProcessShuffle", "PutIn", "SideBySideDoFn"]
 
 
-class Shelf:
-    """Pieces by number, some together, each there until it is taken, all gone with the pipeline that has the shelf.
+class InProcessShuffle:
+    """What is grouped by reference: a runner groups numbers, and what they stand for stays where it is.
 
-    For runners that neither repeat a bundle nor run it in another process.
+    A runner that groups encodes every element, and copies the bytes some ten times over, on one thread. Here elements
+    wait by number, some together, each until it is taken, and all go with the pipeline that has the shuffle.
+
+    For the global window, and runners that neither repeat a bundle nor run it in another process.
     """
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
-        self._numbers, self._pieces = count(), dict[int, deque[Any]]()
-        _SHELVES[self.name] = self
+        self._numbers, self._elements = count(), dict[int, deque[Any]]()
+        _LIVE[self.name] = self
 
     def __len__(self) -> int:
-        return len(self._pieces)
+        return len(self._elements)
 
-    def put(self, pieces: deque[Any]) -> int:
-        """The number by which the pieces are taken. Any thread may put and take."""
+    def put(self, elements: deque[Any]) -> int:
+        """The number by which the elements are taken. Any thread may put and take."""
         number = next(self._numbers)
-        self._pieces[number] = pieces
+        self._elements[number] = elements
         return number
 
-    def take(self, number: int) -> deque[Any]:
-        """The pieces, which are on the shelf no more. Raises IncompleteDataError where they were taken before."""
-        pieces = self._pieces.pop(number, None)
-        if pieces is None:
-            raise lost("the same rows or counts were handed over twice")
-        return pieces
+    @staticmethod
+    def take(name: str, numbers: Iterable[int]) -> Iterator[Any]:
+        """The elements of these numbers, each of which is let go as it is handed on.
+
+        Raises IncompleteDataError where they were taken before.
+        """
+        elements_by_number = _LIVE[name]._elements
+        for number in numbers:
+            elements = elements_by_number.pop(number, None)
+            if elements is None:
+                raise incomplete("the same rows or counts were handed over twice")
+            while elements:
+                yield elements.popleft()
 
 
-_SHELVES: weakref.WeakValueDictionary[str, Shelf] = weakref.WeakValueDictionary()
-"""By name. What Beam pickles knows its shelf by this only."""
+_LIVE: weakref.WeakValueDictionary[str, InProcessShuffle] = weakref.WeakValueDictionary()
+"""By name: what Beam pickles finds its shuffle in no other way."""
 
 
-class PutAside(beam.PTransform):
-    """(where to, piece) to (where to, the number on the shelf of some pieces).
+class PutIn(beam.PTransform):
+    """(key, element) to (key, the number of some elements): of a bundle those of one key have one number."""
 
-    In the global window the pieces of a bundle that go one way have one number: so few are grouped, whatever the rows.
-    """
-
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shuffle: InProcessShuffle) -> None:
         super().__init__()
-        self._shelf = shelf.name
+        self._shuffle = shuffle.name
 
-    def expand(self, placed: beam.PCollection) -> beam.PCollection:
-        together = isinstance(placed.windowing.windowfn, GlobalWindows)
-        return placed | beam.ParDo(_PutAsideDoFn(self._shelf, together)).with_output_types(tuple[int, int])
+    def expand(self, elements: beam.PCollection) -> beam.PCollection:
+        return elements | beam.ParDo(_PutInDoFn(self._shuffle)).with_output_types(tuple[int, int])
 
 
-class _PutAsideDoFn(beam.DoFn):
-    def __init__(self, shelf: str, together: bool) -> None:
-        self._shelf, self._together = shelf, together
+class _PutInDoFn(beam.DoFn):
+    def __init__(self, shuffle: str) -> None:
+        self._shuffle = shuffle
 
     def start_bundle(self) -> None:
         self._held: defaultdict[int, deque[Any]] = defaultdict(deque)
 
-    def process(self, placed: tuple[int, Any]) -> Iterable[tuple[int, int]]:
-        place, piece = placed
-        if not self._together:
-            return [(place, _SHELVES[self._shelf].put(deque([piece])))]
-        self._held[place].append(piece)
-        return ()
+    def process(self, element: tuple[int, Any]) -> None:
+        self._held[element[0]].append(element[1])
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        for place, pieces in self._held.items():
-            yield GlobalWindows.windowed_value((place, _SHELVES[self._shelf].put(pieces)))
-
-
-def taken(shelf: str, numbers: Iterable[int]) -> Iterator[Any]:
-    """The pieces of these numbers, off the shelf, which lets each go as it is handed on."""
-    found = _SHELVES[shelf]
-    for number in numbers:
-        pieces = found.take(number)
-        while pieces:
-            yield pieces.popleft()
+        for key, elements in self._held.items():
+            yield GlobalWindows.windowed_value((key, _LIVE[self._shuffle].put(elements)))
 
 
 class SideBySideDoFn(beam.DoFn):
@@ -136,8 +125,8 @@ class SideBySideDoFn(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         while self._ahead:
-            for found in self.hand_on(self._ahead.popleft().result()):
-                yield GlobalWindows.windowed_value(found)
+            for result in self.hand_on(self._ahead.popleft().result()):
+                yield GlobalWindows.windowed_value(result)
 
     def teardown(self) -> None:
         if self._pool is not None:

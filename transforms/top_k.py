@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.transforms import window
+from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.transforms.combine import AddUp
-from private_topk.transforms.completeness import statements
-from private_topk.transforms.contributions import CountContributions
+from private_topk.transforms.combine import CombineCounts
+from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.metric import Amounts, Risers
-from private_topk.transforms.parts import PlacedPart, heartbeat
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import Execution, plan
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
 from private_topk.transforms.select import SelectTopK
 from private_topk.transforms.spec import CountBudget, TopK
-from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.validation import (
-    check_all_windows,
     check_key,
     check_kinds,
-    refuse_second_firings,
+    check_windowing,
 )
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.assign import AssignWindows, IntoWindows
+from private_topk.transforms.windows.assign import AssignWindows, EveryWindow
 
 __all__ = ["PrivateTopK", "RankBlocks"]
 
@@ -125,36 +120,26 @@ class PrivateTopK(beam.PTransform):
         spec = TopK(*given)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
         shape = Shape(user, item, value, amounts is not None, group, spec.groups is not None)
         self._period, self._shape = period, shape
-        self._rank = RankBlocks(
-            spec,
-            release or Release.fresh(),
-            period,
-            shards,
-            waits_for_timers,
-            reveal_active_windows=reveal_active_windows,
-        )
+        execution = Execution(shards, waits_for_timers=waits_for_timers)
+        self._rank = RankBlocks(spec, release or Release.fresh(), period, execution, reveal_active_windows)
 
     def display_data(self) -> dict[str, Any]:
         return self._rank.display_data()
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        # pairs: (user, item), or with a group, an amount
-        if self._period is None:
-            return pairs | MakeBlocks(shape=self._shape) | self._rank
-        blocks = pairs | MakeBlocks(with_times=True, shape=self._shape)
-        return blocks | "Cut into the declared windows" >> AssignWindows(self._rank.reads or self._period) | self._rank
+        # (user, item), with a group or an amount too  ->  block  ->  Ranking
+        return pairs | MakeBlocks(with_times=self._period is not None, shape=self._shape) | self._rank
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(Ranking)
 class RankBlocks(beam.PTransform):
-    """Blocks of rows, each of one window, to one `Ranking` per window. The road that every runner and source takes.
+    """Blocks of rows to one `Ranking` per window. The road that every runner and source takes.
 
     Args:
-        period, shards, waits_for_timers, reveal_active_windows: as for `PrivateTopK`.
-        cores: how many blocks, and user shards of a bounded input, each worker handles at a time.
-        readers: those that state what they have sent, if they do: nothing is drawn unless exactly that was counted.
-        by_reference: as for `CountContributions`.
+        period: the declared windows; blocks then have a column of times.
+        execution: what the launch offers.
+        reveal_active_windows: as for `PrivateTopK`.
     """
 
     def __init__(
@@ -162,73 +147,33 @@ class RankBlocks(beam.PTransform):
         spec: TopK,
         release: Release,
         period: Period | None,
-        shards: int,
-        waits_for_timers: bool = False,
+        execution: Execution | None = None,
         reveal_active_windows: bool = False,
-        cores: int = 1,
-        readers: Sequence[int] | None = None,
-        by_reference: bool = False,
     ) -> None:
         super().__init__()
-        if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
-            raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
-        self._spec, self._release, self._period, self._shards = spec, release, period, shards
-        self._waits_for_timers, self._cores, self._readers = waits_for_timers, cores, readers
-        self._by_reference = by_reference
+        self._spec, self._release, self._period, self._reads = spec, release, period, spec.reads(period)
+        self._execution = execution or Execution()
         self._windows_are_public = period is not None or reveal_active_windows
-        self.reads = spec.reads(period)
 
     def display_data(self) -> dict[str, Any]:
         spec = self._spec
         return {"k": spec.k, "mechanism": spec.mechanism.about.name, "epsilon": spec.epsilon(), "delta": spec.delta(),
                 "domain": spec.domain.words()}  # fmt: skip
 
-    def _check(self, blocks: beam.PCollection) -> None:
-        refuse_second_firings(blocks)
-        if not self._windows_are_public and not isinstance(blocks.windowing.windowfn, window.GlobalWindows):
-            raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
-                          "was active in would be published, which tells of a user who is alone in one",
-                          "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
-        check_all_windows(self._spec, self._period, blocks.is_bounded)
-
-    def _sharding(self, blocks: beam.PCollection, rows: Layout, cores: int, waking: int | None) -> ShardByUser:
-        spec, everything = self._spec, isinstance(blocks.windowing.windowfn, window.GlobalWindows)
-        together = everything and blocks.is_bounded and not self._by_reference
-        return ShardByUser(spec.domain, self._release.key, self._shards, rows, cores, spec.amounts,
-                           spec.groups, waking, together)  # fmt: skip
-
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        self._check(blocks)
-        check_key(self._release.key, blocks.pipeline.runner, blocks.pipeline.options)
-        spec, key, groups = self._spec, self._release.key, self._spec.groups
-        numbered = self._period if blocks.is_bounded else None
-        most, risers = spec.max_windows_per_user, spec.risers
-        many = self._shards if blocks.is_bounded else 0
-        layout = Layout.of(spec.domain, numbered, 0 if groups is None else groups.size, many)
-        rows = layout if risers is None else Layout.of(spec.domain, self.reads, layout.split, many)
-        cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
-        waking = self._readers[0] if blocks.is_bounded and self._readers else None
-        pairs = blocks | "Shard by user" >> self._sharding(blocks, rows, cores, waking)
-        names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
-        limit, waits, weighting = spec.max_items_per_user, self._waits_for_timers, spec.mechanism.weighting
-        cap, per_user = spec.amounts.cap if spec.amounts else None, groups.per_user if groups else 1
-        answers: list[beam.PCollection] = []
-        if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
-            wake = WakeShards(UserShard(layout, key, None, cap).no_pairs(), self._shards)
-            empties = names | "Wake every user shard" >> wake
-            pairs = (pairs, empties) | "Add empty user shards" >> beam.Flatten()
-        elif waking is None:
-            answers = [(pairs, names) | "Answer for empty user shards" >> AnswerForEmpty(self._shards)]
-        counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers,
-                                      self._by_reference)  # fmt: skip
-        ahead = not self._by_reference and weighting is None
-        added = AddUp(layout, spec.head(), spec.least(), ahead, self._by_reference)
-        counts = pairs | "Bound contributions" >> counting
-        if self._readers is not None and waking is None:
-            said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
-            answers.append(said)
-        totals = counts | "Count items" >> added
-        heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
-        last = SelectTopK(spec, self._release, self._shards, layout, self._period, self._readers)
-        rankings = (totals, *answers, heartbeats) | "Select top k" >> last
-        return rankings if numbered is None else rankings | "Into their windows" >> IntoWindows(numbered)
+        spec, key = self._spec, self._release.key
+        check_key(key, blocks.pipeline.runner, blocks.pipeline.options)
+        # block  ->  block in its windows, or with their numbers
+        placed = blocks | "Assign windows" >> AssignWindows(self._reads)
+        check_windowing(placed, spec, self._period, self._windows_are_public)
+        in_global_window = isinstance(placed.windowing.windowfn, GlobalWindows)
+        how = plan(spec, self._execution, self._period, in_global_window, placed.is_bounded)
+        windows = placed | "Every window" >> EveryWindow(self._period, how.windows)
+        # block  ->  (user shard, rows)
+        rows = placed | "Shard by user" >> ShardByUser(spec, key, how)
+        # (user shard, rows)  ->  (item shard, partial counts or receipt)
+        counts = (rows, windows) | "Bound contributions" >> BoundContributions(spec, key, how)
+        # (item shard, partial counts or receipt)  ->  (window group, totals or receipt)
+        totals = counts | "Combine counts" >> CombineCounts(spec, key, how)
+        # (window group, all its totals)  ->  Ranking
+        return (totals, windows) | "Select top k" >> SelectTopK(spec, self._release, how, self._period)

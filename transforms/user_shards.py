@@ -29,8 +29,9 @@ from private_topk.transforms.groups import chosen
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.mechanisms.weighted import Weighting
 from private_topk.transforms.metric import Risers
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.spec import TopK
 
 __all__ = ["Choices", "UserShard", "WindowsOfUsers"]
 
@@ -157,12 +158,12 @@ class UserShard:
         weighting: what a user adds to an item, where that is not 1. It goes with a limit, and with no cap.
         windows_per_user: a user counts in at most so many windows of time; None for all. It needs all rows at once, so
             it is of `counts` alone.
-        risers: counts become terms of scores, numbered by the windows after the first of the layout.
+        risers: counts become terms of scores, numbered by the windows after the first of the partitioning.
     """
 
     def __init__(
         self,
-        layout: Layout,
+        partitioning: Partitioning,
         key: ReleaseKey,
         limit: int | None,
         cap: int | None = None,
@@ -171,16 +172,36 @@ class UserShard:
         windows_per_user: int | None = None,
         risers: Risers | None = None,
     ) -> None:
-        self._layout, self._key, self._limit, self._cap, self._weighting = layout, key, limit, cap, weighting
+        self._partitioning, self._key, self._limit, self._cap, self._weighting = (
+            partitioning,
+            key,
+            limit,
+            cap,
+            weighting,
+        )
         self._choices = Choices(key)
         self._groups_per_user = groups_per_user
-        self._windows_per_user = layout.dates if windows_per_user is None else windows_per_user
-        self._risers, self._counted = risers, layout if risers is None else layout.after_the_first()
+        self._windows_per_user = partitioning.dates if windows_per_user is None else windows_per_user
+        self._risers, self._counted = risers, partitioning if risers is None else partitioning.after_the_first()
 
-    def no_pairs(self) -> pa.RecordBatch:
+    @classmethod
+    def of(cls, spec: TopK, rows: Partitioning, key: ReleaseKey) -> UserShard:
+        """With the bounds that are asked for."""
+        return cls(
+            rows,
+            key,
+            spec.max_items_per_user,
+            None if spec.amounts is None else spec.amounts.cap,
+            1 if spec.groups is None else spec.groups.per_user,
+            spec.mechanism.weighting,
+            spec.max_windows_per_user,
+            spec.risers,
+        )
+
+    def no_rows(self) -> pa.RecordBatch:
         """What a user shard holds that nobody is in."""
-        items = np.empty(0, self._layout.code_type) if self._layout.size else _NO_LABELS
-        spans = {name: np.empty(0, kind) for name, kind in self._layout.window_columns.items()}
+        items = np.empty(0, self._partitioning.code_type) if self._partitioning.size else _NO_LABELS
+        spans = {name: np.empty(0, kind) for name, kind in self._partitioning.window_columns.items()}
         nothing = np.empty(0, np.int64)
         columns = spans | self._grouped(nothing, nothing) | self._amounts(nothing)
         return make_table(user=np.empty(0, np.uint64), item=items, **columns)
@@ -192,7 +213,7 @@ class UserShard:
         table = joined(pairs)
         found = self._pairs(table)
         groups = {}
-        if self._layout.split:  # which of these count is told by all rows together, when they are there
+        if self._partitioning.split:  # which of these count is told by all rows together, when they are there
             kinds = np.stack([table["rows"].to_numpy().astype(np.int64), _or_zeros(found.amounts, len(table))])
             caps = np.array([[_MOST_ROWS_OF_PAIR], [self._cap or 0]])
             ranks, codes, users, (rows, amounts) = sorted_sums(found.users, found.codes, kinds, caps)
@@ -200,20 +221,22 @@ class UserShard:
         else:
             ranks, codes, users, amounts = self._bound(found)
         codes = found.item(codes)
-        items = codes.astype(self._layout.code_type) if found.labels is None else found.labels.take(pa.array(codes))
+        items = (
+            codes.astype(self._partitioning.code_type) if found.labels is None else found.labels.take(pa.array(codes))
+        )
         return make_table(user=users[ranks], item=items, **groups, **self._amounts(amounts))
 
     def _grouped(self, groups: Codes, rows: Codes) -> dict[str, Codes]:
-        return {"group": groups, "rows": rows.astype(np.uint32)} if self._layout.split else {}
+        return {"group": groups, "rows": rows.astype(np.uint32)} if self._partitioning.split else {}
 
     def _amounts(self, amounts: Codes | None) -> dict[str, Codes]:
         return {} if self._cap is None or amounts is None else {"amount": amounts.astype(np.uint32)}
 
     def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(place, {item: code or string, count: int64}), the item's users of this shard, or their units or weights, by
-        window where there are several: a column more. Where users are counted beside weights, one more: `users`.
+        """(item shard, {item: code or string, count: int64}): an item's users of this shard, or their units or weights.
+        With a column `window` where there are several, and one `users` where these are counted beside weights.
         """
-        table = joined([self.no_pairs(), *pairs])
+        table = joined([self.no_rows(), *pairs])
         for part in self._in_windows(table):
             found = self._pairs(self._in_groups(part))
             ranks, codes, _, amounts = self._bound(found)
@@ -222,29 +245,31 @@ class UserShard:
             if self._risers is not None:
                 codes, amounts = self._terms(self._risers, found, codes, amounts)
             if amounts is None:
-                present, counts = count_pairs(codes, self._layout.windows << found.bits)
+                present, counts = count_pairs(codes, self._partitioning.windows << found.bits)
             else:
                 present, counts = add_amounts(codes, amounts)
             columns = {"count": counts}
             if self._weighting is not None and self._weighting.counted:
-                columns["users"] = count_pairs(codes, self._layout.windows << found.bits)[1]
-            yield from self._by_place(found, present, columns)
+                columns["users"] = count_pairs(codes, self._partitioning.windows << found.bits)[1]
+            yield from self._by_key(found, present, columns)
 
     def _terms(self, risers: Risers, found: _Pairs, codes: Codes, amounts: Codes | None) -> tuple[Codes, Codes]:
         """The pairs as terms of scores."""
-        windows, parts = found.window(codes), self._layout.parts
+        windows, parts = found.window(codes), self._partitioning.rankings
         counts = np.ones(len(codes), np.int64) if amounts is None else amounts
-        rows, dates, terms = risers.scores(windows // parts, counts, self._layout.dates - 1)
+        rows, dates, terms = risers.scores(windows // parts, counts, self._partitioning.dates - 1)
         return (dates * parts + windows[rows] % parts) << found.bits | found.item(codes)[rows], terms
 
     def _in_windows(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the windows that their users count in, some windows at a time."""
-        if self._windows_per_user >= self._layout.dates:
+        if self._windows_per_user >= self._partitioning.dates:
             yield from self._parts(table)
             return
         first = self._dates(table)
-        after = table["after"].to_numpy().astype(np.int64) if self._layout.overlap else first + 1
-        found = WindowsOfUsers(self._own("windows", table), first, after, self._layout.dates, self._windows_per_user)
+        after = table["after"].to_numpy().astype(np.int64) if self._partitioning.overlap else first + 1
+        found = WindowsOfUsers(
+            self._own("windows", table), first, after, self._partitioning.dates, self._windows_per_user
+        )
         for part in self._parts(table):
             yield part.filter(pa.array(found.count(self._own("windows", part), self._dates(part))))
 
@@ -254,7 +279,7 @@ class UserShard:
 
     def _parts(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Overlapping windows a few groups at a time, so that no more than about four million rows of them are held."""
-        if not self._layout.overlap:
+        if not self._partitioning.overlap:
             yield table
             return
         first, after = (table[name].to_numpy().astype(np.int64) for name in ("first", "after"))
@@ -269,28 +294,36 @@ class UserShard:
 
     def _ranges(self, rows: int) -> Iterator[tuple[int, int]]:
         """Ranges of windows of time: whole groups of windows; where these are cut into parts, whole windows."""
-        layout = self._layout
-        number = layout.dates if layout.split else layout.groups
+        partitioning = self._partitioning
+        number = partitioning.dates if partitioning.split else partitioning.groups
         step = max(1, number * _MOST_ROWS // max(rows, 1))
         for first in range(0, number, step):
             last = min(first + step, number)
-            yield (first, last) if layout.split else (layout.group(first).start, layout.group(last - 1).stop)
+            yield (
+                (first, last)
+                if partitioning.split
+                else (partitioning.group(first).start, partitioning.group(last - 1).stop)
+            )
 
     def _in_groups(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the groups that their users count in."""
-        if not self._layout.split:
+        if not self._partitioning.split:
             return table
         groups, rows = (table[name].to_numpy().astype(np.int64) for name in ("group", "rows"))
         kept = chosen(self._own("groups", table), self._dates(table), groups, rows, self._groups_per_user)
         return table.filter(pa.array(kept))
 
     def _dates(self, table: pa.RecordBatch) -> Codes:
-        return table["first"].to_numpy().astype(np.int64) if self._layout.dates > 1 else np.zeros(len(table), np.int64)
+        return (
+            table["first"].to_numpy().astype(np.int64)
+            if self._partitioning.dates > 1
+            else np.zeros(len(table), np.int64)
+        )
 
     def _pairs(self, table: pa.RecordBatch) -> _Pairs:
         labels = words = None
-        if self._layout.size:
-            codes, size = table["item"].to_numpy().astype(np.int64), self._layout.size
+        if self._partitioning.size:
+            codes, size = table["item"].to_numpy().astype(np.int64), self._partitioning.size
         else:
             dictionary = table["item"].dictionary_encode()
             codes, labels = dictionary.indices.to_numpy().astype(np.int64), dictionary.dictionary
@@ -299,8 +332,8 @@ class UserShard:
                 codes, labels, words = _in_order(codes, labels, words)
         bits = max(size - 1, 0).bit_length()
         windows = self._dates(table)
-        if self._layout.split:
-            windows = windows * self._layout.split + table["group"].to_numpy().astype(np.int64)
+        if self._partitioning.split:
+            windows = windows * self._partitioning.split + table["group"].to_numpy().astype(np.int64)
         codes = codes | windows << bits
         amounts = None if self._cap is None else table["amount"].to_numpy().astype(np.int64)
         return _Pairs(table["user"].to_numpy(), codes, bits, labels, words, amounts)
@@ -314,27 +347,27 @@ class UserShard:
             ranks, codes, users, amounts = sorted_sums(found.users, found.codes, found.amounts, self._cap)
         if self._limit is None:
             return ranks, codes, users, amounts
-        if self._layout.windows > 1:
+        if self._partitioning.windows > 1:
             fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(found.window(codes), prepend=-1) != 0)
             users, ranks = users[ranks[fresh]], numbered(fresh)
         kept = kept_pairs(ranks, found.item(codes), self._choices.words("items", users), found.words, self._limit)
         return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
 
-    def _by_place(self, found: _Pairs, codes: Codes, numbers: dict[str, Codes]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        windows, items, layout = found.window(codes), found.item(codes), self._counted
+    def _by_key(self, found: _Pairs, codes: Codes, numbers: dict[str, Codes]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        windows, items, partitioning = found.window(codes), found.item(codes), self._counted
         if found.labels is None or found.words is None:
-            shards = items >> layout.item_bits
+            shards = items >> partitioning.item_bits
         else:
-            shards = (found.words[items] % np.uint64(layout.item_shards)).astype(np.int64)
-        places = layout.places(windows, shards)
+            shards = (found.words[items] % np.uint64(partitioning.item_shards)).astype(np.int64)
+        keys = partitioning.keys(windows, shards)
 
         def table_of(rows: Codes) -> pa.RecordBatch:
             some = items[rows]
-            labels = some.astype(layout.item_type) if found.labels is None else found.labels.take(pa.array(some))
-            column = {"window": windows[rows].astype(np.uint32)} if layout.windows > 1 else {}
+            labels = some.astype(partitioning.item_type) if found.labels is None else found.labels.take(pa.array(some))
+            column = {"window": windows[rows].astype(np.uint32)} if partitioning.windows > 1 else {}
             return make_table(**column, item=labels, **{name: its[rows] for name, its in numbers.items()})
 
-        return parted(places, layout.groups * layout.item_shards, table_of)
+        return parted(keys, partitioning.groups * partitioning.item_shards, table_of)
 
 
 def _any_twice(words: Words) -> bool:

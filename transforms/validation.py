@@ -12,7 +12,7 @@ from private_topk.transforms.release import Release, ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_all_windows", "check_key", "check_kinds", "refuse_second_firings"]
+__all__ = ["check_all_windows", "check_key", "check_kinds", "check_windowing"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
@@ -35,6 +35,16 @@ def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineO
     workers = (options.view_as(PortableOptions).environment_type or "LOOPBACK").upper()
     if key.in_memory and (workers != "LOOPBACK" or type(runner).__name__ == "DataflowRunner"):
         raise not_here()
+
+
+def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, windows_are_public: bool) -> None:
+    """Raise unless every window fires once, tells of nobody that it is there, and is there when it is needed."""
+    refuse_second_firings(rows)
+    if not windows_are_public and not isinstance(rows.windowing.windowfn, window.GlobalWindows):
+        raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
+                      "was active in would be published, which tells of a user who is alone in one",
+                      "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
+    check_all_windows(spec, period, rows.is_bounded)
 
 
 def check_all_windows(spec: TopK, period: Period | None, bounded: bool) -> None:

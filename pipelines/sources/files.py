@@ -31,7 +31,7 @@ from private_topk.pipelines.sources.formats import (
     reader_of,
 )
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input
-from private_topk.transforms.completeness import stated
+from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -135,7 +135,7 @@ class _ReadDoFn(beam.DoFn):
         self._left_out = LeftOut()
 
     def process(self, bundled: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
-        yield from stated(self._counted(bundled[1]), bundled[0])
+        yield from with_receipt(self._counted(bundled[1]), bundled[0])
 
     def _counted(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         for block, missing, stored in read_ahead(read_pieces(sorted(pieces), self._columns)):

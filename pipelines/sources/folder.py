@@ -29,7 +29,7 @@ from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input, horizon
-from private_topk.transforms.completeness import Sender, Sent
+from private_topk.transforms.completeness import BlockChecksums, SentChecksums
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -115,7 +115,7 @@ class _Read(NamedTuple):
 
     files: bytes
     over: bool = False
-    sent: Sent = Sent()
+    sent: SentChecksums = SentChecksums()
     reading: bool = False
 
     def digests(self) -> dict[bytes, bytes]:
@@ -134,7 +134,7 @@ class _ReadTracker(StreamTracker):
 class _WatchDoFn(beam.DoFn, RestrictionProvider):
     def __init__(self, columns: Columns, clock: Clock, poll: float) -> None:
         self._columns, self._clock, self._poll = columns, clock, poll
-        self._left_out, self._sender = LeftOut(), Sender(clock.period)
+        self._left_out, self._checksums = LeftOut(), BlockChecksums(clock.period)
 
     def initial_restriction(self, pattern: str) -> _Read:
         return _Read(b"")
@@ -192,22 +192,22 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         self,
         file: FileInfo,
         digest: bytes,
-        sent: Sent,
+        sent: SentChecksums,
         estimator: Any,  # noqa: ANN401 - Beam's
-    ) -> Generator[TimestampedValue, None, tuple[Sent, int | None]]:
+    ) -> Generator[TimestampedValue, None, tuple[SentChecksums, int | None]]:
         """The rows of a file; what is sent with them, and their latest time."""
         at = file.written if self._clock.by_rows else arrival_of(file, self._clock, now_of(estimator).micros)
         latest = None
         for number, block in enumerate(self._blocks(file, at)):
-            marked, sent = self._sender.mark(block, b"%s %d" % (digest, number), sent)
+            marked, sent = self._checksums.add(block, b"%s %d" % (digest, number), sent)
             yield TimestampedValue(marked, now_of(estimator))
             latest = max(latest or 0, pc.max(block["time"]).as_py())
         if as_it_is(file) not in (None, file):  # what was read may be neither the one nor the other
             raise _changed()
         return sent, latest
 
-    def _close(self, sent: Sent, clock: int | None) -> tuple[list[pa.RecordBatch], Sent]:
-        return self._sender.close(sent, self._clock.closed_by(clock or 0), _READER)
+    def _close(self, sent: SentChecksums, clock: int | None) -> tuple[list[pa.RecordBatch], SentChecksums]:
+        return self._checksums.close(sent, self._clock.closed_by(clock or 0), _READER)
 
     def _blocks(self, file: FileInfo, at: int) -> Iterator[pa.RecordBatch]:
         module = reader_of(file.path)

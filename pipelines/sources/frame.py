@@ -30,7 +30,8 @@ from private_topk.pipelines.identity import identity_of, named, unasked
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_text
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
 from private_topk.runners import Launch
-from private_topk.transforms.completeness import stated
+from private_topk.transforms.columnar import as_labels, type_name
+from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -166,7 +167,7 @@ class _ReadDoFn(beam.DoFn):
         self._left_out = LeftOut()
 
     def process(self, _: bytes) -> Iterator[pa.RecordBatch]:
-        yield from stated(self._blocks(), 0)
+        yield from with_receipt(self._blocks(), 0)
 
     def _blocks(self) -> Iterator[pa.RecordBatch]:
         for rows in _parts(_TABLES[self._digest], self._columns):

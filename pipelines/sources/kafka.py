@@ -30,7 +30,7 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.runners import Launch, Line, say
-from private_topk.transforms.completeness import Sender, Sent
+from private_topk.transforms.completeness import BlockChecksums, SentChecksums
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
@@ -306,7 +306,7 @@ class Positions(NamedTuple):
     stamped: tuple[int | None, ...]
     reached: tuple[int | None, ...]
     over: bool = False
-    sent: Sent = Sent()
+    sent: SentChecksums = SentChecksums()
 
     def clock(self) -> int | None:
         """That of the partition that is farthest behind."""
@@ -340,7 +340,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
 
     def __init__(self, log: Log, columns: Columns, payload: Payload, clock: Clock) -> None:
         self._log, self._clock = log, clock
-        self._decoder, self._sender = Decoder(payload, columns), Sender(clock.period)
+        self._decoder, self._checksums = Decoder(payload, columns), BlockChecksums(clock.period)
         self._readers: dict[Group, GroupReader] = {}
 
     def initial_restriction(self, group: Group) -> Positions:
@@ -382,12 +382,12 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
                 block, positions = self._taken(positions, place, messages, now_of(estimator).micros)
                 if len(block):
                     name = b"%d %d %d" % (partition, messages[0].offset(), positions.offsets[place])
-                    block, sent = self._sender.mark(block, name, positions.sent)
+                    block, sent = self._checksums.add(block, name, positions.sent)
                     blocks, positions = [*blocks, block], positions._replace(sent=sent)
             closed = self._clock.closed_by(positions.clock() or 0)
             if closed > positions.sent.closed:
                 reader.check_partitions()
-                said, sent = self._sender.close(positions.sent, closed, group[0])
+                said, sent = self._checksums.close(positions.sent, closed, group[0])
                 blocks, positions = [*blocks, *said], positions._replace(sent=sent)
             if not tracker.try_claim(positions):
                 return

@@ -11,20 +11,19 @@ import polars
 import pyarrow as pa
 import pytest
 
-from private_topk.pipelines import run
 from private_topk.pipelines.cli import main
-from private_topk.transforms import top_k
-from private_topk.transforms.completeness import mark_in, statement_in
-from private_topk.transforms.rows import ShardByUser, ShardedPairs
+from private_topk.transforms import contributions, top_k
+from private_topk.transforms.completeness import checksum_in, receipt_in
+from private_topk.transforms.rows import ShardByUser, UserRows
 from private_topk.transforms.windows.assign import AssignWindows
 from tests.runners.conftest import Report
 from tests.runners.servers import missing
-from tests.transforms.test_guard import PICKS, Sabotage, sabotage
+from tests.transforms.test_completeness import PICKS, Sabotage, sabotage
 
 LOST = "private-topk: failed: counts were lost or doubled on the way to the final stage ("
-NO_MANIFEST = f"{LOST}of 16 user shards 15 were heard"
-NO_ROWS = f"{LOST}the rows that readers sent are not those that user shards received)"
-NO_STATEMENT = f"{LOST}of 1 readers "
+NO_RECEIPT = f"{LOST}15 receipts of 16 user shards"
+NO_ROWS = f"{LOST}the rows that were sent are not those that user shards received)"
+NO_READER = " receipts of 1 readers)"
 
 pytestmark = pytest.mark.filterwarnings(  # of workers that are cut off
     "ignore::pytest.PytestUnhandledThreadExceptionWarning"
@@ -35,10 +34,10 @@ pytestmark = pytest.mark.filterwarnings(  # of workers that are cut off
 def test_a_lost_part_is_told_and_nothing_is_published(
     runner: str, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    sabotage(monkeypatch, "before adding up", PICKS["manifest"], "drops")
+    sabotage(monkeypatch, "before combining", PICKS["receipt"], "drops")
     output = tmp_path / "ranking.avro"
     said = refused(report.arguments("--runner", runner, "--output", str(output)), capfd)
-    assert NO_MANIFEST in said, said
+    assert NO_RECEIPT in said, said
     assert "Nothing is published. To go on with this very release, run again" in said
     assert not list(tmp_path.iterdir())
 
@@ -53,20 +52,16 @@ def refused(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
     return said
 
 
-def of_a_shard(piece: ShardedPairs) -> bool:
+def of_a_shard(piece: UserRows) -> bool:
     return piece[0] == 1 and len(piece[1]) > 0
 
 
-def waking(piece: ShardedPairs) -> bool:
-    return piece[0] == 1 and not len(piece[1])
+def summed(block: pa.RecordBatch) -> bool:
+    return checksum_in(block) is not None
 
 
-def marked(block: pa.RecordBatch) -> bool:
-    return mark_in(block) is not None
-
-
-def stating(block: pa.RecordBatch) -> bool:
-    return statement_in(block) is not None
+def a_receipt_of_a_reader(block: pa.RecordBatch) -> bool:
+    return receipt_in(block) is not None
 
 
 def sabotage_rows(patch: pytest.MonkeyPatch, what: str, does: str) -> None:
@@ -77,21 +72,18 @@ def sabotage_rows(patch: pytest.MonkeyPatch, what: str, does: str) -> None:
 
     class Sharded(ShardByUser):
         def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-            return hurt(super().expand(blocks), waking if what == "woken" else of_a_shard, ShardedPairs)
+            return hurt(super().expand(blocks), of_a_shard, UserRows)
 
     class Cut(AssignWindows):
         def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-            return super().expand(hurt(blocks, stating if what == "statements" else marked, pa.RecordBatch))
+            return super().expand(hurt(blocks, a_receipt_of_a_reader if what == "receipts" else summed, pa.RecordBatch))
 
-    if what in ("pieces", "woken"):
-        patch.setattr(top_k, "ShardByUser", Sharded)
-    else:
-        patch.setattr(run, "AssignWindows", Cut)
+    patch.setattr(top_k, *(("ShardByUser", Sharded) if what == "pieces" else ("AssignWindows", Cut)))
 
 
 CASES = [("direct", "run", "blocks", "drops"), ("direct", "run", "pieces", "doubles"),
-         ("direct", "run", "statements", "drops"), ("direct", "stream", "blocks", "doubles"),
-         ("direct", "stream", "pieces", "drops"), ("direct", "stream", "statements", "doubles"),
+         ("direct", "run", "receipts", "drops"), ("direct", "stream", "blocks", "doubles"),
+         ("direct", "stream", "pieces", "drops"), ("direct", "stream", "receipts", "doubles"),
          ("prism", "stream", "pieces", "doubles"), ("flink", "stream", "pieces", "drops")]  # fmt: skip
 
 
@@ -112,7 +104,7 @@ def test_rows_that_do_not_all_reach_their_user_shards_are_told_and_nothing_is_pu
         words = streamed(words, report, tmp_path)
         words += ["--number_of_execution_retries", "0"] if runner == "flink" else []
     said = refused(words, capfd)
-    assert (NO_STATEMENT if what == "statements" else NO_ROWS) in said, said
+    assert (NO_READER if what == "receipts" else NO_ROWS) in said, said
     assert not list(tmp_path.rglob("*Z.avro")) and not (tmp_path / "out.avro").exists()
 
 
@@ -123,14 +115,15 @@ def streamed(words: list[str], report: Report, folder: Path) -> list[str]:
     return ["stream", *(word for word in changed[1:] if word != "--quiet"), "--clock", "event"]
 
 
-def test_a_user_shard_that_nobody_wakes_and_that_has_no_rows_is_told(
+def test_a_user_shard_that_nobody_starts_and_that_has_no_rows_is_told(
     report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    sabotage_rows(monkeypatch, "woken", "drops")
+    everywhere = contributions._no_rows
+    monkeypatch.setattr(contributions, "_no_rows", lambda *its: (one for one in everywhere(*its) if one[0] != 1))
     rows = polars.read_avro(f"{report.folder}/plays.avro").filter(polars.col("user") == "listener-00072")
     rows.write_parquet(tmp_path / "few.parquet")
     words = report.arguments("--output", f"{tmp_path}/out.avro", "--input", f"{tmp_path}/few.parquet")
-    assert NO_MANIFEST in refused(words, capfd) and not (tmp_path / "out.avro").exists()
+    assert NO_RECEIPT in refused(words, capfd) and not (tmp_path / "out.avro").exists()
 
 
 def test_with_nothing_lost_the_stream_publishes(report: Report, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,17 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import IntervalWindow
 
-from private_topk.transforms.combine import AddUp
-from private_topk.transforms.contributions import CountContributions
+from private_topk.transforms.combine import CombineCounts, Combiner, PartialCounts
+from private_topk.transforms.completeness import Counted
+from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.parts import MANIFEST, Part
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.mechanisms import LimitDomain
+from private_topk.transforms.plan import Execution, Partitioning, plan
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import ShardByUser
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.assign import EveryWindow
 
 Pairs = list[tuple[Any, Any]]
 Build = Callable[[beam.Pipeline], beam.PCollection]
@@ -52,28 +56,30 @@ def count_by_window(
     domain: PublicDomain | UnknownDomain, blocks: beam.PCollection, key: ReleaseKey, period: Period | None
 ) -> beam.PCollection:
     """Blocks whose windows are numbers to [window, item, count], as `RankBlocks` counts a bounded input."""
-    layout = Layout.of(domain, period)
-    return (
-        blocks
-        | ShardByUser(domain, key, 4, layout)
-        | CountContributions(layout, key, None)
-        | AddUp(layout, None)
-        | beam.FlatMapTuple(lambda place, part: _by_window(domain, part) if place != MANIFEST else [])
-    )
+    spec = TopK(1, LimitDomain(epsilon=1.0, delta=0.1, kbar=1000), domain)
+    how = plan(spec, Execution(4), period, in_global_window=True, bounded=True)
+    rows = blocks | ShardByUser(spec, key, how)
+    counts = (rows, blocks | EveryWindow(period, how.windows)) | BoundContributions(spec, key, how)
+    return counts | CombineCounts(spec, key, how) | beam.FlatMapTuple(lambda _, counted: _by_window(domain, counted))
 
 
-def _by_window(domain: PublicDomain | UnknownDomain, part: Part) -> list[list[Any]]:
-    rows = _decoded(domain, part)
-    windows = part.table["window"].to_pylist() if "window" in part.table.schema.names else [0] * len(rows)
-    return [[window, *row] for window, row in zip(windows, rows, strict=True)]
-
-
-def _decoded(domain: PublicDomain | UnknownDomain, part: Part) -> list[list[Any]]:
-    table = part.table
-    items = table["item"].to_pylist()
+def _by_window(domain: PublicDomain | UnknownDomain, counted: Counted) -> list[list[Any]]:
+    if not isinstance(counted, PartialCounts):
+        return []
+    table = counted.table
+    items, counts = (table[name].to_pylist() for name in ("item", "count"))
     if isinstance(domain, PublicDomain):
-        items = domain.index().labels.take(pa.array(np.array(items, np.int64))).to_pylist()
-    return [[item, count] for item, count in zip(items, table["count"].to_pylist(), strict=True)]
+        items = domain.labels(np.array(items, np.int64)).to_pylist()
+    windows = table["window"].to_pylist() if "window" in table.schema.names else [0] * len(items)
+    return [list(row) for row in zip(windows, items, counts, strict=True)]
+
+
+def added_up(counted: Iterable[tuple[int, pa.RecordBatch]], partitioning: Partitioning) -> list[pa.RecordBatch]:
+    """The totals of every item shard, from partial counts by item shard."""
+    held: dict[int, list[PartialCounts]] = defaultdict(list)
+    for key, table in counted:
+        held[key].append(PartialCounts(table))
+    return [Combiner(partitioning, None).totals(key, some)[0] for key, some in held.items()]
 
 
 def set_counts(pairs: Iterable[tuple[Any, Any]]) -> dict[str, int]:

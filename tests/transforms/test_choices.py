@@ -14,7 +14,7 @@ from private_topk import Joint, Period, Release, ReleaseKey, RestrictedLaplace, 
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows.assign import _NumberDoFn
@@ -71,7 +71,7 @@ def test_shards_tell_nothing_of_choices() -> None:
     places that are off by 14% in root mean square.
     """
     domain, groups, shards = PublicDomain.of(ITEMS), Groups.of(GROUPS), 4
-    layout = Layout.of(domain, PERIOD, groups.size)
+    layout = Partitioning.of(domain, PERIOD, groups.size)
     fn = _ShardDoFn(domain, KEY, shards, layout, 1, None, groups)
     fn.setup()
     rows = everything(USERS)

@@ -12,16 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.combine import add_up
-from private_topk.transforms.completeness import check_whole
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
-from private_topk.transforms.parts import MANIFEST, with_manifest
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.user_shards import UserShard
 from tests.examples import examples
+from tests.transforms.pipelines import added_up
 
 HOSTILE = [
     "",
@@ -62,32 +60,24 @@ def counted(
     Args:
         early: pairs are deduplicated and bounded as they come, as in a stream.
     """
-    known, layout = DOMAINS[domain], Layout.of(DOMAINS[domain])
+    known, layout = DOMAINS[domain], Partitioning.of(DOMAINS[domain])
     fn, counter = (
         _ShardDoFn(known, key, shards, layout),
         UserShard(layout, key, limit, weighting=weighting),
     )
     fn.setup()
-    pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
+    pairs = {shard: [counter.no_rows()] for shard in range(shards)}
     for block in range(blocks):
         users, items = zip(*rows[block::blocks], strict=True) if rows[block::blocks] else ((), ())
         for shard, table in fn.process(make_block(pa.array(users, pa.string()), pa.array(items, pa.string()))[0]):
             pairs[shard].append(table)
             if early:
                 pairs[shard] = [counter.distinct(pairs[shard])]
-    places = defaultdict(list)
-    for shard, tables in pairs.items():
-        for place, part in with_manifest(shard, counter.counts(tables)):
-            places[place].append(part)
-    placed = [add_up(place, parts, layout) for place, parts in places.items()]
-    check_whole(placed, shards)
     found: dict[str, int] = {}
-    for place, part in placed:
-        if place == MANIFEST:
-            continue
-        for item, count in zip(part.table["item"].to_pylist(), part.table["count"].to_pylist(), strict=True):
+    for table in added_up((part for tables in pairs.values() for part in counter.counts(tables)), layout):
+        for item, count in zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True):
             label = HOSTILE[item] if domain == "public" else item
-            assert label not in found, "an item was counted in two places"
+            assert label not in found, "an item was counted in two item shards"
             found[label] = count
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from functools import cache
@@ -35,11 +35,9 @@ from private_topk.transforms import (
 )
 from private_topk.transforms import combine as counting
 from private_topk.transforms.columnar import make_block, make_table
-from private_topk.transforms.combine import add_up
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, LimitDomain, Mechanism, TopStable
-from private_topk.transforms.parts import Part
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.spec import TopK
@@ -48,7 +46,7 @@ from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
 from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
-from tests.transforms.pipelines import outcome
+from tests.transforms.pipelines import added_up, outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
 KEY = ReleaseKey.held(b"0123456789abcdef")
@@ -130,11 +128,11 @@ def scored(
 ) -> Scores:
     """The scores by the pipeline's functions: by number of the window, group and item; those of 0 left out."""
     reads, (shards, blocks), split = risers.reads(period), way, 0 if groups is None else groups.size
-    layout, own = Layout.of(DOMAIN, reads, split), Layout.of(DOMAIN, period, split)
+    layout, own = Partitioning.of(DOMAIN, reads, split), Partitioning.of(DOMAIN, period, split)
     fn = _ShardDoFn(DOMAIN, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, amounts and amounts.cap, 1, None, None, risers)
     fn.setup()
-    pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
+    pairs = {shard: [counter.no_rows()] for shard in range(shards)}
     for block in range(blocks):
         users, items, of, times = (pa.array(list(c)) for c in zip(*(rows[block::blocks] or [("", "", "", -1)]),
                                                                   strict=True))  # fmt: skip
@@ -144,16 +142,11 @@ def scored(
                                                               **columns)[0]):  # fmt: skip
             for shard, table in fn.process(numbered):
                 pairs[shard].append(table)
-    places = defaultdict(list)
-    for shard, tables in pairs.items():
-        for place, table in counter.counts(tables):
-            places[place].append(Part(np.array([shard]), table))
     found: Scores = {}
-    for place, parts in places.items():
-        table = add_up(place, parts, own)[1].table
+    for table in added_up((part for tables in pairs.values() for part in counter.counts(tables)), own):
         windows = table["window"].to_pylist() if own.windows > 1 else [0] * len(table)
         for window, item, score in zip(windows, table["item"].to_pylist(), table["count"].to_pylist(), strict=True):
-            found[window // own.parts, NAMES[window % own.parts] if groups else "", ITEMS[item]] = score
+            found[window // own.rankings, NAMES[window % own.rankings] if groups else "", ITEMS[item]] = score
     return found
 
 
@@ -257,7 +250,7 @@ def test_a_rise_of_none_is_no_count_however_many_cells_there_are(monkeypatch: py
     tables = [make_table(item=np.array(items, np.uint32), count=np.array(counts)) for items, counts in pairs]
     for cells in (1 << 20, 0):
         monkeypatch.setattr(counting, "_MOST_CELLS", cells)
-        assert counting.add_up_codes(0, tables, Layout(3)).to_pylist() == [{"item": 1, "count": 1}]
+        assert counting.add_up_codes(0, tables, Partitioning(3)).to_pylist() == [{"item": 1, "count": 1}]
 
 
 def test_which_window_is_the_one_before() -> None:
@@ -343,6 +336,6 @@ def test_windows_and_terms_have_item_shards_of_their_own() -> None:
         rank = PrivateTopK(5, Joint(epsilon=10_000.0), RangeDomain(0, 1 << 24), period=ONE_DAY, risers=Risers(1))
         return pipeline | beam.Create(rows, reshuffle=False) | rank | beam.Map(lambda ranking: list(ranking.items))
 
-    layouts = Layout(1 << 24, 2), Layout(1 << 24)
+    layouts = Partitioning(1 << 24, 2), Partitioning(1 << 24)
     assert layouts[0].item_bits > layouts[1].item_bits
     assert [found for _, found in outcome(build)] == [[str(item) for item in items[:-6:-1]]]

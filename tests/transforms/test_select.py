@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from datetime import datetime, timedelta, timezone
-
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,30 +10,30 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 from private_topk.transforms import select
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.combine import add_up
+from private_topk.transforms.combine import PartialCounts
+from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, CandidatesThenRank, Joint, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.parts import Part, PlacedPart, heartbeat, with_manifest
-from private_topk.transforms.plan import ITEM_SHARD_BITS, Layout
-from private_topk.transforms.release import Ranking, Release, ReleaseKey, release_seed
-from private_topk.transforms.select import RankingKey, SelectTopK, WindowCounts, _SelectDoFn, by_window, rank
+from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan
+from private_topk.transforms.release import Release, ReleaseKey, release_seed
+from private_topk.transforms.select import RankingKey, WindowCounts, _SelectDoFn, by_window, rank
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
-from private_topk.transforms.windows import Period, WindowBounds
+from private_topk.transforms.windows import WindowBounds
+from tests.transforms.pipelines import added_up
 
 SELECTION = TopK(2, Joint(epsilon=1.0), PublicDomain.of(["a", "b", "c"]), 5)
-LAYOUT = Layout.of(SELECTION.domain)
 HIDDEN = TopK(2, MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1), UnknownDomain())
 PANE = PaneInfo(True, True, PaneInfoTiming.ON_TIME, 0, 0)
 RELEASE = Release(ReleaseKey.held(b"selection".ljust(32, b".")), "two rounds")
 
 SIZE = (5 << ITEM_SHARD_BITS) // 2
-LAYOUTS = {"one shard": Layout(300, 5), "three shards": Layout(SIZE, 3), "one window": Layout(SIZE)}
+LAYOUTS = {"one shard": Partitioning(300, 5), "three shards": Partitioning(SIZE, 3), "one window": Partitioning(SIZE)}
 
 
-def some_counts(layout: Layout, window: int) -> np.ndarray:
+def some_counts(layout: Partitioning, window: int) -> np.ndarray:
     """A vector of all counts, most of them 0; in the last window all of them, and in that before none of shard 1."""
     rng = np.random.default_rng(window)
     counts = np.zeros(layout.size, np.int64)
@@ -49,7 +45,7 @@ def some_counts(layout: Layout, window: int) -> np.ndarray:
     return counts
 
 
-def totals_of(layout: Layout, shard: int) -> pa.RecordBatch:
+def totals_of(layout: Partitioning, shard: int) -> pa.RecordBatch:
     codes = layout.codes(shard)
     parts = [some_counts(layout, window)[codes.start : codes.stop] for window in range(layout.windows)]
     window = np.concatenate([np.full(np.count_nonzero(part), number) for number, part in enumerate(parts)])
@@ -126,15 +122,14 @@ def some_pairs() -> np.ndarray:
 
 def totals_of_pairs(pairs: np.ndarray, mechanism: CandidatesThenRank) -> list[pa.RecordBatch]:
     """By the pipeline's functions, from two user shards."""
-    layout = Layout(SIZE)
+    layout = Partitioning(SIZE)
     shard = UserShard(layout, RELEASE.key, mechanism.max_items_per_user, weighting=mechanism.weighting)
-    parts: dict[int, list[Part]] = defaultdict(list)
+    counted: list[tuple[int, pa.RecordBatch]] = []
     for half in (0, 1):
         own = pairs[pairs[:, 0] % 2 == half]
         table = make_table(user=own[:, 0].astype(np.uint64), item=own[:, 1].astype(layout.code_type))
-        for place, counted in shard.counts([table]):
-            parts[place].append(Part(np.array([half]), counted))
-    return [add_up(place, its, layout)[1].table for place, its in parts.items()]
+        counted += shard.counts([table])
+    return added_up(counted, layout)
 
 
 @pytest.mark.parametrize(("epsilon", "k"), [(0.5, 7), (50.0, 60), (1000.0, 3)])
@@ -157,10 +152,15 @@ def test_a_ranking_of_two_rounds_is_the_draw_of_both_vectors(epsilon: float, k: 
         assert found.items == tuple(map(str, wanted.tolist())) and found.noisy_weights is None is found.noisy_counts
 
 
-def parts_of(labels: dict[str, int]) -> list[PlacedPart]:
-    """What the only user shard sends: a part for every item."""
-    tables = [make_table(item=pa.array([label], pa.large_string()), count=[count]) for label, count in labels.items()]
-    return list(with_manifest(0, enumerate(tables)))
+def drawn_from(release: Release, tables: list[pa.RecordBatch]) -> list[Counted]:
+    """What the draw is handed of the only user shard."""
+    fingerprint = Fingerprint(release.key)
+    receipt = Receipt.of_user_shard(0, 0, sum(map(fingerprint.of, tables)))
+    return [*map(PartialCounts, tables), receipt, NOTHING]
+
+
+def stage(spec: TopK, release: Release) -> _SelectDoFn:
+    return _SelectDoFn(spec, release, plan(spec, Execution(1), None, True, True), None)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,8 @@ def parts_of(labels: dict[str, int]) -> list[PlacedPart]:
 def test_a_second_pane_is_refused_at_run_time(first: bool, timing: int, fires: bool) -> None:
     """What a pipeline that was put together by hand, or a runner of its own mind, could hand over."""
     pane = PaneInfo(first, True, timing, 0 if first else 1, 0)
-    for spec, layout in ((HIDDEN, Layout(0)), (SELECTION, LAYOUT)):
-        stage = _SelectDoFn(spec, Release.fresh(), 1, layout, None)
-        found = stage.process((0, [heartbeat(), *with_manifest(0, [])]), GlobalWindow(), pane)
+    for spec in (HIDDEN, SELECTION):
+        found = stage(spec, RELEASE).process((0, drawn_from(RELEASE, [])), GlobalWindow(), pane)
         if fires:
             assert next(found) is not None
         else:
@@ -187,36 +186,20 @@ def test_a_second_pane_is_refused_at_run_time(first: bool, timing: int, fires: b
 
 
 def test_shards_may_come_in_any_order() -> None:
-    release = Release.fresh()
-    parts = [*parts_of({"a": 30, "b": 40, "c": 50}), heartbeat(), heartbeat()]
-    draw = _SelectDoFn(HIDDEN, release, 1, Layout(0), None)
-    answers = [next(draw.process((0, parts[::step]), GlobalWindow(), PANE)) for step in (1, -1)]
+    counts = {"a": 30, "b": 40, "c": 50}
+    tables = [make_table(item=pa.array([label], pa.large_string()), count=[count]) for label, count in counts.items()]
+    counted, draw = drawn_from(RELEASE, tables), stage(HIDDEN, RELEASE)
+    answers = [next(draw.process((0, counted[::step]), GlobalWindow(), PANE)) for step in (1, -1)]
     assert answers[0] == answers[1] and answers[0].window == WindowBounds()
 
 
 def test_more_items_than_a_worker_holds_are_refused_without_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "MOST_HELD", 3)
     totals = make_table(item=np.arange(4, dtype=np.uint32), count=np.ones(4, np.int64))
-    draw = _SelectDoFn(TopK(1, Joint(1.0), RangeDomain(0, 99)), RELEASE, 1, Layout(99), None)
-    assert next(draw.process((0, list(with_manifest(0, [(0, totals.slice(0, 3))]))), GlobalWindow(), PANE))
+    draw = stage(TopK(1, Joint(1.0), RangeDomain(0, 99)), RELEASE)
+    assert next(draw.process((0, drawn_from(RELEASE, [totals.slice(0, 3)])), GlobalWindow(), PANE))
     with pytest.raises(Refusal, match="more than 3 different items are held in a window, .*: rank shorter windows"):
-        next(draw.process((0, list(with_manifest(0, [(0, totals)]))), GlobalWindow(), PANE))
-
-
-def test_windows_are_drawn_together_as_long_as_they_are_small() -> None:
-    start, day = datetime(2026, 1, 5, tzinfo=timezone.utc), timedelta(days=1)
-
-    def together(domain: PublicDomain | RangeDomain | UnknownDomain, windows: int) -> int:
-        return Layout.of(domain, Period(start, start + windows * day, day)).together
-
-    few = PublicDomain.of(["a", "b"])
-    assert [together(few, windows) for windows in (1, 64, 65, 10_000)] == [1, 1, 2, 157]
-    assert [together(UnknownDomain(), windows) for windows in (65, 10_000)] == [2, 157]
-    assert [together(RangeDomain(0, 1 << 32), windows) for windows in (65, 640, 10_000)] == [2, 10, 64]
-    assert [Layout(10**7, windows).together for windows in (1, 1000, 10**6)] == [1, 1, 1]
-    for size, windows in ((200_000, 10_000), (1, 10**6), (1 << 24, 9_999), (300, 70_000)):
-        layout = Layout(size, windows)
-        assert layout.together * size <= 1 << 24 and layout.together <= 1024
+        next(draw.process((0, drawn_from(RELEASE, [totals])), GlobalWindow(), PANE))
 
 
 def test_parameters_are_all_that_the_answer_depends_on() -> None:
@@ -224,11 +207,3 @@ def test_parameters_are_all_that_the_answer_depends_on() -> None:
         "mechanism": "joint", "epsilon": 1.0, "skew": "1/2", "noise": "gumbel", "neighbours": "add-remove",
         "k": 2, "max_items_per_user": 5, "publish_counts": None, "domain": SELECTION.domain.describe(),
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("spec", [SELECTION, HIDDEN])
-def test_the_stage_gives_rankings(spec: TopK) -> None:
-    pipeline = beam.Pipeline()
-    totals = pipeline | beam.Create([heartbeat()]).with_output_types(PlacedPart)
-    last = SelectTopK(spec, Release.fresh(), 1, Layout.of(spec.domain))
-    assert ((totals, totals) | last).element_type == Ranking

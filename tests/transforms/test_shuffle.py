@@ -1,97 +1,132 @@
-"""Pieces that stay where they are while a runner groups their numbers: the same answers, nothing left behind."""
+"""Elements grouped by reference, and worked on side by side: the same answers as otherwise, and nothing left behind."""
 
 from __future__ import annotations
 
 import gc
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms.window import FixedWindows
 
-from private_topk.transforms import shuffle as shelves
-from private_topk.transforms.columnar import make_table
+from private_topk.transforms import shuffle
 from private_topk.transforms.completeness import IncompleteDataError
+from private_topk.transforms.counters import exact_counters, read_left_out
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.mechanisms import Joint, LimitDomain
-from private_topk.transforms.parts import Part
+from private_topk.transforms.plan import Execution
 from private_topk.transforms.rows import MakeBlocks
-from private_topk.transforms.shuffle import Shelf, _PutAsideDoFn, taken
+from private_topk.transforms.shuffle import InProcessShuffle, SideBySideDoFn, _PutInDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
-from private_topk.transforms.windows.assign import AssignWindows
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
 
-def piece(number: int) -> pa.RecordBatch:
-    return make_table(user=np.array([number], np.uint64))
-
-
-def test_every_piece_is_taken_once_whoever_puts_and_takes() -> None:
-    shelf, found = Shelf(), list[int]()
+def test_every_element_is_taken_once_whoever_puts_and_takes() -> None:
+    here, found = InProcessShuffle(), list[int]()
 
     def put_and_take(first: int) -> None:
-        numbers = [shelf.put(deque([piece(n), piece(n + 1)])) for n in range(first, first + 200, 2)]
-        found.extend(part["user"][0].as_py() for part in taken(shelf.name, numbers))
+        numbers = [here.put(deque([n, n + 1])) for n in range(first, first + 200, 2)]
+        found.extend(InProcessShuffle.take(here.name, numbers))
 
     threads = [threading.Thread(target=put_and_take, args=(200 * n,)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == list(range(1600)) and len(shelf) == 0
+    assert sorted(found) == list(range(1600)) and len(here) == 0
 
 
-def test_a_piece_is_not_counted_twice() -> None:
-    shelf = Shelf()
-    number = shelf.put(deque([piece(1)]))
+def test_an_element_is_not_counted_twice() -> None:
+    here = InProcessShuffle()
+    number = here.put(deque([1]))
     with pytest.raises(IncompleteDataError, match="rows or counts were handed over twice"):
-        list(taken(shelf.name, [number, number]))
+        list(InProcessShuffle.take(here.name, [number, number]))
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_few_numbers_are_grouped_where_all_rows_are_of_one_window(together: bool) -> None:
-    """What a runner groups is one number for each shard and bundle, not one for each piece."""
-    shelf = Shelf()
-    fn = _PutAsideDoFn(shelf.name, together)
+def test_one_number_is_grouped_for_each_key_and_bundle() -> None:
+    here = InProcessShuffle()
+    fn = _PutInDoFn(here.name)
     fn.start_bundle()
-    placed = [found for number in range(30) for found in fn.process((number % 3, piece(number)))]
-    placed += [windowed.value for windowed in fn.finish_bundle()]
-    assert len(placed) == len(shelf) == (3 if together else 30)
-    for place in range(3):
-        found = taken(shelf.name, [number for where, number in placed if where == place])
-        assert [part["user"][0].as_py() for part in found] == list(range(place, 30, 3))
+    for number in range(30):
+        fn.process((number % 3, number))
+    numbers = dict(windowed.value for windowed in fn.finish_bundle())
+    assert len(numbers) == len(here) == 3
+    assert [list(InProcessShuffle.take(here.name, [numbers[key]])) for key in range(3)] == [
+        list(range(key, 30, 3)) for key in range(3)]  # fmt: skip
 
 
-def released(domain: Domain, cut: str | None, by_reference: bool) -> list[Any]:
+class Together(SideBySideDoFn):
+    """Each `work` waits for another one to be at work; `hand_on` says on which thread it is."""
+
+    def __init__(self, cores: int) -> None:
+        super().__init__(cores)
+        self.barrier = threading.Barrier(cores)
+
+    def work(self, element: int) -> int:
+        if element < 0:
+            raise ValueError(f"element {element}")
+        self.barrier.wait(timeout=300)
+        return element
+
+    def hand_on(self, result: int) -> list[tuple[int, bool]]:
+        return [(result, threading.current_thread() is threading.main_thread())]
+
+
+def through(fn: SideBySideDoFn, elements: Sequence[Any]) -> list[Any]:
+    fn.setup()
+    fn.start_bundle()
+    found = [result for element in elements for result in fn.process(element)]
+    found += [windowed.value for windowed in fn.finish_bundle()]
+    fn.teardown()
+    return found
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_work_is_done_side_by_side_and_handed_on_in_order(cores: int) -> None:
+    assert through(Together(cores), range(6)) == [(n, True) for n in range(6)]
+
+
+def test_what_goes_wrong_is_raised() -> None:
+    fn = Together(2)
+    with pytest.raises(ValueError, match="element -1"):
+        through(fn, [-1, -1, -1])
+    fn.teardown()
+
+
+def released(
+    domain: Domain, cut: str | None, execution: Execution, windowed: bool = False
+) -> tuple[list[Any], dict[str, str]]:
+    """Rankings, and what was left out."""
     mechanism = LimitDomain(epsilon=5.0, delta=1e-2) if isinstance(domain, UnknownDomain) else Joint(epsilon=1.0)
     period = period_of(cut) if cut else None
     pipeline = beam.Pipeline(runner=FnApiRunner())
-    blocks = pipeline | beam.Create(stamped(some_rows(3, 72, 2_000))) | MakeBlocks(with_times=period is not None)
-    if period is not None:
-        blocks = blocks | AssignWindows(period)
-    spec = TopK(5, mechanism, domain, 3)
-    rankings = blocks | RankBlocks(spec, RELEASE, period, 8, cores=2, by_reference=by_reference)
-    _ = rankings | beam.ParDo(Collect(f"by reference {by_reference}"))
-    pipeline.run().wait_until_finish()
-    return sorted((r.window.label(), r.items) for r in Collect.found[f"by reference {by_reference}"])
+    rows = pipeline | beam.Create(stamped(some_rows(3, 72, 3_000)))
+    if windowed:
+        rows = rows | beam.WindowInto(FixedWindows(24 * 3600))
+    with exact_counters():
+        blocks = rows | MakeBlocks(with_times=period is not None)
+        rankings = blocks | RankBlocks(TopK(5, mechanism, domain, 3), RELEASE, period, execution, windowed)
+    _ = rankings | beam.ParDo(Collect("executed"))
+    result = pipeline.run()
+    result.wait_until_finish()
+    return sorted((r.window.label(), r.items) for r in Collect.found["executed"]), read_left_out(result.metrics())
 
 
-@pytest.mark.parametrize(("domain", "cut"), [(PublicDomain.of(DOMAIN[:9]), None), (UnknownDomain(), "sliding")])
-def test_the_answer_is_the_same_and_nothing_is_left_behind(
-    domain: Domain, cut: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put, put_on_a_shelf = list[type](), Shelf.put
-    monkeypatch.setattr(Shelf, "put", lambda shelf, some: put.append(type(some[0])) or put_on_a_shelf(shelf, some))
-    plain = released(domain, cut, False)
-    assert plain and not put
+@pytest.mark.parametrize(
+    ("domain", "cut", "windowed"),
+    [(PublicDomain.of(DOMAIN[:9]), "sliding", False), (PublicDomain.of(DOMAIN[:9]), None, True),
+     (UnknownDomain(), "sliding", False)],
+)  # fmt: skip
+def test_no_answer_and_no_counter_depends_on_the_execution(domain: Domain, cut: str | None, windowed: bool) -> None:
+    plain = released(domain, cut, Execution(8), windowed)
     gc.collect()
-    before = len(shelves._SHELVES)
-    assert released(domain, cut, True) == plain
-    assert set(put) == {pa.RecordBatch, Part}, "rows for user shards, and counts for where they are added up"
+    before = len(shuffle._LIVE)
+    assert plain[0] and plain == released(domain, cut, Execution(16, by_reference=True, cores=3), windowed)
     gc.collect()
-    assert len(shelves._SHELVES) == before
+    assert len(shuffle._LIVE) == before, "nothing is left of what was grouped by reference"
+    assert isinstance(domain, UnknownDomain) or int(plain[1]["not_in_domain"].replace(",", "")) > 50

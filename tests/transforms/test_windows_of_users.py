@@ -34,16 +34,14 @@ from private_topk.transforms import (
     user_shards,
 )
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.combine import add_up
 from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
-from private_topk.transforms.parts import Part
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard, WindowsOfUsers
 from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
-from tests.transforms.pipelines import outcome
+from tests.transforms.pipelines import added_up, outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
 KEY = ReleaseKey.held(b"0123456789abcdef")
@@ -115,11 +113,11 @@ def counted(
 ) -> Counts:
     """The totals by the pipeline's functions: by number of the window, group and item."""
     known, (shards, blocks) = DOMAINS[domain], way
-    layout = Layout.of(known, period, 0 if groups is None else groups.size)
+    layout = Partitioning.of(known, period, 0 if groups is None else groups.size)
     fn = _ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, amounts and amounts.cap, groups.per_user if groups else 1, None, most)
     fn.setup()
-    pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
+    pairs = {shard: [counter.no_rows()] for shard in range(shards)}
     for block in range(blocks):
         some = rows[block::blocks] or [("", "", "", -1)]
         users, items, of, times = (pa.array(list(column)) for column in zip(*some, strict=True))
@@ -129,16 +127,11 @@ def counted(
         for numbered in _NumberDoFn(period).process(make_block(users, items, moments, **columns)[0]):
             for shard, table in fn.process(numbered):
                 pairs[shard].append(table)
-    places = defaultdict(list)
-    for shard, tables in pairs.items():
-        for place, table in counter.counts(tables):
-            places[place].append(Part(np.array([shard]), table))
     found: Counts = {}
-    for place, parts in places.items():
-        table = add_up(place, parts, layout)[1].table
+    for table in added_up((part for tables in pairs.values() for part in counter.counts(tables)), layout):
         for window, item, count in zip(*(table[name].to_pylist() for name in ("window", "item", "count")), strict=True):
-            group = NAMES[window % layout.parts] if groups else ""
-            found[window // layout.parts, group, ITEMS[item] if domain == "public" else item] = count
+            group = NAMES[window % layout.rankings] if groups else ""
+            found[window // layout.rankings, group, ITEMS[item] if domain == "public" else item] = count
     return found
 
 

@@ -11,9 +11,9 @@ are still to come, and these would be lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import apache_beam as beam
 import numpy as np
@@ -24,15 +24,24 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, make_table, of_rows, partition
-from private_topk.transforms.completeness import Statement, closed_in, mark_in, mark_of_piece, statement_in, with_mark
+from private_topk.transforms.completeness import (
+    ReaderReceipt,
+    checksum_in,
+    checksum_of_piece,
+    closed_in,
+    receipt_in,
+    with_checksum,
+)
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import Ranking
+from private_topk.transforms.rows import late_moment
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
 from private_topk.transforms.windows.period import Stretches
 
 __all__ = [
     "AssignWindows",
+    "EveryWindow",
     "IntoWindows",
     "beam_windows",
     "declared_window",
@@ -58,13 +67,16 @@ class AssignWindows(beam.PTransform):
     Where a block also has a column `arrived`, a row is late for the windows that had closed when it arrived, wherever
     the watermark stands: so which rows are late depends on themselves alone, and not on what other users did. Where the
     reader of an unbounded input has stated what it sent of a window, rows that it reads later are late for it as well.
+    Without a period, blocks stay in the windows that they are in.
     """
 
-    def __init__(self, period: Period) -> None:
+    def __init__(self, period: Period | None) -> None:
         super().__init__()
         self._period = period
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        if self._period is None:
+            return blocks
         if blocks.is_bounded:
             # block with the column time  ->  block of users and items and the numbers of their windows
             everything = blocks | "Out of the windows" >> beam.WindowInto(GlobalWindows())
@@ -81,13 +93,57 @@ class AssignWindows(beam.PTransform):
         )
 
 
+class EveryWindow(beam.PTransform):
+    """Blocks to one element for every window that is published, which is in that window.
+
+    Of a declared period these are all windows, with rows or without, and so is the one global window. Of other windows
+    only those of the blocks are known: each is named once a bundle or more.
+
+    Args:
+        windows: which they are: of `period`, as Beam's windows; the one that holds everything; or those of the blocks.
+    """
+
+    def __init__(self, period: Period | None, windows: Literal["declared", "one", "active"]) -> None:
+        super().__init__()
+        self._period, self._windows = period if windows == "declared" else None, windows
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        if self._windows == "active":
+            return blocks | "Those of the rows" >> beam.ParDo(_ActiveDoFn()).with_output_types(int)
+        return (
+            blocks.pipeline
+            | beam.Impulse()
+            | "Those declared" >> beam.FlatMap(_declared, self._period).with_output_types(int)
+            | "Into the same windows" >> beam.WindowInto(blocks.windowing)
+        )
+
+
+def _declared(_: bytes, period: Period | None) -> Iterator[Any]:
+    if period is None:
+        yield 0
+    else:
+        yield from (TimestampedValue(0, last_moment(period, number)) for number in range(len(period)))
+
+
+class _ActiveDoFn(beam.DoFn):
+    def start_bundle(self) -> None:
+        self._windows: set[Any] = set()
+
+    def process(self, block: pa.RecordBatch, window: Any = beam.DoFn.WindowParam) -> None:  # noqa: ANN401
+        self._windows.add(window)
+
+    def finish_bundle(self) -> Iterable[WindowedValue]:
+        for window in self._windows:
+            yield WindowedValue(0, late_moment(window), (window,))
+
+
 class _NumberDoFn(beam.DoFn):
     def __init__(self, period: Period) -> None:
         self._period = period
         self._outside, self._late = LeftOutRows("outside_the_period"), LeftOutRows("late")
 
     def process(self, block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if statement_in(block) is not None:
+        if receipt_in(block) is not None:
             yield block
             return
         first, after = self._period.spans(block["time"].to_numpy())
@@ -98,14 +154,14 @@ class _NumberDoFn(beam.DoFn):
             first = np.maximum(first, still_open)
         inside = first < after
         rows = of_rows(block)
-        spans = [first, after][: 0 if len(self._period) == 1 else 1 + self._period.overlaps]
+        spans = [first, after][: 0 if len(self._period) == 1 else 1 + (self._period.overlap > 1)]
         if not inside.all():
             rows, spans = rows.filter(pa.array(inside)), [span[inside] for span in spans]
-        mark = mark_in(block)
-        if len(rows) or mark is not None:  # that nothing is left must be told as well
+        checksum = checksum_in(block)
+        if len(rows) or checksum is not None:  # that nothing is left must be told as well
             columns = dict(zip(("first", "after"), spans, strict=False))
             whole = make_table(**{name: rows[name] for name in rows.schema.names}, **columns)
-            yield with_mark(whole, mark)
+            yield with_checksum(whole, checksum)
 
 
 class _SplitDoFn(beam.DoFn):
@@ -121,29 +177,31 @@ class _SplitDoFn(beam.DoFn):
         self._stretches = Stretches(self._period)
 
     def process(self, block: pa.RecordBatch) -> Iterator[WindowedValue]:
-        statement = statement_in(block)
-        if statement is not None:
-            yield from self._by_window(statement)
+        sent = receipt_in(block)
+        if sent is not None:
+            yield from self._by_window(sent)
             return
         arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
         stretch, open_from = self._stretches.of(block["time"].to_numpy(), arrived, closed_in(block))
         firsts, afters = self._stretches.first[stretch], self._stretches.after[stretch]
         _count(self._outside, firsts == afters)
         _count(self._late, (firsts < afters) & (open_from >= afters))
-        rows, mark = of_rows(block), mark_in(block)
+        rows, checksum = of_rows(block), checksum_in(block)
         late = bool(np.any(open_from > firsts))
         for at, members in partition(stretch, len(self._stretches)):
             first = int(self._stretches.first[at])
             for opening, some in _parted(open_from[members], members) if late else [(first, members)]:
                 windows = self._beam_windows[opening : int(self._stretches.after[at])]
                 if windows:
-                    own = None if mark is None else mark_of_piece(mark, at, opening, len(self._beam_windows))
-                    piece = with_mark(rows.take(pa.array(some)), own)
+                    own = (
+                        None if checksum is None else checksum_of_piece(checksum, at, opening, len(self._beam_windows))
+                    )
+                    piece = with_checksum(rows.take(pa.array(some)), own)
                     yield WindowedValue(piece, self._moments[opening], tuple(windows))
 
-    def _by_window(self, statement: Statement) -> Iterator[WindowedValue]:
-        for number, total in enumerate(statement.sums, statement.first):
-            block = Statement(statement.reader, number, [total]).block()
+    def _by_window(self, sent: ReaderReceipt) -> Iterator[WindowedValue]:
+        for number, total in enumerate(sent.sums, sent.first):
+            block = ReaderReceipt(sent.reader, number, [total]).block()
             yield WindowedValue(block, self._moments[number], (self._beam_windows[number],))
 
 

@@ -117,12 +117,6 @@ class CalendarWindows(Windowing):
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
         return self.edges(start - _SHORTEST, start)[0], self
 
-    def words(self) -> str:
-        return f"{self.unit}s of {self.zone}"
-
-    def step(self, start: datetime, end: datetime) -> timedelta:
-        raise ValueError("calendar windows have no fixed length")
-
     def _from(self, local: datetime) -> Iterator[datetime]:
         at = datetime(local.year, local.month, local.day)
         if self.unit == "week":

@@ -121,16 +121,6 @@ class Period:
         return sum(run.number for run in self.runs)
 
     @property
-    def step(self) -> timedelta:
-        """From the start of a window to that of the next. Raises ValueError for calendar windows, which vary."""
-        return self._windowing.step(self.start, self.end)
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether a moment may lie in several windows."""
-        return self.overlap > 1
-
-    @property
     def overlap(self) -> int:
         """How many windows the rows of one window can be in: 1 unless they slide."""
         return self._windowing.overlap(len(self))

@@ -60,16 +60,11 @@ class Windowing(abc.ABC):
     """A division of a period [start, end), both in UTC, into windows in order of their ends."""
 
     @abc.abstractmethod
-    def check(self, start: datetime, end: datetime) -> None:
-        """Raise ValueError, with the rule and the remedy, unless the period can be divided so."""
-
-    @abc.abstractmethod
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         """All windows, as runs of regular ones."""
 
-    @abc.abstractmethod
-    def words(self) -> str:
-        """How a person reads it, as in "windows of 7 days"."""
+    def check(self, start: datetime, end: datetime) -> None:  # noqa: B027 - some divide any period
+        """Raise Refusal unless the period can be divided so."""
 
     def at_least(self, start: datetime, end: datetime) -> int:
         """How many windows there are at least, known without listing them."""
@@ -88,10 +83,6 @@ class Windowing(abc.ABC):
         """
         return (start - (end - start) if since is None else since), TwoWindows(start)
 
-    def step(self, start: datetime, end: datetime) -> timedelta:
-        """From the start of a window to that of the next. Raises ValueError where that varies."""
-        return self.runs(start, end)[0].step * MICROSECOND
-
 
 @dataclass(frozen=True)
 class Whole(Windowing):
@@ -99,15 +90,9 @@ class Whole(Windowing):
 
     identity_tag: ClassVar[str] = "whole"
 
-    def check(self, start: datetime, end: datetime) -> None:
-        """Any period is one window."""
-
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         whole = (end - start) // MICROSECOND
         return [Run(microseconds(start), microseconds(end), whole, whole, 1)]
-
-    def words(self) -> str:
-        return "one window"
 
 
 @dataclass(frozen=True)
@@ -126,9 +111,6 @@ class TwoWindows(Windowing):
         edges = [microseconds(at) for at in (start, self.second, end)]
         return [Run(low, high, high - low, high - low, 1) for low, high in pairwise(edges)]
 
-    def words(self) -> str:
-        return "two windows"
-
 
 @dataclass(frozen=True)
 class FixedWindows(Windowing):
@@ -143,9 +125,6 @@ class FixedWindows(Windowing):
         if self.length <= timedelta(0):
             raise Refusal("window", f"must be longer than nothing, got {self.length}")
 
-    def check(self, start: datetime, end: datetime) -> None:
-        """Any period can be divided so."""
-
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         whole = end - start
         size = min(self.length, whole)
@@ -154,9 +133,6 @@ class FixedWindows(Windowing):
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
         return start - self.length, self
-
-    def words(self) -> str:
-        return f"windows of {self.length}"
 
 
 @dataclass(frozen=True)
@@ -191,9 +167,6 @@ class SlidingWindows(Windowing):
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
         raise Refusal("every", "does not go with {against}: a window and the one before it overlap, and what is in "
                       "both is no change", "leave {every} out")  # fmt: skip
-
-    def words(self) -> str:
-        return f"windows of {self.size}, one every {self.every}"
 
     def overlap(self, windows: int) -> int:
         """A window overlaps those that start less than its length before or after it, on either side one fewer than

@@ -111,7 +111,7 @@ def schedule(place: Path, seed: int, replaces: bool, patch: pytest.MonkeyPatch) 
             live.estimator = ManualWatermarkEstimator(None)
             live._fn._clock.advance(live.estimator, before[1])
     patch.setattr(module, "match_any", real)
-    live.check_statements()
+    live.check_receipts()
     return live, world
 
 

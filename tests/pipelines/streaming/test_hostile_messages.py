@@ -21,9 +21,9 @@ from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.pipelines.sources.pubsub import GatherMessages
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.plan import Execution
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
-from private_topk.transforms.windows.assign import AssignWindows
 from tests.transforms.streams import Collect, streaming
 
 START, HOUR, DAYS = datetime(2026, 1, 1, tzinfo=timezone.utc), 3600, 3
@@ -75,8 +75,8 @@ def delivered(log: list[Message], dice: random.Random | None, ahead: int = 0) ->
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "messages")
     with streaming("direct") as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
-        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload()) | AssignWindows(PERIOD)
-        _ = blocks | RankBlocks(spec, release, PERIOD, 2) | beam.ParDo(Collect("messages"))
+        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload())
+        _ = blocks | RankBlocks(spec, release, PERIOD, Execution(2)) | beam.ParDo(Collect("messages"))
     return [ranking.items for ranking in sorted(Collect.found["messages"], key=lambda ranking: ranking.window.start)]
 
 

@@ -26,9 +26,9 @@ from private_topk.pipelines.sources.pubsub import GatherMessages
 from private_topk.runners import Launch
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.plan import Execution
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
-from private_topk.transforms.windows.assign import AssignWindows
 from tests.pipelines.streaming.replay import Commits
 from tests.pipelines.support import command, settled
 from tests.transforms.streams import Collect, streaming
@@ -110,8 +110,8 @@ def test_single_messages_are_gathered_and_late_by_their_own_arrival(
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "gathered")
     with streaming(runner) as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
-        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload()) | AssignWindows(period)
-        _ = blocks | RankBlocks(spec, release, period, 4) | beam.ParDo(Collect("gathered"))
+        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload())
+        _ = blocks | RankBlocks(spec, release, period, Execution(4)) | beam.ParDo(Collect("gathered"))
     found = {ranking.window.start: ranking.items for ranking in Collect.found["gathered"]}
     assert len(found) == 2 and found[start] == ("x",)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 
 from private_topk.pipelines.sources.clock import now_of
-from private_topk.transforms.completeness import mark_in, statement_in
+from private_topk.transforms.completeness import checksum_in, receipt_in
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.assign import _SplitDoFn, beam_windows
 
@@ -62,26 +62,26 @@ class Reading:
     def to_the_end(self, patience: float = 120) -> Counter[tuple[int, str]]:
         self.until(lambda: self.over, patience)
         self._fn.teardown()
-        self.check_statements()
+        self.check_receipts()
         return self.counted()
 
-    def check_statements(self) -> None:
-        """Of every window the reader has stated the sum of what was cut into it, once, before its clock had passed."""
+    def check_receipts(self) -> None:
+        """For every window the reader has given a receipt, once, before its clock had passed."""
         period = self._fn._clock.period
         cut = _SplitDoFn(period)
         cut.setup()
         sent, said = Counter[Any](), dict[Any, int]()
         for block, clock in self.blocks:
             for found in cut.process(block):
-                statement = statement_in(found.value)
+                receipt = receipt_in(found.value)
                 for cell in found.windows:
-                    if statement is None:
-                        sent[cell] += mark_in(found.value)
+                    if receipt is None:
+                        sent[cell] += checksum_in(found.value)
                     else:
-                        assert cell not in said, "a window is stated twice"
-                        said[cell] = statement.sums[0]
-                        assert clock <= cell.max_timestamp().micros, "the statement is late for its own window"
-        assert list(said) == beam_windows(period), "every window is stated, in their order"
+                        assert cell not in said, "a window has two receipts"
+                        said[cell] = receipt.sums[0]
+                        assert clock <= cell.max_timestamp().micros, "the receipt is late for its own window"
+        assert list(said) == beam_windows(period), "every window has a receipt, in their order"
         assert said == {cell: sent[cell] % (1 << 63) for cell in said}
 
     def counted(self) -> Counter[tuple[int, str]]:

@@ -9,13 +9,11 @@ from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.combine import add_up
-from private_topk.transforms.parts import Part
-from private_topk.transforms.plan import Layout
+from private_topk.transforms.combine import Combiner, PartialCounts
+from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts, by_window
@@ -81,33 +79,34 @@ def count_blocks(spec: TopK, key: ReleaseKey, blocks: Sequence[pa.RecordBatch], 
             for piece in _run(assign._SplitDoFn(period), block):
                 for cell in piece.windows:
                     cells[cell].append(piece.value)
-        layout = Layout.of(spec.domain, None, parts)
-        return [its for cell in assign.beam_windows(period) for its in _counts(spec, key, cells[cell], layout, path)]
+        partitioning = Partitioning.of(spec.domain, None, parts)
+        return [
+            its for cell in assign.beam_windows(period) for its in _counts(spec, key, cells[cell], partitioning, path)
+        ]
     if period is not None:
         blocks = [numbered for block in blocks for numbered in _run(assign._NumberDoFn(period), block)]
-    return _counts(spec, key, blocks, Layout.of(spec.domain, period, parts), path)
+    return _counts(spec, key, blocks, Partitioning.of(spec.domain, period, parts), path)
 
 
 def _counts(
-    spec: TopK, key: ReleaseKey, blocks: Iterable[pa.RecordBatch], layout: Layout, path: Path
+    spec: TopK, key: ReleaseKey, blocks: Iterable[pa.RecordBatch], partitioning: Partitioning, path: Path
 ) -> list[WindowCounts]:
-    amounts, groups = spec.amounts, spec.groups
-    sharder = _ShardDoFn(spec.domain, key, path.shards, layout, amounts=amounts, groups=groups)
-    counter = UserShard(layout, key, spec.max_items_per_user, amounts.cap if amounts else None,
-                        groups.per_user if groups else 1, spec.mechanism.weighting)  # fmt: skip
+    sharder = _ShardDoFn(spec.domain, key, path.shards, partitioning, amounts=spec.amounts, groups=spec.groups)
+    counter = UserShard.of(spec, partitioning, key)
     shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for block in blocks:
-        for shard, pairs in _run(sharder, block):
-            shards[shard].append(pairs)
+        for shard, rows in _run(sharder, block):
+            shards[shard].append(rows)
             if path.kind == "stream":  # as its state is compacted now and then
                 shards[shard] = [counter.distinct(shards[shard])]
-    places: dict[int, list[Part]] = defaultdict(list)
-    for shard, tables in shards.items():
-        for place, table in counter.counts(tables):
-            places[place].append(Part(np.array([shard]), table))
-    totals = [add_up(place, its, layout, spec.head(), spec.least())[1].table for place, its in places.items()]
-    windows = by_window(totals, range(layout.windows)) if layout.windows > 1 else [(0, totals)]
-    return [WindowCounts.of(spec, its, number % layout.parts) for number, its in windows]
+    counted: dict[int, list[PartialCounts]] = defaultdict(list)
+    for tables in shards.values():
+        for item_shard, table in counter.counts(tables):
+            counted[item_shard].append(PartialCounts(table))
+    combiner = Combiner(partitioning, spec.head(), spec.least())
+    totals = [combiner.totals(item_shard, some)[0] for item_shard, some in counted.items()]
+    windows = by_window(totals, range(partitioning.windows)) if partitioning.windows > 1 else [(0, totals)]
+    return [WindowCounts.of(spec, some, number % partitioning.rankings) for number, some in windows]
 
 
 def _run(fn: beam.DoFn, block: pa.RecordBatch) -> Iterator[Any]:

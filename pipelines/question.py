@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.budget.limits import check_epsilon
-from private_topk.pipelines.budget.sharing import Privacy, share_out, windows_of_a_user
+from private_topk.pipelines.budget.composition import Total, check_epsilon
+from private_topk.pipelines.budget.sharing import Privacy, Reach, share_out, windows_of_a_user
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked, require
 from private_topk.pipelines.lists import domain_of, groups_of
@@ -102,26 +101,20 @@ def ask(
     whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
     whole = whole.bounded(max_windows_per_user).rising(risers)
     whole.reads(period)
-    each, number, most = whole.rankings_of_a_user(), len(period) if period else 1, whole.max_windows_per_user
+    number, most = len(period) if period else 1, whole.max_windows_per_user
     if most is not None:
         _check_bound(whole, period, privacy_unit, horizon)
-        horizon = None
-    if each > 1 and horizon is not None and horizon < number:
-        raise Refusal("horizon", f"must be at least the {number} windows of this run, got {horizon}")
-    shared = share_out(
-        mechanism,
-        whole.k,
-        publish_counts,
-        spare_delta,
+    reach = Reach(
         unit=privacy_unit,
-        windows=reach_of(whole, period) * each,
-        horizon=None if horizon is None else horizon * each,
-        held=held,
-        overlap=each * (1 if period is None else period.overlap if risers is None else min(number, RISERS_THAT_SHARE)),
-        each=each,
-        of=None if most is None else number,
+        windows=number,
+        horizon=horizon,
+        overlap=1 if period is None else period.overlap if risers is None else min(number, RISERS_THAT_SHARE),
+        most=most,
+        rankings=whole.rankings_of_a_user(),
+        alone=whole.rankings_of_a_newcomer(),
         bounded=risers is None and whole.bounds_a_user(),
     )
+    shared = share_out(mechanism, whole.k, publish_counts, spare_delta, reach, held)
     drawn = shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
     selection = make_selection(whole.k, *drawn).bounded(most).rising(risers)
     privacy = shared.privacy if risers is None else replace(shared.privacy, pairs=True)

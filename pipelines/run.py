@@ -12,7 +12,7 @@ import apache_beam as beam
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.announce import followed, progress
-from private_topk.pipelines.budget.charging import charge
+from private_topk.pipelines.budget.ledger import charge
 from private_topk.pipelines.live import LiveRun, NoteWindows
 from private_topk.pipelines.published import (
     check_all_is_out,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.account import Budget, Spent, heaviest
-from private_topk.pipelines.budget.units import UNITS
+from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.cli.answering import print_json
 from private_topk.pipelines.cli.arguments import NEIGHBOURS, add_ledger
 from private_topk.pipelines.cli.parser import Parser, add, add_json

@@ -59,7 +59,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
-    from private_topk.pipelines.budget.limits import check_windows
+    from private_topk.pipelines.budget.composition import check_windows
     from private_topk.pipelines.budget.planning import plan
     from private_topk.pipelines.budget.sharing import windows_of_a_user
     from private_topk.pipelines.drawing import mechanism_of

@@ -12,7 +12,7 @@ import pytest
 
 from private_topk.pipelines.budget.composition import rho_within
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.budget.sharing import share_out
+from private_topk.pipelines.budget.sharing import Reach, share_out
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms import MECHANISMS, noise_of_counts
 from tests.pipelines.support import kill_when_charged, settled
@@ -290,7 +290,7 @@ def test_plan_counts_the_rankings_of_groups(
 @pytest.mark.parametrize(("overlap", "share"), [(1, 1.0), (13, 1 / 13)])
 def test_sliding_windows_share_by_overlap(overlap: int, share: float) -> None:
     """Weeks that start every day: the rows of one week are in 13 of them."""
-    shared = share_out(MECHANISMS["joint"](1.0), 3, windows=400, overlap=overlap)
+    shared = share_out(MECHANISMS["joint"](1.0), 3, reach=Reach(windows=400, overlap=overlap))
     epsilon = shared.mechanism.parameter("epsilon")
     assert (shared.privacy.windows, epsilon) == (overlap, pytest.approx(share)) and overlap * Fraction(epsilon) <= 1
 

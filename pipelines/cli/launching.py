@@ -9,9 +9,9 @@ from dataclasses import replace
 from private_topk.pipelines.cli.answering import print_json
 from private_topk.pipelines.cli.arguments import asked_of
 from private_topk.pipelines.cli.parser import Parser, flag
-from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.logs import level
+from private_topk.pipelines.preview.from_options import forewarned
 from private_topk.pipelines.protected_files import protected_files
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run

@@ -106,7 +106,7 @@ def _counts(asked: Asked) -> CountBudget | None:
 
 def _outlook(asked: Asked, name: str, k: int, windows: int) -> list[str]:
     """What the ranking of a window is expected to be, and which mechanism would do best with this total."""
-    from private_topk.pipelines.preview.reasons import short
+    from private_topk.pipelines.preview.words import short
 
     found = _previewed(asked, name, k, windows)
     if found is None:
@@ -119,9 +119,8 @@ def _outlook(asked: Asked, name: str, k: int, windows: int) -> list[str]:
 def _previewed(asked: Asked, name: str, k: int, windows: int) -> Preview | None:
     if "like" not in asked:
         return None
-    from private_topk.pipelines.expecting import expected_of
-    from private_topk.pipelines.preview import preview_of
-    from private_topk.pipelines.previewing import asked_setting
+    from private_topk.pipelines.preview import preview
+    from private_topk.pipelines.preview.from_options import expected_of, setting_of
     from private_topk.transforms.windows import Period
 
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -129,8 +128,8 @@ def _previewed(asked: Asked, name: str, k: int, windows: int) -> Preview | None:
     expected = expected_of(asked["like"], None, a_week)
     shared: Asked = {**asked, "privacy_unit": "user", "horizon": windows}
     shared.pop("max_windows_per_user", None)
-    setting = asked_setting(shared, k, asked["epsilon"])
-    return preview_of(expected, setting, (*MECHANISMS, *([] if name in MECHANISMS else [name])))
+    setting = setting_of(shared, k, asked["epsilon"])
+    return preview(expected, setting, mechanisms=dict.fromkeys((*MECHANISMS, name)))
 
 
 def _plain(found: Plan) -> dict[str, object]:

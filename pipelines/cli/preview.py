@@ -107,7 +107,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
 
 
 def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> None:
-    from private_topk.pipelines.preview.plot import check_plot
+    from private_topk.pipelines.budget.plot import check_plot
 
     check_plot(arguments.plot)
     if any(len(set(values)) > 1 for values in (ks, epsilons, arguments.items or ())):
@@ -115,8 +115,8 @@ def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]
 
 
 def _previews(asked: Asked, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> list[Preview]:
-    from private_topk.pipelines.preview import preview_of
-    from private_topk.pipelines.previewing import expected_counts
+    from private_topk.pipelines.preview import preview
+    from private_topk.pipelines.preview.from_options import expected_counts
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     shapes = [{**given, "items": items} for items in dict.fromkeys(given["items"])] if "items" in given else [given]
@@ -126,7 +126,8 @@ def _previews(asked: Asked, arguments: Namespace, ks: Sequence[Any], epsilons: S
         for shape, k, epsilon in product(shapes, ks, epsilons):
             expected = expected_counts(asked, shape)
             setting = _solve(asked, expected, k, epsilon, arguments.recall, names, tell)
-            found.append(preview_of(expected, setting, names or tuple(MECHANISMS), arguments.draws, tell))
+            tried = names or tuple(MECHANISMS)
+            found.append(preview(expected, setting, mechanisms=tried, draws=arguments.draws, tell=tell))
     return found
 
 
@@ -150,9 +151,9 @@ def _solve(
     tell: Callable[[str], None],
 ) -> Setting:
     from private_topk.pipelines.preview import largest_k, least_epsilon
-    from private_topk.pipelines.previewing import asked_setting
+    from private_topk.pipelines.preview.from_options import setting_of
 
-    setting = asked_setting(asked, 1 if k is None else k, 1 if epsilon is None else epsilon)
+    setting = setting_of(asked, 1 if k is None else k, 1 if epsilon is None else epsilon)
     if recall is None:
         return setting
     look_for = largest_k if k is None else least_epsilon
@@ -176,7 +177,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _print(found: Sequence[Preview], recall: object) -> None:
-    from private_topk.pipelines.preview.tables import comparison
+    from private_topk.pipelines.preview.words import comparison
 
     first, differing = found[0], _differing(found)
     others = " (and other numbers of items)" if "items" in differing else ""

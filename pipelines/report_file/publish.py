@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.fields import Asked
-from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.logs import level
+from private_topk.pipelines.preview.from_options import forewarned
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.question import amounts_of, counts_of
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.forewarning import forewarned
+from private_topk.pipelines.preview.from_options import forewarned
 from private_topk.pipelines.question import ask
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.mechanisms import Joint

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.preview import PublicCounts, look
-from private_topk.pipelines.previewing import asked_setting, expected_counts
+from private_topk.pipelines.preview.from_options import expected_counts, setting_of
 from private_topk.pipelines.question import ask, declared_period
 from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.mechanisms import make_mechanism
@@ -71,7 +71,7 @@ def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str = "joint"
     seen_right = (answers == COUNTS[:5]).mean(axis=0)
 
     def outlook(epsilon: float, k: int):  # noqa: ANN202 - an Outlook
-        setting = asked_setting({}, k, epsilon)
+        setting = setting_of({}, k, epsilon)
         return look(setting.share_of(mechanism).mechanism, PublicCounts(COUNTS).histogram(None, False), k, 2000)
 
     def agrees(epsilon: float) -> bool:
@@ -124,7 +124,7 @@ def test_a_riser_is_previewed_with_what_a_run_would_draw_it_with(mechanism: str,
                   "max_items_per_user": 3, "max_value": 4, "window": timedelta(days=7),
                   "period_from": datetime(2026, 1, 12, tzinfo=timezone.utc),
                   "period_to": datetime(2026, 2, 2, tzinfo=timezone.utc)}  # fmt: skip
-    found = asked_setting(asked, 2, 1).share_of(mechanism).mechanism
+    found = setting_of(asked, 2, 1).share_of(mechanism).mechanism
     period = declared_period(asked)
     delta = 1e-6 if mechanism == "cdp-peeling" else None
     whole = make_mechanism(mechanism, epsilon=1, delta=delta, max_items_per_user=3 if mechanism == "laplace" else None)

@@ -21,10 +21,16 @@ from private_topk.transforms.headings import Heading
 from private_topk.transforms.keys import Release, ReleaseKey
 from private_topk.transforms.select import WindowCounts, rank
 from private_topk.transforms.selection import Selection
-from private_topk.transforms.testing.audit.cases import Case
-from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Dataset, Neighbours
-from private_topk.transforms.testing.audit.distinguish import Answer, Drawn, Guess, choose_guess
-from private_topk.transforms.testing.audit.estimate import Tally, epsilon_at_least, epsilon_of
+from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Case, Dataset, Neighbours
+from private_topk.transforms.testing.audit.distinguish import (
+    Answer,
+    Drawn,
+    Guess,
+    Tally,
+    choose_guess,
+    epsilon_at_least,
+    epsilon_of,
+)
 from private_topk.transforms.testing.audit.paths import PATHS, Path, prepared_counts, rankings_of
 from private_topk.transforms.testing.true_top_k import TrueTopK
 from private_topk.transforms.windows import WindowBounds

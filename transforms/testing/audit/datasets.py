@@ -1,14 +1,28 @@
-"""Who is in the data: neighbouring inputs made to hurt, as rows of users and items."""
+"""What is audited: neighbouring inputs made to hurt, and a small question for every mechanism."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import bisect
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from private_topk.transforms.amounts import Amounts
+from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.selection import Selection
+from private_topk.transforms.top_k import make_selection
 
 __all__ = [
-    "GROUPS", "LABELS", "RESOLUTION", "TARGET", "Dataset", "Neighbours", "Row",
-    "public_neighbours", "rows_of", "two_release_neighbours", "unknown_neighbours",
+    "GROUPS", "LABELS", "RESOLUTION", "TARGET", "Case", "Dataset", "Neighbours", "Row", "cases_of",
+    "public_neighbours", "rows_of", "threshold_of", "two_release_neighbours", "unknown_neighbours",
 ]  # fmt: skip
 
 Items = tuple[int, ...]
@@ -25,8 +39,15 @@ TARGET = "u 1"
 """The one user in whom two neighbours differ; others are called u 10, u 11 and so on."""
 
 _OFTEN, _SELDOM = 9, 6
-_AMOUNTS = (12.0, -(2.0**62), 5.1, 2.0**62, -0.0, 26.0)
+_ADDED = (12.0, -(2.0**62), 5.1, 2.0**62, -0.0, 26.0)
 """Of the target's rows, in turn: together they are above every cap."""
+
+_PUBLIC, _UNKNOWN = (4, 10), (5, len(LABELS) - 3)
+"""How many items there are in a public and an unknown domain, without and with published counts."""
+_DELTA = 0.01
+_TRIES, _HEIGHTS = 24, 40
+_AMOUNTS = Amounts.of(3 * RESOLUTION, RESOLUTION)
+"""The cap of three units, of which anybody else adds one."""
 
 
 class Row(NamedTuple):
@@ -85,7 +106,7 @@ def rows_of(dataset: Dataset, groups: int = 1) -> tuple[list[Row], list[Row]]:
     ]  # fmt: skip
     often = [_OFTEN if group == min(dataset.group, groups - 1) else _SELDOM for group in range(groups)]
     target = [
-        Row(TARGET, labels[item], GROUPS[group], _AMOUNTS[n % len(_AMOUNTS)])
+        Row(TARGET, labels[item], GROUPS[group], _ADDED[n % len(_ADDED)])
         for group in range(groups) for n in range(often[group]) for item in dataset.target
     ]  # fmt: skip
     return others, target
@@ -158,3 +179,121 @@ def two_release_neighbours(unknown: bool, others: Items, target: Items) -> Itera
 def _pair(name: str, others: Items, before: Items, after: Items) -> Neighbours:
     """Whoever is replaced also goes to another group."""
     return Neighbours(name, (Dataset(others, before, group=0),), (Dataset(others, after),))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the audit's table.
+
+    Args:
+        releases: 1; or 2, of which a user is in the second alone, and both have one key and id or nearly so.
+    """
+
+    selection: Selection
+    releases: int
+
+    @cached_property
+    def pairs(self) -> tuple[Neighbours, ...]:
+        """All pairs of neighbouring inputs that are tried."""
+        swap, public = self.neighbours == "swap", isinstance(self.selection.domain, PublicDomain)
+        size = (_PUBLIC if public else _UNKNOWN)[self.counted]
+        height = 0 if public else threshold_of(self.selection)
+        if self.releases == 2:
+            others = (6,) * size if public else (height, height, *(0,) * (size - 2))
+            return tuple(two_release_neighbours(not public, others, tuple(range(size // 2 if public else 2))))
+        return tuple(public_neighbours(swap, size) if public else unknown_neighbours(swap, height, size))
+
+    @property
+    def counted(self) -> bool:
+        """Whether noisy counts are published."""
+        return self.selection.publish_counts is not None
+
+    @property
+    def epsilon(self) -> float:
+        """That is declared for one user in one window, in all groups."""
+        return self.selection.epsilon() * self.selection.rankings_of_a_user()
+
+    @property
+    def delta(self) -> float:
+        return self.selection.delta() * self.selection.rankings_of_a_user()
+
+    @property
+    def of(self) -> str:
+        """What is counted."""
+        selection = self.selection
+        return "groups" if selection.groups is not None else "amounts" if selection.amounts is not None else "users"
+
+    @property
+    def neighbours(self) -> str:
+        return str(self.selection.mechanism.parameter("neighbours", "add-remove"))
+
+
+def cases_of(names: Iterable[str] = ()) -> list[Case]:
+    """The cases of some mechanisms, by default of all built-in ones. Raises Refusal for a name that is none."""
+    return [case for name in (tuple(names) or MECHANISMS) for case in _cases(mechanism_by_name(name))]
+
+
+def _cases(kind: type[Mechanism]) -> Iterator[Case]:
+    for neighbours in kind.neighbours_offered:
+        for counted in (False,) if kind.weighs_users else (False, True):
+            selection = _selection(kind, neighbours, counted)
+            yield Case(selection, 1)
+            if neighbours == "add-remove":
+                yield Case(selection, 2)
+    for neighbours in kind.neighbours_offered:
+        if vars(kind).get("amounts_offered", False):  # said by the class that draws
+            yield Case(_selection(kind, neighbours, False, amounts=_AMOUNTS), 1)
+            yield Case(_selection(kind, neighbours, True, amounts=_AMOUNTS), 1)
+        yield Case(_selection(kind, neighbours, False, groups=Groups.of(GROUPS)), 1)
+
+
+def _selection(
+    kind: type[Mechanism],
+    neighbours: str,
+    counted: bool,
+    amounts: Amounts | None = None,
+    groups: Groups | None = None,
+    share: int = 1,
+) -> Selection:
+    """Without counts one item of a public domain is asked for at a large epsilon, since what few draws can show is then
+    larger. With them it is nearly all of many, at a small epsilon: one user moves all their counts, so that noise for
+    fewer shows. A bound is set where the mechanism needs one.
+    """
+    public = kind.about.domain == "public"
+    unknown_size, size = _UNKNOWN[counted], (_PUBLIC if public else _UNKNOWN)[counted]
+    epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
+    given: dict[str, Any] = {
+        "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
+        "max_items_per_user": unknown_size // 2 if counted else 1, "kbar": unknown_size - 2,
+    }  # fmt: skip
+    parameters = parameters_of(kind)
+    missing = [name for name, its in parameters.items() if its.required and name not in given]
+    if missing:
+        raise Refusal("mechanism", f"{kind.about.name} cannot be audited here: it needs {missing[0]}",
+                      "give that parameter a default")  # fmt: skip
+    bound = parameters.get("max_items_per_user")
+    if bound is None or not bound.required:
+        del given["max_items_per_user"]
+    mechanism = kind(**{name: value for name, value in given.items() if name in parameters})
+    budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
+    domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
+    k = (size - 1 if public else size - 2) if counted else 1 if public else 2
+    selection = make_selection(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
+    rankings = selection.rankings_of_a_user()
+    return selection if rankings == share else _selection(kind, neighbours, counted, amounts, groups, rankings)
+
+
+def threshold_of(selection: Selection) -> int:
+    """About the least count that comes out in a quarter of the draws, where two items have it and nothing else is held.
+
+    Cost: some hundred draws.
+    """
+    mechanism, unit = selection.mechanism, UNIT if selection.mechanism.weighs_users else 1
+    bits = RandomBits.keyed(b"where the threshold is")
+
+    def passes(height: int) -> bool:
+        counts = np.array([height, height]) * unit
+        return sum(len(mechanism(counts, selection.k, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
+
+    heights = [round(2 * 1.2**n) for n in range(_HEIGHTS)]
+    return heights[min(bisect.bisect_left(heights, True, key=passes), _HEIGHTS - 1)]

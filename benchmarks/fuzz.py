@@ -33,7 +33,7 @@ from private_topk.pipelines.sources import FORMATS, Columns, reader_of
 from private_topk.pipelines.sources.columns import Rows, block_of
 from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["ENDINGS", "FORMATS", "broken", "fuzz", "samples"]
 

@@ -35,7 +35,7 @@ import polars as pl
 from benchmarks.fuzz_questions import Question, Rows, expected, question
 from private_topk.pipelines import cli
 from private_topk.pipelines.sources import avro_blocks, formats
-from private_topk.transforms import counts, layout, parts, user_shard
+from private_topk.transforms import combine, parts, plan, user_shards
 
 __all__ = ["Answer", "fuzz"]
 
@@ -82,9 +82,9 @@ def _road(draw: random.Random) -> Road:
         (formats, "_LEAST_PIECE"): draw.choice([100, 2000, 8 << 20]),
         (avro_blocks, "_ROWS"): draw.choice([20, 100_000]),
         (parts, "_MOST_ROWS"): draw.choice([1, 3, 1 << 16]),
-        (counts, "_ROWS_AT_HAND"): draw.choice([1, 10, 1 << 21]),
-        (counts, "_MOST_CELLS"): draw.choice([0, 1 << 20]),
-        (user_shard, "_MOST_ROWS"): draw.choice([1, 50, 1 << 22]),
+        (combine, "_ROWS_AT_HAND"): draw.choice([1, 10, 1 << 21]),
+        (combine, "_MOST_CELLS"): draw.choice([0, 1 << 20]),
+        (user_shards, "_MOST_ROWS"): draw.choice([1, 50, 1 << 22]),
     }
     words = [f"--shards={draw.choice([1, 1, 2, 8, 64, 1024])}", f"--cores={draw.choice([1, 2, 5])}"]
     words += draw.choices([[], ["--direct_runner_bundle_repeat=1"]], [6, 1])[0]
@@ -99,7 +99,7 @@ def _told(asked: Question, road: Road, folder: Path, draw: random.Random) -> str
         (folder / f"rows-{number}{ending}").write_bytes(_content(ending, rows, draw))
     said = io.StringIO()
     with contextlib.ExitStack() as stack:
-        for (module, name), value in [*(((layout, own), n) for own, n in asked.limits.items()), *road.limits.items()]:
+        for (module, name), value in [*(((plan, own), n) for own, n in asked.limits.items()), *road.limits.items()]:
             stack.enter_context(patch.object(module, name, value))
         stack.enter_context(contextlib.redirect_stderr(said))
         status = cli.main(["run", *_words(asked, folder), *road.words])

@@ -34,7 +34,7 @@ from benchmarks.risers import by_mechanism
 from benchmarks.windows_per_user import commits, counts, sample
 from private_topk.transforms.mechanisms import Mechanism, Peeling, RandomBits, noise_of_counts
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.risers import Risers
+from private_topk.transforms.metric import Risers
 
 ROOT = Path(__file__).resolve().parents[1]
 SEGMENTS = {"1 game": (1, 1), "2 to 9": (2, 9), "10 and more": (10, 10**9)}

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pipeline import run_of
-from private_topk.transforms.layout import Layout
+from private_topk.transforms.plan import Layout
 
 _BLOCK = 100_000
 _HOURS = 10_000

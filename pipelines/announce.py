@@ -19,8 +19,8 @@ from private_topk.pipelines.logs import JsonLines
 from private_topk.pipelines.published import existing_outputs
 from private_topk.pipelines.report import Report
 from private_topk.runners import Launch, Line
-from private_topk.transforms.guard import LostPartError
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.completeness import IncompleteDataError
+from private_topk.transforms.errors import printable
 from private_topk.transforms.windows import Period, from_microseconds
 
 __all__ = ["Announcer", "followed", "progress"]
@@ -128,7 +128,7 @@ class _WholeWindows:
 
 def _own_windows(report: Report) -> set[str]:
     """The windows that this very release has published before, as files: whoever writes them again keeps them."""
-    period, release = report.question.period, report.question.release
+    period, release = report.spec.period, report.spec.release
     existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
     if period is None or existing is None:
         return set()
@@ -149,16 +149,16 @@ def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> 
         say: takes one line; None says nothing.
 
     Raises:
-        LostPartError: the job has ended well, and a window is not seen in a place that is no files. (At
+        IncompleteDataError: the job has ended well, and a window is not seen in a place that is no files. (At
             files `check_all_is_out` looks.) Where nobody can read the place and no worker here notes anything, nothing
             is known.
     """
-    period, sink = report.question.period, report.sink
+    period, sink = report.spec.period, report.sink
     if period is None or report.source.bounded or launch.deferred:
         yield
         return
-    following = sink.following(period, report.question.release)
-    groups = report.question.selection.groups
+    following = sink.following(period, report.spec.release)
+    groups = report.spec.top_k.groups
     seen = _WholeWindows(following or live.newly_published, 1 if groups is None else groups.size)
     announcer = Announcer(period, sink.place, getattr(report.source, "clock", "log") != "event", say or _silent)
     launch.answered.clear()  # a launch may be used again
@@ -175,8 +175,8 @@ def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> 
     if sink.files(period) is None and (following or announcer.told):
         _look_on(look, announcer)
         if not announcer.has_told_all:
-            raise LostPartError(f"the job ended as if it were whole, and of {len(period):,} windows {announcer.told:,} "
-                                f"were seen to be published to {sink.place}")  # fmt: skip
+            raise IncompleteDataError(f"the job ended as if it were whole, and of {len(period):,} windows "
+                                      f"{announcer.told:,} were seen to be published to {sink.place}")  # fmt: skip
 
 
 @contextmanager

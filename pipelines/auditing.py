@@ -11,16 +11,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks.file import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.runners import prepare
-from private_topk.transforms.keys import Release
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import mechanism_by_name
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.release import Release
 from private_topk.transforms.testing.audit.audit import (
     Finding,
     Sampler,
@@ -103,7 +103,7 @@ class Check:
         case = self.case
         epsilon, delta = (None, None) if case is None else self.declared
         found = {"holds": self.holds, "fault": self.fault or None,
-                 "mechanism": case and case.selection.mechanism.about.name, "declared": epsilon, "delta": delta,
+                 "mechanism": case and case.spec.mechanism.about.name, "declared": epsilon, "delta": delta,
                  "bound": self.bound, "bound_through_beam": self.through_beam,
                  "where": self.where or None}  # fmt: skip
         if case is not None and not self.of_noise:
@@ -155,8 +155,8 @@ def _through_beam(found: Finding, sampler: Sampler, windows: int, number: int, r
 
 def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> Drawn:
     """What one run publishes, from some CSV files in which the rows stand in every window."""
-    selection = case.selection
-    others, target = rows_of(dataset, rankings_of(selection))
+    spec = case.spec
+    others, target = rows_of(dataset, rankings_of(spec))
     moments = [int((_START + number * _DAY).timestamp()) + 3600 for number in range(windows)]
     with tempfile.TemporaryDirectory() as folder:
         for file in range(_FILES):
@@ -164,14 +164,14 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
                 writer = csv.writer(sink)
                 writer.writerow((*Row._fields, "time"))
                 writer.writerows((*row, time) for time in moments for row in [*others[file::_FILES], *target])
-        columns = Columns(time="time", time_unit="s", value=None if selection.amounts is None else "amount",
-                          group=None if selection.groups is None else "group")  # fmt: skip
+        columns = Columns(time="time", time_unit="s", value=None if spec.amounts is None else "amount",
+                          group=None if spec.groups is None else "group")  # fmt: skip
         sink_of_rankings = ToFile(str(Path(folder, "ranking.parquet")))
         period = Period(_START, _START + windows * _DAY, _DAY)
         source = Files(str(Path(folder, "rows-*.csv")), columns)
-        run(Report(Question(selection, period, release), source, sink_of_rankings), prepare("direct", []))
+        run(Report(ReportSpec(spec, period, release), source, sink_of_rankings), prepare("direct", []))
         published = sink_of_rankings.published() or []
-    groups = (None,) if selection.groups is None else GROUPS
+    groups = (None,) if spec.groups is None else GROUPS
     found: dict[tuple[int, str | None], list[dict[str, Any]]] = {
         (window, group): [] for window in range(windows) for group in groups
     }
@@ -179,7 +179,7 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
         found[(row["window_start"] - _START) // _DAY, row.get("group")].append(row)
     answers = {
         of: answer_of([row["item"] for row in rows], [row["noisy_count"] for row in rows] if case.counted else None,
-                      selection, dataset)
+                      spec, dataset)
         for of, rows in found.items()
     }  # fmt: skip
     return [tuple(answers[window, group] for group in groups) for window in range(windows)]

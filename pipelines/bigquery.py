@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.files import exists, match_any, open_file
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 if TYPE_CHECKING:
     from google.cloud.bigquery import Client

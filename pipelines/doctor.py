@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, distribution, version
 from zoneinfo import ZoneInfo
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["Finding", "examine"]
 
@@ -187,7 +187,7 @@ def _clock() -> Iterator[Finding]:
 
 
 def _key(reference: str) -> Finding:
-    from private_topk.transforms.keys import ReleaseKey
+    from private_topk.transforms.release import ReleaseKey
 
     try:
         key = ReleaseKey.parse(reference)

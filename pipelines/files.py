@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from private_topk.pipelines.logs import level
-from private_topk.transforms.refusal import Refusal, printable, refused, verbatim
+from private_topk.transforms.errors import Refusal, printable, refused, verbatim
 
 __all__ = [
     "PATIENCE",

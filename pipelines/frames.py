@@ -22,9 +22,9 @@ from polars import selectors
 
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.times import to_microseconds
-from private_topk.transforms.amounts import as_numbers
 from private_topk.transforms.columnar import as_labels, type_name
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.metric import as_numbers
 
 __all__ = ["table_of"]
 

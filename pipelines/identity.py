@@ -1,4 +1,4 @@
-"""What makes an input or a question the same one: all of its fields, but for those that are marked with a reason.
+"""What makes an input or a spec the same one: all of its fields, but for those that are marked with a reason.
 
 A ledger that knew less would give several answers for one charge; so leaving a field out takes a mark.
 """
@@ -13,8 +13,8 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.release import ReleaseKey
 
 __all__ = ["IF_GIVEN", "TAG", "UNASKED", "identity_of", "named", "unasked"]
 

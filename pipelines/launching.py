@@ -10,10 +10,9 @@ from contextlib import contextmanager, redirect_stderr
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
-from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.options import Options
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
-from private_topk.transforms.refusal import Refusal, refused, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
 
 __all__ = ["check_words", "launch_of", "reach_files"]
 
@@ -21,17 +20,17 @@ _PLACES = ("input", "domain", "output", "snapshot")
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 
 
-def reach_files(words: Sequence[str], asked: Asked) -> None:
+def reach_files(words: Sequence[str], options: Options) -> None:
     """Let Beam's options of file systems, such as credentials and endpoints, hold from the first look at a file on.
 
     Raises Refusal where a place is Google's and there are no credentials: Beam would look for them for minutes.
     """
     with _explained():
-        options = PipelineOptions(list(words))
-        FileSystems.set_options(options)
-        anonymous = bool(options.view_as(GoogleCloudOptions).no_auth)
+        beams = PipelineOptions(list(words))
+        FileSystems.set_options(beams)
+        anonymous = bool(beams.view_as(GoogleCloudOptions).no_auth)
     for field in _PLACES:
-        place = str(asked.get(field, ""))
+        place = str(options.get(field, ""))
         if place.startswith("gs://") and not (anonymous or os.environ.get(_EMULATOR) or _credentials()):
             raise Refusal(field, f"{verbatim(place)} needs Google credentials, and there are none here", "`gcloud auth "
                           "application-default login`, or --no_auth for a public bucket")  # fmt: skip

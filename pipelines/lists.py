@@ -3,67 +3,67 @@
 from __future__ import annotations
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.options import Options
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.top_k import make_selection
 
 __all__ = ["check_domain", "check_groups", "check_unknown", "domain_of", "groups_of"]
 
 
-def check_domain(asked: Asked) -> None:
+def check_domain(options: Options) -> None:
     """Raise Refusal unless a domain is asked for, of one kind. Looks at no file."""
-    if ("domain" in asked) + ("domain_range" in asked) + asked.get("unknown_domain", False) != 1:
+    if ("domain" in options) + ("domain_range" in options) + options.get("unknown_domain", False) != 1:
         raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
                       "{unknown_domain}: one of them")  # fmt: skip
-    for name in {"domain_column", "domain_group_column"} & set(asked):
-        if "domain" not in asked:
+    for name in {"domain_column", "domain_group_column"} & set(options):
+        if "domain" not in options:
             raise Refusal(name, "is of a {domain} file, and there is none: leave it out")
-    for name in {"domain_column", "domain_group_column"} & set(asked):
-        if not has_columns(asked["domain"]):
-            raise Refusal(name, f"does not apply to {verbatim(asked['domain'])}: its lines are the items")
+    for name in {"domain_column", "domain_group_column"} & set(options):
+        if not has_columns(options["domain"]):
+            raise Refusal(name, f"does not apply to {verbatim(options['domain'])}: its lines are the items")
 
 
-def check_unknown(asked: Asked) -> None:
+def check_unknown(options: Options) -> None:
     """Raise Refusal for a mechanism that needs a public domain where none is asked for. Looks at no file."""
-    if asked.get("unknown_domain"):
-        make_selection(asked["k"], mechanism_of(asked)[0], UnknownDomain(), asked.get("max_items_per_user"))
+    if options.get("unknown_domain"):
+        make_selection(options["k"], mechanism_of(options)[0], UnknownDomain(), options.get("max_items_per_user"))
 
 
-def domain_of(asked: Asked) -> Domain:
+def domain_of(options: Options) -> Domain:
     """The domain that was asked for. Reads its file. Raises Refusal."""
-    check_domain(asked)
-    if asked.get("unknown_domain", False):
+    check_domain(options)
+    if options.get("unknown_domain", False):
         return UnknownDomain()
-    if "domain_range" in asked:
-        return RangeDomain.parse(asked["domain_range"])
-    column = asked.get("domain_column", asked.get("item_column", "item"))
-    if "domain_group_column" not in asked:
-        return read_domain(asked["domain"], column)
-    groups = groups_of(asked)
+    if "domain_range" in options:
+        return RangeDomain.parse(options["domain_range"])
+    column = options.get("domain_column", options.get("item_column", "item"))
+    if "domain_group_column" not in options:
+        return read_domain(options["domain"], column)
+    groups = groups_of(options)
     if groups is None:
         raise Refusal("domain_group_column", "needs {group_column} and {groups}: the groups that have a list each")
-    return read_domain_by_group(asked["domain"], column, asked["domain_group_column"], groups.labels)
+    return read_domain_by_group(options["domain"], column, options["domain_group_column"], groups.labels)
 
 
-def check_groups(asked: Asked) -> bool:
+def check_groups(options: Options) -> bool:
     """Whether groups are asked for. Looks at no file. Raises Refusal where half of it is missing."""
-    if "group_column" in asked and "groups" not in asked:
+    if "group_column" in options and "groups" not in options:
         raise Refusal("group_column", "needs {groups}: the public list of groups, of which every one is published")
     for name in ("groups", "groups_per_user"):
-        if name in asked and "group_column" not in asked:
+        if name in options and "group_column" not in options:
             raise Refusal(name, "needs {group_column}: the column of the groups")
-    return "groups" in asked
+    return "groups" in options
 
 
-def groups_of(asked: Asked) -> Groups | None:
+def groups_of(options: Options) -> Groups | None:
     """Which groups are ranked, or None. Reads their file. Raises Refusal."""
-    if not check_groups(asked):
+    if not check_groups(options):
         return None
     try:
-        labels = read_domain(asked["groups"], asked["group_column"])
+        labels = read_domain(options["groups"], options["group_column"])
     except Refusal as error:
         raise Refusal("groups", error.rule, error.remedy) from None
-    return Groups(labels, asked.get("groups_per_user", 1))
+    return Groups(labels, options.get("groups_per_user", 1))

@@ -11,8 +11,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from private_topk.transforms.cut import bounds_of_cell
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.assign import declared_window
 
 __all__ = ["LiveRun", "NoteWindows"]
 
@@ -106,7 +106,7 @@ class _NoteDoFn(beam.DoFn):
 
     def process(self, written: str, window: Any = beam.DoFn.WindowParam) -> None:  # noqa: ANN401 - a Beam window
         _, bar, group = written.partition("|")
-        self._labels.add(bounds_of_cell(self._period, window).label(group if bar else None))
+        self._labels.add(declared_window(self._period, window).label(group if bar else None))
 
     def finish_bundle(self) -> None:
         self._run.note_published(self._labels)

@@ -18,7 +18,7 @@ from private_topk.pipelines.sources.columns import Columns, Rows, block_of, text
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.counters import told_roughly
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period, from_microseconds
 
 __all__ = ["Look", "look_at"]
@@ -90,10 +90,10 @@ class Look:
 
 def look_at(report: Report) -> Look:
     """Read the input once, here. Cost: about that of reading it in a run. Raises Refusal where only a run can."""
-    period, domain = report.question.reads, report.question.selection.domain
+    period, domain = report.spec.reads, report.spec.top_k.domain
     parts = report.source.rows(period)
     if parts is None:
-        raise Refusal("show_left_out", f"cannot look at {verbatim(report.source.place)} before a run",
+        raise Refusal("show_dropped_rows", f"cannot look at {verbatim(report.source.place)} before a run",
                       "files can be looked at; a run tells afterwards")  # fmt: skip
     columns = report.source.columns if period is not None else replace(report.source.columns, time=None)
     found = Look(period=period)

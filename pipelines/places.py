@@ -25,7 +25,7 @@ from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import JsonPayload, Payload
 from private_topk.pipelines.sources.pubsub import PubSub
 from private_topk.pipelines.sources.source import Source
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["sink_of", "source_of"]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from private_topk.pipelines.files import as_path, is_local
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["ledger_file", "protected_files", "refuse_replacing"]
 
-_FIELDS = ("input", "domain", "groups", "complete_when", "payload_schema", "counts", "counts_before", "like", "config")
+_FIELDS = ("input", "domain", "groups", "success_file", "payload_schema", "counts", "counts_before", "like", "config")
 
 
 def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "output") -> None:
@@ -27,12 +27,12 @@ def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "
             raise Refusal(field, rule, "give another path")
 
 
-def protected_files(asked: Mapping[str, Any]) -> list[str]:
+def protected_files(options: Mapping[str, Any]) -> list[str]:
     """The files that are named by what is asked for, to be read or kept."""
-    found = [str(asked[field]) for field in _FIELDS if asked.get(field) is not None]
-    kind, _, place = str(asked.get("release_key", "")).partition(":")
+    found = [str(options[field]) for field in _FIELDS if options.get(field) is not None]
+    kind, _, place = str(options.get("release_key", "")).partition(":")
     found += [place] if kind == "file" else []
-    ledger = ledger_file(asked["ledger"]) if asked.get("ledger") is not None else None
+    ledger = ledger_file(options["ledger"]) if options.get("ledger") is not None else None
     return found if ledger is None else [*found, ledger]
 
 

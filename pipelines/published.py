@@ -21,8 +21,8 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.pipelines.unfinished import Unfinished, heard
 from private_topk.runners import Launch
-from private_topk.transforms.guard import LostPartError
-from private_topk.transforms.refusal import Refusal, refused, verbatim
+from private_topk.transforms.completeness import IncompleteDataError
+from private_topk.transforms.errors import Refusal, refused, verbatim
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
@@ -41,7 +41,7 @@ __all__ = [
     "windows_before",
 ]
 
-_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?LostPartError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?IncompleteDataError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 _IN_TRACEBACK = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
@@ -119,7 +119,7 @@ def check_all_is_out(report: Report, again: str, before: int | None = None) -> N
     except Refusal:
         return
     if out is not None and out < windows:
-        lost = LostPartError("the runner ended the job as if it were whole, and lost windows of it without a word")
+        lost = IncompleteDataError("the job ended as if it were whole, and windows were lost without a word")
         raise Unfinished(f"{_published(report, before)}. {_how_to_go_on(report, again)}") from lost
 
 
@@ -135,11 +135,11 @@ def check_repeat(report: Report, receipt: Receipt) -> None:
     place, out = verbatim(report.sink.place), _windows_out(report)
     remedy = "publish it under another release id, which costs"
     if out is None:
-        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.question.release.id)} it "
+        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.spec.release.id)} it "
                       "has, and a stream that is run again may hold other rows", remedy)  # fmt: skip
     if receipt.outcome == "released" and out < _windows_of(report):
         raise Refusal("output", f"{place} has {out:,} of the {_windows_of(report):,} windows that "
-                      f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "
+                      f"{verbatim(report.spec.release.id)} had published, and a stream that is run again may hold "
                       "other rows", f"bring the others back, or {remedy}")  # fmt: skip
 
 
@@ -177,13 +177,13 @@ def _published(report: Report, before: int | None = None) -> str:
 
 def _windows_out(report: Report) -> int | None:
     """How many windows of this release stand at its place; None for a place that is no files."""
-    existing, release = existing_outputs(report.sink, report.question.period), report.question.release.id
+    existing, release = existing_outputs(report.sink, report.spec.period), report.spec.release.id
     return None if existing is None else whole_windows(its for its in existing if its and its.release == release)
 
 
 def windows_before(report: Report) -> int | None:
     """How many windows of this very release are published already, before a run; None where nobody can tell."""
-    if report.question.release.key.in_memory:
+    if report.spec.release.key.in_memory:
         return 0  # of a release that nobody has asked for before
     with suppress(Refusal):
         return _windows_out(report)
@@ -191,11 +191,11 @@ def windows_before(report: Report) -> int | None:
 
 
 def _windows_of(report: Report) -> int:
-    return 1 if report.question.period is None else len(report.question.period)
+    return 1 if report.spec.period is None else len(report.spec.period)
 
 
 def _how_to_go_on(report: Report, again: str) -> str:
-    if report.question.release.key.in_memory:
+    if report.spec.release.key.in_memory:
         return "Its random key is gone, so a new run is a new release of all that it publishes"
     return f"To go on with this very release, {again}"
 
@@ -224,7 +224,7 @@ def refusal_in(error: BaseException) -> Refusal | None:
     return refused(found.group(1)) if found else None
 
 
-def loss_in(error: BaseException) -> LostPartError | None:
+def loss_in(error: BaseException) -> IncompleteDataError | None:
     """The loss of counts that a runner has wrapped into an error of its own, or None."""
     found = _LOSS.search(f"{type(error).__name__}: {error}")
-    return LostPartError(found.group(1)) if found else None
+    return IncompleteDataError(found.group(1)) if found else None

@@ -23,8 +23,8 @@ from apache_beam.io.filesystems import FileSystems
 from private_topk.pipelines.files import PATIENCE, exists, is_local, open_file, refuse_special
 from private_topk.pipelines.live import LiveRun
 from private_topk.runners import say
-from private_topk.transforms.keys import Release
-from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.errors import Refusal, printable, verbatim
+from private_topk.transforms.release import Release
 
 try:
     import fcntl

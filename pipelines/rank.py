@@ -12,22 +12,21 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines.frames import table_of
 from private_topk.pipelines.publishing import manifest_path
-from private_topk.pipelines.question import ask
 from private_topk.pipelines.rankings import Rankings
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame
 from private_topk.runners import prepare
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import Domain
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.risers import Risers
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.release import Release
+from private_topk.transforms.spec import CountBudget
 from private_topk.transforms.windows import Period
 
 __all__ = ["rank"]
@@ -104,7 +103,7 @@ def rank(
     if user == item:
         raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
                       "ranked")  # fmt: skip
-    question = ask(
+    spec = resolve(
         k,
         mechanism,
         domain,
@@ -120,14 +119,14 @@ def rank(
         max_windows_per_user=max_windows_per_user,
         risers=risers,
     )
-    grouped = question.selection.groups is not None
+    grouped = spec.top_k.groups is not None
     columns = _columns(
         user, item, time if period else None, time_unit, value if amounts else None, group if grouped else None
     )
     frame = Frame(table_of(rows, columns), columns)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
-        run(Report(question, frame, ToFile(path)), prepare("direct", []))
+        run(Report(spec, frame, ToFile(path)), prepare("direct", []))
         return Rankings(pq.read_table(path), _manifest(path))
 
 

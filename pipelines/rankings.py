@@ -19,7 +19,7 @@ from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.show.told import Listing, Told
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.rows import Shape
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 if TYPE_CHECKING:
     import pandas

@@ -7,13 +7,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.published import check_repeat
-from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.told import when
-from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.group_domain import DomainByGroup
+from private_topk.transforms.domain import DomainByGroup, UnknownDomain
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -33,12 +32,12 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
         Refusal: the report would be refused.
     """
     check(report, launch)
-    question = report.question
+    spec = report.spec
     yield "input", f"{report.source.place}: {_columns(report)}"
-    yield "domain", _domain(question)
-    yield "windows", _windows(question)
-    yield "draw", f"{_mechanism(question)}, k {question.selection.k}{_measure(question)}"
-    yield "privacy", _privacy(question)
+    yield "domain", _domain(spec)
+    yield "windows", _windows(spec)
+    yield "draw", f"{_mechanism(spec)}, k {spec.top_k.k}{_measure(spec)}"
+    yield "privacy", _privacy(spec)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
     yield "output", f"{report.sink.place}: can be written"
@@ -46,15 +45,15 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
 
 
 def _columns(report: Report) -> str:
-    source, period = report.source, report.question.reads
+    source, period = report.source, report.spec.reads
     names = {"user": source.columns.user, "item": source.columns.item}
     if period is not None and source.columns.time is not None:
         names["time"] = source.columns.time
     return ", ".join(f"{role} {name}" for role, name in names.items())
 
 
-def _domain(question: Question) -> str:
-    domain = question.selection.domain
+def _domain(spec: ReportSpec) -> str:
+    domain = spec.top_k.domain
     if isinstance(domain, UnknownDomain):
         return "unknown: of the items only those that enough users hold can be published"
     digest = domain.describe().get("sha256")
@@ -62,8 +61,8 @@ def _domain(question: Question) -> str:
     return f"{domain.size:,} public items{lists}" + (f", SHA-256 {str(digest)[:16]}..." if digest else "")
 
 
-def _windows(question: Question) -> str:
-    period, risers = question.period, question.selection.risers
+def _windows(spec: ReportSpec) -> str:
+    period, risers = spec.period, spec.top_k.risers
     if period is None:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
@@ -75,23 +74,23 @@ def _windows(question: Question) -> str:
     return f"{len(period):,}, {ends}, the first to {rest}{against}"
 
 
-def _mechanism(question: Question) -> str:
-    mechanism = question.selection.mechanism
+def _mechanism(spec: ReportSpec) -> str:
+    mechanism = spec.top_k.mechanism
     own = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
     return " ".join([mechanism.about.name, *own])
 
 
-def _measure(question: Question) -> str:
-    amounts = question.selection.amounts
+def _measure(spec: ReportSpec) -> str:
+    amounts = spec.top_k.amounts
     return (
         "" if amounts is None else f", by amounts of which a user adds at most {float(amounts.max_value):g} to an item"
     )
 
 
-def _privacy(question: Question) -> str:
-    selection, privacy = question.selection, question.privacy
-    delta = f" and delta {number(selection.delta())}" if selection.delta() else ""
-    each = f"epsilon {number(selection.epsilon())}{delta} for one user's rows in each window"
+def _privacy(spec: ReportSpec) -> str:
+    top_k, privacy = spec.top_k, spec.privacy
+    delta = f" and delta {number(top_k.delta())}" if top_k.delta() else ""
+    each = f"epsilon {number(top_k.epsilon())}{delta} for one user's rows in each window"
     if privacy.total is None:
         return each
     whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"
@@ -102,12 +101,12 @@ def _privacy(question: Question) -> str:
 
 
 def _release(report: Report) -> str:
-    key = report.question.release.key
+    key = report.spec.release.key
     if key.in_memory:
         return "under a new random key: each run is a release of its own, and costs"
     named = key.source if key.elsewhere else f"{key.source}, key id {key.key_id()}"
     again = "a repeat over the same rows" if report.source.bounded else "to finish it in this output"
-    return f"{report.question.release.id}, under {named}: {again} costs nothing"
+    return f"{report.spec.release.id}, under {named}: {again} costs nothing"
 
 
 def _ledger(report: Report) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from private_topk.pipelines.report import Report
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import ReleaseKey
 
 __all__ = ["check_remote"]
 
 
 def check_remote(report: Report) -> None:
     """Raise Refusal unless workers elsewhere can read and write all that the report names."""
-    _check_key(report.question.release.key)
+    _check_key(report.spec.release.key)
     places = {
         "output": report.sink.local_places(),
         "input": report.source.local_places(),
-    } | {field: (place,) for field, place in report.question.selection.listed() if "://" not in place}
+    } | {field: (place,) for field, place in report.spec.top_k.listed() if "://" not in place}
     for field, paths in places.items():
         for path in paths:
             rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"

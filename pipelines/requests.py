@@ -1,4 +1,4 @@
-"""What a report asks of a ledger: derived from all of its question and source, so that no field can be forgotten."""
+"""What a report asks of a ledger: derived from all of its spec and source, so that no field can be forgotten."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from private_topk.pipelines.budget.account import Windows
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.identity import identity_of, named
-from private_topk.pipelines.question import reach_of
 from private_topk.pipelines.report import Report
-from private_topk.transforms.keys import DRAWS
-from private_topk.transforms.refusal import Refusal
+from private_topk.pipelines.report_spec import reach_of
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.release import DRAWS
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Request
@@ -24,9 +24,9 @@ def request_of(report: Report, dataset: str) -> Request:
     """The request of a report. Reads files once, for their name; needs the release key here. Raises Refusal."""
     from private_topk.pipelines.budget.ledger import Request
 
-    question, reads = report.question, report.question.reads
+    spec, reads = report.spec, report.spec.reads
     try:
-        key_id, fingerprint = question.release.key.key_id(), _fingerprint(report)
+        key_id, fingerprint = spec.release.key.key_id(), _fingerprint(report)
     except Refusal as error:
         if error.field != "release_key":
             raise
@@ -35,34 +35,32 @@ def request_of(report: Report, dataset: str) -> Request:
         ) from None
     return Request(
         dataset=dataset,
-        unit=question.privacy.unit,
-        report=question.release.id,
+        unit=spec.privacy.unit,
+        report=spec.release.id,
         key_id=key_id,
         fingerprint=fingerprint,
-        parameters={**question.selection.parameters(), "asked": identity_of(question), "draws": DRAWS},
-        windows=Windows.of(reads) if reads is question.period or reads is None else Windows.pairs(reads),
-        cost=cost_of(question.selection),
+        parameters={**spec.top_k.parameters(), "asked": identity_of(spec), "draws": DRAWS},
+        windows=Windows.of(reads) if reads is spec.period or reads is None else Windows.pairs(reads),
+        cost=cost_of(spec.top_k),
         rows=_rows(report),
-        reach=None
-        if question.selection.max_windows_per_user is None
-        else reach_of(question.selection, question.period),
+        reach=None if spec.top_k.max_windows_per_user is None else reach_of(spec.top_k, spec.period),
     )
 
 
 def _fingerprint(report: Report) -> str:
     """What names the input; of a stream, of which nobody knows what it will hold, with the place of its one answer."""
-    key = report.question.release.key
-    source = report.source.identity(key, report.question.reads)
+    key = report.spec.release.key
+    source = report.source.identity(key, report.spec.reads)
     if report.source.bounded:
         return source
-    place = (report.sink.files(report.question.period) or [report.sink.place])[0]
+    place = (report.sink.files(report.spec.period) or [report.sink.place])[0]
     return named({"stream": source, "output": os.path.realpath(place) if is_local(place) else place}, key)
 
 
 def _rows(report: Report) -> dict[str, str]:
     """How the dataset is read: by which users, and by which times where there are windows."""
     columns = report.source.columns
-    if report.question.period is None or columns.time is None:
+    if report.spec.period is None or columns.time is None:
         return {"user_column": columns.user}
     return {"user_column": columns.user, "time_column": columns.time, "time_unit": columns.time_unit}
 
@@ -74,6 +72,6 @@ def how_to_resume(report: Report, again: str) -> str:
         again: how the same report is run again, as its door says it.
     """
     stays = "the charge stays, since an answer may have been drawn. "
-    if report.question.release.key.in_memory:
+    if report.spec.release.key.in_memory:
         return f"{stays}Its key was random and is gone: give a key and an id, so that a failed run can be resumed"
     return f"{stays}To resume at no cost, {again}, with the same key and input"

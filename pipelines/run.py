@@ -30,11 +30,11 @@ from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.unfinished import Interrupted, Unfinished, check_signals
 from private_topk.runners import Launch
-from private_topk.transforms.admission import check_key
 from private_topk.transforms.counters import exact_counters, read_left_out
-from private_topk.transforms.cut import CutIntoWindows
-from private_topk.transforms.refusal import Refusal, refused
+from private_topk.transforms.errors import Refusal, refused
 from private_topk.transforms.top_k import RankBlocks
+from private_topk.transforms.validation import check_key
+from private_topk.transforms.windows.assign import AssignWindows
 
 __all__ = ["Done", "build", "check", "run"]
 
@@ -54,38 +54,38 @@ class Done:
 
 def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun) -> None:
     """The whole pipeline of a report."""
-    question = report.question
-    reading = report.source.read(question.reads)
+    spec = report.spec
+    reading = report.source.read(spec.reads)
     reading.live = live
     blocks = pipeline | "Read" >> reading
-    if question.reads is not None:
-        blocks = blocks | "Cut into windows" >> CutIntoWindows(question.reads)
+    if spec.reads is not None:
+        blocks = blocks | "Cut into windows" >> AssignWindows(spec.reads)
     waits = launch.waits_for_timers and not report.source.bounded
     shards = report.user_shards()
-    rank = RankBlocks(question.selection, question.release, question.period, shards, waits, cores=launch.cores,
+    rank = RankBlocks(spec.top_k, spec.release, spec.period, shards, waits, cores=launch.cores,
                       readers=reading.readers, by_reference=launch.by_reference)  # fmt: skip
     rankings = blocks | "Rank" >> rank
-    facts = describe_release(question.selection, question.release, launch.name)
-    facts["privacy"] = question.privacy.describe(facts["privacy"])
-    if question.period is not None and question.period.zone != "UTC":
-        facts["time_zone"] = question.period.zone
-    written = rankings | "Write" >> report.sink.write(facts, question.release, live)
-    if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
-        _ = written | "Note what is published" >> NoteWindows(question.period, live)
+    facts = describe_release(spec.top_k, spec.release, launch.name)
+    facts["privacy"] = spec.privacy.describe(facts["privacy"])
+    if spec.period is not None and spec.period.zone != "UTC":
+        facts["time_zone"] = spec.period.zone
+    written = rankings | "Write" >> report.sink.write(facts, spec.release, live)
+    if spec.period is not None and not report.source.bounded and report.sink.files(spec.period) is None:
+        _ = written | "Note what is published" >> NoteWindows(spec.period, live)
 
 
 def check(report: Report, launch: Launch) -> None:
     """Look at the places of a report, and whether the runner can do it. Raises Refusal; changes nothing."""
-    question = report.question
+    spec = report.spec
     if not launch.remote:
-        check_key(question.release.key, launch.runner, launch.options)
+        check_key(spec.release.key, launch.runner, launch.options)
     if launch.deferred and report.account is not None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
     report.check_complete()  # before the look at the input, which is a list of its files
     with about_the_output(report.sink.place):
-        report.sink.check(question.period, report.reads(), question.release)
-    report.source.check(question.reads)
+        report.sink.check(spec.period, report.reads(), spec.release)
+    report.source.check(spec.reads)
     report.source.check_runner(launch)
     if launch.holding_tasks:
         launch.check_size(report.source.stored_bytes())

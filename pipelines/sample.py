@@ -12,9 +12,9 @@ from typing import NamedTuple
 import fastavro
 import numpy as np
 
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["EVENTS", "START", "WEEKS", "users_per_item", "write_sample"]
 

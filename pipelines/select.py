@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.fields import Asked
-from private_topk.transforms.keys import Release, ReleaseKey, release_seed
+from private_topk.pipelines.options import Options
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.counts import check_counts
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
 __all__ = ["Counts", "Drawn", "read_counts", "select"]
 
@@ -32,20 +32,20 @@ class Drawn(NamedTuple):
     ranked: bool
 
 
-def select(counts: Counts, asked: Asked) -> Drawn:
+def select(counts: Counts, options: Options) -> Drawn:
     """One draw of the mechanism that was asked for. Raises Refusal."""
-    mechanism, spare_delta = mechanism_of(asked)
-    name, k = mechanism.about.name, asked["k"]
+    mechanism, spare_delta = mechanism_of(options)
+    name, k = mechanism.about.name, options["k"]
     if spare_delta is not None:
         raise Refusal("delta", f"does not apply to {name}", "leave it out")
     if mechanism.weighs_users:
         raise Refusal("mechanism", f"{name} needs rows: it adds up weights of users, which counts do not tell")
-    if "max_items_per_user" in asked and mechanism.parameter("max_items_per_user") is None:
+    if "max_items_per_user" in options and mechanism.parameter("max_items_per_user") is None:
         raise Refusal("max_items_per_user", f"does not apply to {name} here, where users are counted already",
                       "leave it out")  # fmt: skip
     try:
         values = check_counts(counts.values, mechanism.about.domain)
-        bits = _bits(asked, {"mechanism": name, **mechanism.parameters(), "k": k}, values)
+        bits = _bits(options, {"mechanism": name, **mechanism.parameters(), "k": k}, values)
         return Drawn(mechanism(values, k, bits).tolist(), mechanism.answer == "sequence")
     except TypeError as error:
         raise Refusal("counts", verbatim(f"{counts.path}: {error}")) from None
@@ -109,13 +109,13 @@ def _is_whole(text: str) -> bool:
     return re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", text) is not None
 
 
-def _bits(asked: Asked, parameters: dict[str, object], values: np.ndarray) -> RandomBits:
-    if "release_key" not in asked:
-        if "release_id" in asked:
+def _bits(options: Options, parameters: dict[str, object], values: np.ndarray) -> RandomBits:
+    if "release_key" not in options:
+        if "release_id" in options:
             raise Refusal("release_id", "needs {release_key}", "an id repeats a draw only under the same key")
         return RandomBits.fresh()
-    if "release_id" not in asked:
+    if "release_id" not in options:
         raise Refusal("release_key", "needs {release_id}: the name of the draw that is repeated")
-    release = Release(ReleaseKey.parse(asked["release_key"]), asked["release_id"])
+    release = Release(ReleaseKey.parse(options["release_key"]), options["release_id"])
     digest = hashlib.sha256(np.asarray(values).astype("<i8").tobytes()).digest()
     return RandomBits.keyed(release_seed(release, "select", parameters, digest))

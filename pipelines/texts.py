@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from private_topk.transforms.mechanisms.parameters import decimal
-from private_topk.transforms.windows.texts import duration, moment, window_length
+from private_topk.transforms.windows.period import duration, moment, window_length
 
 __all__ = [
     "BY_KIND", "duration", "fraction", "listed", "moment", "name_and_value", "number", "one_of", "printable_text",

@@ -6,16 +6,13 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
@@ -154,10 +151,9 @@ def _wait_without_end(launch: Launch) -> None:
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
     """Raise UnknownArgument for one that no Beam options class knows: Beam itself would drop it without a word."""
-    parser = _beams_parser()
-    unknown = parser.parse_known_args(list(arguments))[1]
+    unknown = unknown_words(arguments)
     if unknown:
-        raise UnknownArgument(unknown[0], list(parser._option_string_actions))
+        raise UnknownArgument(unknown[0], list(_beams_parser()._option_string_actions))
 
 
 def unknown_words(arguments: Sequence[str]) -> list[str]:
@@ -165,20 +161,13 @@ def unknown_words(arguments: Sequence[str]) -> list[str]:
     return _beams_parser().parse_known_args(list(arguments))[1]
 
 
-def _beams_parser() -> ArgumentParser:
+def _beams_parser() -> Any:  # noqa: ANN401 - Beam's own
+    """The parser of all of Beam's options, which Beam hands to whoever adds some."""
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    return _parser_of(tuple(PipelineOptions.__subclasses__()))
-
-
-@cache
-def _parser_of(options: tuple[type[PipelineOptions], ...]) -> ArgumentParser:
-    from apache_beam.options.pipeline_options import _BeamArgumentParser
-
-    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
-    for some in options:
-        some._add_argparse_args(parser)
-    return parser
+    found: list[Any] = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=found.append)
+    return found[0]
 
 
 class Line(str):

@@ -23,7 +23,7 @@ from apache_beam.pipeline import Pipeline
 from apache_beam.runners.dataflow import dataflow_runner
 
 from private_topk.runners import Launch, refuse_unknown
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["DataflowRunner", "prepare"]
 

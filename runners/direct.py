@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,10 +61,10 @@ class ListeningRunner(BundleBasedDirectRunner):
 
 
 class CoresOptions(PipelineOptions):
-    """What Beam has no option for."""
+    """The one option that Beam lacks, added as Beam has options added, so that it goes wherever words for Beam go."""
 
     @classmethod
-    def _add_argparse_args(cls, parser: ArgumentParser) -> None:
+    def _add_argparse_args(cls, parser: Any) -> None:  # noqa: ANN401 - Beam's own
         parser.add_argument("--cores", type=int, help="cores that a worker may fill; default: all that it may use")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -17,7 +16,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
@@ -38,7 +37,7 @@ from apache_beam.runners.runner import PipelineResult
 from private_topk.runners import Launch, Line, unknown_words
 from private_topk.runners import say as say_on_stderr
 from private_topk.runners.portable import LoopbackRunner, check_environment, reachable
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = [
     "FLINK_VERSION",
@@ -255,11 +254,12 @@ def _write_settings(settings: Mapping[str, object], keeps_state: bool) -> Path:
 
 
 _TYPES = beam_job_api_pb2.PipelineOptionType
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}: an option of Flink's job server")
+_FORMS: Mapping[int, tuple[str, Callable[[str], Any]]] = {
+    _TYPES.BOOLEAN: ("true or false", lambda word: {"true": True, "false": False}[word.lower()]),
+    _TYPES.INTEGER: ("a whole number", int),
+    _TYPES.NUMBER: ("a number", float),
+}
+_ALONE: Mapping[int, str] = {_TYPES.BOOLEAN: "true"}
 
 
 def _known_options(service: beam_job_api_pb2_grpc.JobServiceStub) -> dict[str, int]:
@@ -278,29 +278,26 @@ def parse_options(words: Sequence[str], known: Mapping[str, int]) -> dict[str, A
     Raises:
         ValueError: an option that is not known, or a value that does not fit.
     """
-    parser = _Parser(allow_abbrev=False, add_help=False, argument_default=argparse.SUPPRESS)
-    for name, kind in known.items():
-        if kind == _TYPES.BOOLEAN:
-            parser.add_argument(f"--{name}", nargs="?", const=True, type=_truth)
-        elif kind == _TYPES.ARRAY:
-            parser.add_argument(f"--{name}", action="append")
-        else:
-            number = int if kind == _TYPES.INTEGER else float if kind == _TYPES.NUMBER else str
-            parser.add_argument(f"--{name}", type=number)
-    found, unknown = parser.parse_known_args(list(words))
-    if unknown:
-        raise ValueError(f"{unknown[0].partition('=')[0]} is no argument of private-topk, of Beam or of Flink's job "
-                         "server: see `private-topk run --help`")  # fmt: skip
-    options = vars(found)
-    if options.get("finish_bundle_before_checkpointing") is False:
+    found: dict[str, Any] = {}
+    left = list(words)
+    while left:
+        option, given, value = left.pop(0).partition("=")
+        name = option.removeprefix("--")
+        if not option.startswith("--") or name not in known:
+            raise ValueError(f"{option} is no argument of private-topk, of Beam or of Flink's job server: see "
+                             "`private-topk run --help`")  # fmt: skip
+        form, read = _FORMS.get(known[name], ("text", str))
+        try:
+            if not given:
+                alone = not left or left[0].startswith("--")
+                value = _ALONE[known[name]] if alone else left.pop(0)
+            fits = read(value)
+        except (KeyError, ValueError):
+            raise ValueError(f"{option}, an option of Flink's job server, must be {form}, got {value}") from None
+        found[name] = [*found.get(name, []), fits] if known[name] == _TYPES.ARRAY else fits
+    if found.get("finish_bundle_before_checkpointing") is False:
         raise ValueError("--finish_bundle_before_checkpointing must stay true: without it Flink drops rows silently")
-    return options
-
-
-def _truth(word: str) -> bool:
-    if word.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"must be true or false, got {word}")
-    return word.lower() == "true"
+    return found
 
 
 class FlinkJobRunner(LoopbackRunner, FlinkRunner):

@@ -28,7 +28,7 @@ from apache_beam.transforms.resources import resource_hints_from_options
 from apache_beam.utils import thread_pool_executor
 
 from private_topk.runners import Launch, refuse_unknown
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["LoopbackRunner", "ThreadWorkers", "check_environment", "prepare", "reachable", "serve"]
 

@@ -65,8 +65,7 @@ def test_mechanisms_know_numbers_only() -> None:
         assert {name.split(".")[0] for name in names} <= allowed, path
         ours = {name for name in names if name.startswith("private_topk")}
         room = "private_topk.transforms.mechanisms" + (".exact" if path.parent.name == "exact" else "")
-        words = ("private_topk.transforms.refusal", "private_topk.transforms.suggestions")
-        assert all(name.startswith((room, *words)) for name in ours), path
+        assert all(name.startswith((room, "private_topk.transforms.errors")) for name in ours), path
 
 
 def test_no_circle_between_the_files_of_mechanisms() -> None:
@@ -154,7 +153,7 @@ def test_nobody_asks_which_way_of_cutting_a_period_has() -> None:
     """Whoever asks forgets the next one; what differs between them is a method of theirs."""
     kinds = r"isinstance\([^)]*(Whole|FixedWindows|SlidingWindows|CalendarWindows)\b"
     for path in PRODUCT:
-        beams_own = path.name in ("top_k.py", "cut.py") and path.parent.name == "transforms"
+        beams_own = path.name in ("top_k.py", "assign.py")
         assert beams_own or not re.search(kinds, path.read_text("utf-8")), path
 
 

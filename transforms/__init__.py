@@ -9,13 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from private_topk.transforms.amounts import Amounts
-    from private_topk.transforms.count_budget import CountBudget
     from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
     from private_topk.transforms.groups import Groups
-    from private_topk.transforms.keys import Release, ReleaseKey
-    from private_topk.transforms.release import Ranking
-    from private_topk.transforms.risers import Risers
+    from private_topk.transforms.metric import Amounts, Risers
+    from private_topk.transforms.release import Ranking, Release, ReleaseKey
+    from private_topk.transforms.spec import CountBudget
     from private_topk.transforms.top_k import PrivateTopK
     from private_topk.transforms.windows import Period, WindowBounds
 
@@ -36,17 +34,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Amounts": "amounts",
-    "CountBudget": "count_budget",
+    "Amounts": "metric",
+    "CountBudget": "spec",
     "Groups": "groups",
     "Period": "windows",
     "PrivateTopK": "top_k",
     "PublicDomain": "domain",
     "RangeDomain": "domain",
     "Ranking": "release",
-    "Release": "keys",
-    "ReleaseKey": "keys",
-    "Risers": "risers",
+    "Release": "release",
+    "ReleaseKey": "release",
+    "Risers": "metric",
     "UnknownDomain": "domain",
     "WindowBounds": "windows",
 }

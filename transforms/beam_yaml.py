@@ -13,19 +13,15 @@ from typing import Any
 
 import apache_beam as beam
 
-from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
+from private_topk.transforms.errors import Refusal, did_you_mean
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import make_mechanism
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.release import Ranking
-from private_topk.transforms.risers import Risers
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.release import Ranking, Release, ReleaseKey, fresh_id
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.asked import period_of
-from private_topk.transforms.windows.texts import duration, moment, window_length
+from private_topk.transforms.windows.period import duration, moment, period_of, window_length
 
 __all__ = ["RankRows"]
 

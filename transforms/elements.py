@@ -27,7 +27,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.refusal import Refusal, literal, verbatim
+from private_topk.transforms.errors import Refusal, literal, verbatim
 
 __all__ = ["LeftOutFor", "Shape", "Values"]
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, Words, mix
-from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.domain import Domain, DomainByGroup, PublicDomain
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.refusal import Refusal
 
-__all__ = ["Groups", "chosen"]
+__all__ = ["Groups", "chosen", "groups_for"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Groups:
 
     Privacy: a user who is added or removed changes at most `per_user` rankings of a window, one by default: any number
     of groups then costs what one ranking costs. One who is replaced may leave some and enter others: twice as many
-    change, of which each costs about half of what a swap within one does (`Mechanism.moves_as_one`). Rankings that
-    change compose; the mechanism's budget is that of each of them.
+    change, of which each costs about half of what a swap within one does (`swap_costs_one_draw`). Rankings that change
+    compose; the mechanism's budget is that of each of them.
 
     Args:
         labels: the public list. As for items, it must not come from the data.
@@ -103,3 +103,18 @@ def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: i
     found = np.empty(len(users), bool)
     found[order] = np.repeat(kept, np.diff(np.append(starts, len(users))))
     return found
+
+
+def groups_for(domain: Domain, groups: Groups | Iterable[str | int] | None, k: int) -> tuple[Domain, Groups | None]:
+    """The groups that are ranked, and the domain with its lists in their order. Raises Refusal."""
+    found = groups if groups is None or isinstance(groups, Groups) else Groups.of(groups)
+    if not isinstance(domain, DomainByGroup):
+        return domain, found
+    if found is None:
+        found = Groups(domain.groups)
+    elif found.labels.digest != domain.groups.digest:
+        domain = DomainByGroup.of_pairs(domain.load_pairs, found.labels)
+    if k > domain.least:
+        raise Refusal("k", f"must be at most the number of items of every group, got k = {k} and a group of "
+                      f"{domain.least} items")  # fmt: skip
+    return domain, found

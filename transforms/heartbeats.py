@@ -11,11 +11,10 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows, TimestampedValue
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.blocks import late_moment
-from private_topk.transforms.cut import last_moment
 from private_topk.transforms.parts import PlacedPart, manifest_of
-from private_topk.transforms.sharding import ShardedPairs
+from private_topk.transforms.rows import ShardedPairs, late_moment
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.assign import last_moment
 
 __all__ = ["AnswerForEmpty", "NameWindows", "WakeShards"]
 

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder, registry
 
-from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.columnar import Codes, joined, make_table
-from private_topk.transforms.layout import Layout
+from private_topk.transforms.plan import Layout
 
 __all__ = [
     "HEARTBEAT",
     "MANIFEST",
     "RECEIVED",
     "SENT",
+    "BlockCoder",
     "Part",
     "PartCoder",
     "PlacedPart",
@@ -42,7 +42,7 @@ HEARTBEAT = -2
 """The place of what makes a window reach the draw even if everything else of it is lost."""
 
 SENT = -4
-"""The place where the statements of the readers meet: transforms/sent.py."""
+"""The place where the statements of the readers meet: transforms/completeness.py."""
 
 RECEIVED = -5
 """In a manifest, in the place of a place: the sum of the shares that a user shard received."""
@@ -69,6 +69,29 @@ class Part(NamedTuple):
 
 
 PlacedPart = tuple[int, Part]
+
+
+class BlockCoder(beam.coders.Coder):
+    """Blocks between workers: Arrow IPC, no pickle."""
+
+    def encode(self, value: pa.RecordBatch) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema) as writer:
+            writer.write_batch(value)
+        return sink.getvalue().to_pybytes()
+
+    def decode(self, encoded: bytes) -> pa.RecordBatch:
+        return pa.ipc.open_stream(encoded).read_next_batch()
+
+    def estimate_size(self, value: pa.RecordBatch) -> int:
+        """In bytes, for Beam's metrics: by itself it would encode every block once more to know."""
+        return value.nbytes
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+registry.register_coder(pa.RecordBatch, BlockCoder)
 
 
 class PartCoder(beam.coders.Coder):

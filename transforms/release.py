@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
-from private_topk.transforms.count_budget import CountBudget, NoiseSize
-from private_topk.transforms.selection import Draws, Selection
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
 
-__all__ = ["CountBudget", "Draws", "NoiseSize", "Ranking", "Selection"]
+__all__ = [
+    "DRAWS",
+    "NoiseSize",
+    "Ranking",
+    "Release",
+    "ReleaseKey",
+    "not_here",
+    "release_seed",
+]
+
+
+class NoiseSize(NamedTuple):
+    """How far published counts may be off for their noise. Public: a function of the question and of how many counts
+    are published. It says nothing of rows that a bound on the items per user leaves out.
+
+    Args:
+        stddev: the standard deviation of the noise of each count.
+        within_95: with a probability of at least 95% a count is off by no more than this, its rounding included.
+    """
+
+    stddev: float
+    within_95: int | float
 
 
 @dataclass(frozen=True)
@@ -39,3 +68,182 @@ class Ranking:
     def label(self) -> str:
         """A name of its own among the rankings of a release."""
         return self.window.label(self.group)
+
+
+DRAWS = "release 4"
+"""Which answers a key, an id and counts have: another name whenever any of them changes. A ledger takes a release for
+the repeat of an earlier one only under the same name, since another answer over the same data is another release.
+"""
+
+_LEAST_BYTES, _MOST_BYTES = 16, 1 << 16
+_KNOWN, _KNOWN_KEY = "known to everybody", b"everybody knows this key, so its noise can be taken off"
+_FORMS = "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V"
+
+
+@dataclass(frozen=True)
+class ReleaseKey:
+    """Where the secret key of a release comes from. It prints, compares and pickles without showing the key.
+
+    Args:
+        source: file:PATH, env:NAME, gcp-secret:projects/P/secrets/S/versions/V, or the name of a key in the memory of
+            this process. It is resolved where the key is needed: the key itself travels in no job.
+    """
+
+    source: str
+
+    @classmethod
+    def fresh(cls) -> ReleaseKey:
+        """A new random key, for a release that nobody will repeat. Only this process has it: workers that are other
+        processes or machines need a key that they can read as well.
+        """
+        return cls.held(secrets.token_bytes(32))
+
+    @classmethod
+    def held(cls, secret: bytes) -> ReleaseKey:
+        """A key that only this process knows, in its memory as long as it lives."""
+        name = hmac.digest(_PROCESS, secret, "sha256").hex()
+        _HELD[name] = secret
+        return cls(f"{_IN_MEMORY}:{name}")
+
+    @classmethod
+    def parse(cls, text: str) -> ReleaseKey:
+        """The key behind a reference. Raises Refusal for any other text, without repeating it."""
+        kind, _, rest = str(text).partition(":")
+        if kind not in ("file", "env", "gcp-secret") or not rest:
+            raise Refusal("release_key", f"must be given as {_FORMS}", "the key itself never goes on a command line")
+        if kind == "gcp-secret" and not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", rest):
+            raise Refusal("release_key", "must name a version: gcp-secret:projects/P/secrets/S/versions/V")
+        return cls(text)
+
+    @classmethod
+    def for_tests(cls) -> ReleaseKey:
+        """A key that everybody knows, so that a test meets the same noise every time. It protects nobody."""
+        return cls(_KNOWN)
+
+    @property
+    def is_secret(self) -> bool:
+        return self.source != _KNOWN
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether only the process that made the key has it."""
+        return self.source.startswith(f"{_IN_MEMORY}:")
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the key is kept where only the workers may read it."""
+        return self.source.startswith("gcp-secret:")
+
+    def secret(self) -> bytes:
+        """The key. Raises Refusal if it cannot be read or is shorter than 16 bytes."""
+        if self.source == _KNOWN:
+            return _KNOWN_KEY
+        kind, _, place = self.source.partition(":")
+        if self.in_memory:
+            return _from_memory(place)
+        secret = _READERS[kind](place).strip()
+        if len(secret) < _LEAST_BYTES:
+            rule = f"{verbatim(self.source)} must have at least {_LEAST_BYTES} bytes, got {len(secret)}"
+            raise Refusal("release_key", rule, "make one with `head -c 32 /dev/urandom | base64`")
+        return secret
+
+    def derive(self, purpose: str) -> bytes:
+        """32 bytes for one purpose, from which neither the key nor any other purpose's bytes can be told."""
+        return hmac.digest(self.secret(), purpose.encode(), "sha256")
+
+    def key_id(self) -> str:
+        """A public name of the key: tells whether two releases had the same key, and nothing else of it."""
+        return self.derive("key id").hex()[:16]
+
+
+@dataclass(frozen=True)
+class Release:
+    """What makes a release repeatable: its key and its id.
+
+    The id must come from public knowledge (report name and period), never from the data: docs/privacy.md says why.
+    """
+
+    identity_tag: ClassVar[str] = "release"
+
+    key: ReleaseKey = field(metadata={"unasked": "a ledger knows a key by its id"})
+    id: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.key, ReleaseKey):
+            raise Refusal("release_key", f"must be a ReleaseKey (ReleaseKey.parse), got {type(self.key).__name__}")
+        if not isinstance(self.id, str) or not self.id.strip() or len(self.id) > 500 or not self.id.isprintable():
+            raise Refusal("release_id", "must be 1 to 500 printable characters, and not all blanks")
+
+    @classmethod
+    def fresh(cls) -> Release:
+        """A release of its own: a new random key and id."""
+        return cls(ReleaseKey.fresh(), fresh_id())
+
+
+def fresh_id() -> str:
+    return base64.b32encode(secrets.token_bytes(15)).decode().lower()
+
+
+def release_seed(release: Release, window: str, parameters: Mapping[str, object], data: bytes) -> bytes:
+    """The key of a release's keystream: HMAC-SHA256 under the release key of everything the answer depends on.
+
+    Args:
+        window: the window's public name.
+        parameters: mechanism, k, domain and every other parameter; must be JSON.
+        data: SHA-256 digest of the counts, so that other counts meet fresh noise.
+    """
+    message = json.dumps([f"private-topk {DRAWS}", release.id, window, parameters, data.hex()], sort_keys=True)
+    return hmac.digest(release.key.derive("release"), message.encode(), hashlib.sha256)
+
+
+def _from_file(place: str) -> bytes:
+    try:
+        with open(place, "rb") as source:
+            secret = source.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise Refusal("release_key", f"file:{verbatim(place)} cannot be read: {error.strerror}") from None
+    if len(secret) > _MOST_BYTES:  # such as /dev/urandom, which has no end and would be another key each time
+        raise Refusal("release_key", f"file:{verbatim(place)} must have at most {_MOST_BYTES:,} bytes")
+    return secret
+
+
+def _from_environment(place: str) -> bytes:
+    value = os.environ.get(place)
+    if value is None:
+        raise Refusal(
+            "release_key",
+            f"env:{verbatim(place)} is not set",
+            f"export {verbatim(place)}, here and where the workers run",
+        )
+    return os.fsencode(value)  # whatever bytes it has: an error of decoding would show some of them
+
+
+def _from_secret_manager(place: str) -> bytes:
+    try:
+        from google.cloud import secretmanager
+    except ImportError:
+        raise Refusal("release_key", "gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
+    try:
+        return secretmanager.SecretManagerServiceClient().access_secret_version(name=place).payload.data
+    except Exception as error:  # Google's layers raise a dozen kinds
+        raise Refusal("release_key", f"gcp-secret:{verbatim(place)} cannot be read here ({type(error).__name__})",
+                      "`gcloud auth application-default login`, and roles/secretmanager.secretAccessor on the "
+                      "secret") from None  # fmt: skip
+
+
+def not_here() -> Refusal:
+    """What to say where workers would need a key that only another process has."""
+    rule = "must be given where workers are other processes: only the process that makes a random one has it"
+    return Refusal("release_key", rule, f"give {_FORMS}, which the workers can read")
+
+
+def _from_memory(place: str) -> bytes:
+    if place not in _HELD:
+        raise not_here()
+    return _HELD[place]
+
+
+_IN_MEMORY = "in memory"
+_PROCESS = secrets.token_bytes(32)  # so that a name tells nothing of its key, and no other process finds one by it
+_HELD: dict[str, bytes] = {}
+_READERS = {"file": _from_file, "env": _from_environment, "gcp-secret": _from_secret_manager}

@@ -12,27 +12,28 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, make_table
-from private_topk.transforms.counts import largest
+from private_topk.transforms.combine import largest
+from private_topk.transforms.completeness import check_pane, check_whole
 from private_topk.transforms.domain import Domain, UnknownDomain
-from private_topk.transforms.domain_index import digest_of
-from private_topk.transforms.guard import check_pane, check_whole
-from private_topk.transforms.headings import Heading, heading
-from private_topk.transforms.keys import Release
-from private_topk.transforms.layout import Layout
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.labels import digest_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
 from private_topk.transforms.parts import HEARTBEAT, PlacedPart, by_group
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.release import Ranking, Selection
-from private_topk.transforms.windows import Period
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import Ranking, Release
+from private_topk.transforms.spec import TopK
+from private_topk.transforms.windows import Period, WindowBounds
+from private_topk.transforms.windows.assign import window_named
 
-__all__ = ["MOST_HELD", "SelectTopK", "WindowCounts", "by_window", "rank"]
+__all__ = ["MOST_HELD", "RankingKey", "SelectTopK", "WindowCounts", "by_window", "heading", "rank"]
 
 MOST_HELD = 1 << 26
 """So many counts other than 0 are held at once: a worker's memory, and what a runner hands over as one element."""
@@ -41,21 +42,22 @@ MOST_HELD = 1 << 26
 class SelectTopK(beam.PTransform):
     """((place, totals), manifests, statements and heartbeats) to one `Ranking` per window.
 
-    Privacy: one draw of `selection.mechanism` per window, a function of the release and the counts, so a repeated
+    Privacy: one draw of `spec.mechanism` per window, a function of the release and the counts, so a repeated
     bundle repeats its answer. Panes other than the only one of their window are refused.
 
     Memory of a worker: of a group of windows some 30 bytes for each item that somebody holds in each, at most 2**24
     together; or a single window, of up to 2**26 items. Of a public list the list besides.
 
     Args:
-        shards: how many user shards there are. Unless the counts of each are here, once, a LostPartError ends the job.
+        shards: how many user shards there are. Unless the counts of each are here, once, an
+            IncompleteDataError ends the job.
         layout: how many windows the tables hold. More than one: those of the period, in Beam's global window.
         readers: those that state what they have sent, which must then be what was counted.
     """
 
     def __init__(
         self,
-        selection: Selection,
+        spec: TopK,
         release: Release,
         shards: int,
         layout: Layout,
@@ -64,7 +66,7 @@ class SelectTopK(beam.PTransform):
     ) -> None:
         super().__init__()
         self._layout = layout
-        self._fn = _SelectDoFn(selection, release, shards, layout, period, readers)
+        self._fn = _SelectDoFn(spec, release, shards, layout, period, readers)
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> beam.PCollection:
         return (
@@ -80,14 +82,14 @@ class SelectTopK(beam.PTransform):
 class _SelectDoFn(beam.DoFn):
     def __init__(
         self,
-        selection: Selection,
+        spec: TopK,
         release: Release,
         shards: int,
         layout: Layout,
         period: Period | None,
         readers: Sequence[int] | None = None,
     ) -> None:
-        self._selection, self._release, self._shards, self._readers = selection, release, shards, readers
+        self._spec, self._release, self._shards, self._readers = spec, release, shards, readers
         self._layout, self._period = layout, period
 
     def process(
@@ -103,11 +105,11 @@ class _SelectDoFn(beam.DoFn):
         tables = [part.table for place, part in parts if place >= 0]
         del parts
         _check_size(tables)
-        layout, selection = self._layout, self._selection
+        layout, spec = self._layout, self._spec
         windows = by_window(tables, layout.group(group)) if layout.windows > 1 else [(0, tables)]
         for number, some in windows:
-            of = heading(selection.groups, layout, self._period, number, window)
-            yield rank(selection, self._release, of, WindowCounts.of(selection, some, number % layout.parts))
+            of = heading(spec.groups, layout, self._period, number, window)
+            yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % layout.parts))
 
 
 def _check_size(tables: Sequence[pa.RecordBatch]) -> None:
@@ -133,20 +135,20 @@ def by_window(tables: Sequence[pa.RecordBatch], windows: range) -> Iterator[tupl
         )
 
 
-def rank(selection: Selection, release: Release, of: Heading, counted: WindowCounts) -> Ranking:
+def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) -> Ranking:
     """The ranking of one window from its counts."""
-    mechanism, label = selection.mechanism, of.label()
-    ranks, noisy, noise = selection.draw(counted.histogram, counted.digest, label, release)
+    mechanism, label = spec.mechanism, of.label()
+    ranks, noisy, noise = spec.draw(counted.histogram, counted.digest, label, release)
     items = counted.items(ranks)
-    if mechanism.orders_by_users:
-        items = items[selection.order(counted.users_of(items), counted.digest, label, release)]
+    if mechanism.two_stage:
+        items = items[spec.order(counted.users_of(items), counted.digest, label, release)]
     if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         order = np.argsort(items)
         items, noisy = items[order], None if noisy is None else noisy[order]
-    shown = None if noisy is None else selection.shown(noisy.tolist())
+    shown = None if noisy is None else spec.shown(noisy.tolist())
     published, weighed = (None, shown) if mechanism.publishes_weights else (shown, None)
     names = tuple(counted.labels(items).to_pylist())
-    return Ranking(of.bounds, names, selection.k, mechanism.answer, published, noise, of.group, weighed)
+    return Ranking(of.bounds, names, spec.k, mechanism.answer, published, noise, of.group, weighed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +163,7 @@ class WindowCounts:
         counts: (n,) theirs, none of them 0; of risers they may be below 0.
         listed: all items that can be ranked, in order: a range from 0, or some of it. Those not held count 0.
         named: the domain, or the labels of an unknown one.
-        users: (n,) of a mechanism that `orders_by_users`.
+        users: (n,) of a `two_stage` mechanism.
     """
 
     held: Codes
@@ -171,22 +173,22 @@ class WindowCounts:
     users: Codes | None = None
 
     @classmethod
-    def of(cls, selection: Selection, tables: Sequence[pa.RecordBatch], group: int = 0) -> WindowCounts:
+    def of(cls, spec: TopK, tables: Sequence[pa.RecordBatch], group: int = 0) -> WindowCounts:
         """From a window's totals {item: code or string, count: int64}, in whatever order they come.
 
         Args:
             tables: of a public domain each in its order, and no code of one between those of another.
             group: the number of the group of users' rows that they are of.
         """
-        domain = selection.domain
+        domain = spec.domain
         if isinstance(domain, UnknownDomain):
-            return cls._of_labels(tables, selection.head())
+            return cls._of_labels(tables, spec.head())
         tables = sorted((table for table in tables if len(table)), key=lambda table: table["item"][0].as_py())
         columns = {name: np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)],
                                         dtype=np.int64)
                    for name in (tables[0].schema.names if tables else ("item", "count"))}  # fmt: skip
         users = columns.get("users")
-        if users is None and selection.mechanism.orders_by_users:
+        if users is None and spec.mechanism.two_stage:
             users = np.empty(0, np.int64)
         return cls(columns["item"], columns["count"], domain.listed(group), domain, users)
 
@@ -272,3 +274,24 @@ class WindowCounts:
         gaps = places - np.arange(len(places))  # how many of them come before each that is held
         found = numbers + np.searchsorted(gaps, numbers, "right")
         return found if isinstance(listed, range) else listed[found]
+
+
+class RankingKey(NamedTuple):
+    """What a ranking is of: a window, and a group of it where there are groups."""
+
+    bounds: WindowBounds
+    group: str | None = None
+
+    def label(self) -> str:
+        """A name of its own among the rankings of a release."""
+        return self.bounds.label(self.group)
+
+
+def heading(groups: Groups | None, layout: Layout, period: Period | None, number: int, window: Any) -> RankingKey:  # noqa: ANN401
+    """What the ranking of a number is of.
+
+    Args:
+        window: Beam's, which tells the declared one where the tables hold no more than one.
+    """
+    bounds = window_named(period, number // layout.parts, window, layout.dates > 1)
+    return RankingKey(bounds, None if groups is None else groups.name(number % layout.parts))

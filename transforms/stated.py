@@ -6,7 +6,7 @@ import math
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
-from private_topk.transforms.refusal import plain
+from private_topk.transforms.errors import plain
 
 __all__ = ["number", "stated"]
 

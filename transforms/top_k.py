@@ -9,7 +9,27 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms import window
 
-from private_topk.transforms.admission import (
+from private_topk.transforms.combine import AddUp
+from private_topk.transforms.completeness import statements
+from private_topk.transforms.contributions import CountContributions
+from private_topk.transforms.domain import Domain, DomainByGroup, PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.elements import Shape
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.groups import Groups, groups_for
+from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
+from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.mechanism import check_k
+from private_topk.transforms.mechanisms.parameters import check_parameter
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.parts import PlacedPart, heartbeat
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import Ranking, Release
+from private_topk.transforms.rows import MakeBlocks, ShardByUser
+from private_topk.transforms.select import SelectTopK
+from private_topk.transforms.spec import CountBudget, TopK, count_budget
+from private_topk.transforms.user_shards import UserShard
+from private_topk.transforms.validation import (
     check_all_windows,
     check_key,
     check_kinds,
@@ -17,32 +37,8 @@ from private_topk.transforms.admission import (
     check_scores,
     refuse_second_firings,
 )
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.blocks import MakeBlocks
-from private_topk.transforms.contributions import CountContributions
-from private_topk.transforms.count_budget import count_budget
-from private_topk.transforms.counts import AddUp
-from private_topk.transforms.cut import CutIntoWindows, IntoCells
-from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
-from private_topk.transforms.elements import Shape
-from private_topk.transforms.group_domain import DomainByGroup, groups_for
-from private_topk.transforms.groups import Groups
-from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
-from private_topk.transforms.keys import Release
-from private_topk.transforms.layout import Layout
-from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.mechanism import check_k
-from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.parts import PlacedPart, heartbeat
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.release import CountBudget, Ranking, Selection
-from private_topk.transforms.risers import Risers
-from private_topk.transforms.select import SelectTopK
-from private_topk.transforms.sent import statements
-from private_topk.transforms.sharding import ShardByUser
-from private_topk.transforms.user_shard import UserShard
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.assign import AssignWindows, IntoWindows
 
 __all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
 
@@ -91,14 +87,15 @@ class PrivateTopK(beam.PTransform):
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
     with `max_windows_per_user` so many of them for all of a user's rows, and for those in one window two for every
     window that overlaps it, itself included; with `risers` three of them for a user's rows in a window and the one
-    before. So do those of several groups where a user counts in more than one: `Selection.rankings_of_a_user` times as
+    before. So do those of several groups where a user counts in more than one: `TopK.rankings_of_a_user` times as
     much.
 
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
             no period given, or its windows may fire more than once.
-        LostPartError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is published
-            for that window. With `reveal_active_windows`, one of which everything is lost looks like one without rows.
+        IncompleteDataError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is
+            published for that window. With `reveal_active_windows`, one of which everything is lost looks like one
+            without rows.
     """
 
     def __init__(
@@ -129,12 +126,12 @@ class PrivateTopK(beam.PTransform):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
-        selection = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
-        selection = selection.bounded(max_windows_per_user).rising(risers)
-        shape = Shape(user, item, value, amounts is not None, group, selection.groups is not None)
+        spec = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
+        spec = spec.bounded(max_windows_per_user).rising(risers)
+        shape = Shape(user, item, value, amounts is not None, group, spec.groups is not None)
         self._period, self._shape = period, shape
         self._rank = RankBlocks(
-            selection,
+            spec,
             release or Release.fresh(),
             period,
             shards,
@@ -147,7 +144,7 @@ class PrivateTopK(beam.PTransform):
         if self._period is None:
             return pairs | MakeBlocks(shape=self._shape) | self._rank
         blocks = pairs | MakeBlocks(with_times=True, shape=self._shape)
-        return blocks | "Cut into the declared windows" >> CutIntoWindows(self._rank.reads or self._period) | self._rank
+        return blocks | "Cut into the declared windows" >> AssignWindows(self._rank.reads or self._period) | self._rank
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -164,7 +161,7 @@ class RankBlocks(beam.PTransform):
 
     def __init__(
         self,
-        selection: Selection,
+        spec: TopK,
         release: Release,
         period: Period | None,
         shards: int,
@@ -177,11 +174,11 @@ class RankBlocks(beam.PTransform):
         super().__init__()
         if isinstance(shards, bool) or shards not in {1 << n for n in range(17)}:
             raise ValueError(f"shards must be a power of two from 1 to 65536, got {shards!r}")
-        self._selection, self._release, self._period, self._shards = selection, release, period, shards
+        self._spec, self._release, self._period, self._shards = spec, release, period, shards
         self._waits_for_timers, self._cores, self._readers = waits_for_timers, cores, readers
         self._by_reference = by_reference
         self._windows_are_public = period is not None or reveal_active_windows
-        self.reads = selection.reads(period)
+        self.reads = spec.reads(period)
 
     def _check(self, blocks: beam.PCollection) -> None:
         refuse_second_firings(blocks)
@@ -189,29 +186,29 @@ class RankBlocks(beam.PTransform):
             raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
                           "was active in would be published, which tells of a user who is alone in one",
                           "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
-        check_all_windows(self._selection, self._period, blocks.is_bounded)
+        check_all_windows(self._spec, self._period, blocks.is_bounded)
 
     def _sharding(self, blocks: beam.PCollection, rows: Layout, cores: int, waking: int | None) -> ShardByUser:
-        selection, everything = self._selection, isinstance(blocks.windowing.windowfn, window.GlobalWindows)
+        spec, everything = self._spec, isinstance(blocks.windowing.windowfn, window.GlobalWindows)
         together = everything and blocks.is_bounded and not self._by_reference
-        return ShardByUser(selection.domain, self._release.key, self._shards, rows, cores, selection.amounts,
-                           selection.groups, waking, together)  # fmt: skip
+        return ShardByUser(spec.domain, self._release.key, self._shards, rows, cores, spec.amounts,
+                           spec.groups, waking, together)  # fmt: skip
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         self._check(blocks)
         check_key(self._release.key, blocks.pipeline.runner, blocks.pipeline.options)
-        selection, key, groups = self._selection, self._release.key, self._selection.groups
+        spec, key, groups = self._spec, self._release.key, self._spec.groups
         numbered = self._period if blocks.is_bounded else None
-        most, risers = selection.max_windows_per_user, selection.risers
+        most, risers = spec.max_windows_per_user, spec.risers
         many = self._shards if blocks.is_bounded else 0
-        layout = Layout.of(selection.domain, numbered, 0 if groups is None else groups.size, many)
-        rows = layout if risers is None else Layout.of(selection.domain, self.reads, layout.split, many)
+        layout = Layout.of(spec.domain, numbered, 0 if groups is None else groups.size, many)
+        rows = layout if risers is None else Layout.of(spec.domain, self.reads, layout.split, many)
         cores = self._cores if isinstance(blocks.windowing.windowfn, window.GlobalWindows) else 1
         waking = self._readers[0] if blocks.is_bounded and self._readers else None
         pairs = blocks | "Shard by user" >> self._sharding(blocks, rows, cores, waking)
         names = blocks | "Name every window" >> NameWindows(None if numbered else self._period)
-        limit, waits, weighting = selection.max_items_per_user, self._waits_for_timers, selection.mechanism.weighting
-        cap, per_user = selection.amounts.cap if selection.amounts else None, groups.per_user if groups else 1
+        limit, waits, weighting = spec.max_items_per_user, self._waits_for_timers, spec.mechanism.weighting
+        cap, per_user = spec.amounts.cap if spec.amounts else None, groups.per_user if groups else 1
         answers: list[beam.PCollection] = []
         if waits and not blocks.is_bounded:  # state waits for a shard's first element to set its timer
             wake = WakeShards(UserShard(layout, key, None, cap).no_pairs(), self._shards)
@@ -222,16 +219,16 @@ class RankBlocks(beam.PTransform):
         counting = CountContributions(rows, key, limit, waits, cores, cap, per_user, weighting, most, risers,
                                       self._by_reference)  # fmt: skip
         ahead = not self._by_reference and weighting is None
-        added = AddUp(layout, selection.head(), selection.least(), ahead, self._by_reference)
+        added = AddUp(layout, spec.head(), spec.least(), ahead, self._by_reference)
         counts = pairs | "Bound contributions" >> counting
         if self._readers is not None and waking is None:
             said = blocks | "What readers state" >> beam.FlatMap(statements).with_output_types(PlacedPart)
             answers.append(said)
         totals = counts | "Count items" >> added
         heartbeats = names | "Beat" >> beam.Map(lambda _: heartbeat()).with_output_types(PlacedPart)
-        last = SelectTopK(selection, self._release, self._shards, layout, self._period, self._readers)
+        last = SelectTopK(spec, self._release, self._shards, layout, self._period, self._readers)
         rankings = (totals, *answers, heartbeats) | "Select top k" >> last
-        return rankings if numbered is None else rankings | "Into their windows" >> IntoCells(numbered)
+        return rankings if numbered is None else rankings | "Into their windows" >> IntoWindows(numbered)
 
 
 def make_selection(
@@ -242,8 +239,8 @@ def make_selection(
     publish_counts: CountBudget | float | None = None,
     amounts: Amounts | None = None,
     groups: Groups | Iterable[str | int] | None = None,
-) -> Selection:
-    """A checked `Selection`, its mechanism with the cap of the amounts.
+) -> TopK:
+    """A checked `TopK`, its mechanism with the cap of the amounts.
 
     Raises Refusal or TypeError naming the argument, the rule and the remedy.
     """
@@ -265,7 +262,7 @@ def make_selection(
     check_scores(mechanism, publish_counts, amounts)
     limit = _bound(mechanism, max_items_per_user)
     mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
-    return Selection(mechanism, k, domain, limit, publish_counts, amounts, groups)
+    return TopK(mechanism, k, domain, limit, publish_counts, amounts, groups)
 
 
 def _as_domain(domain: Domain | Iterable[str | int]) -> Domain:

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from private_topk.pipelines.budget.composition import UNITS, Cost, Total, check_delta, check_epsilon, rho_within
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.mechanism import Neighbours
-from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period, from_microseconds
-from private_topk.transforms.windows.cuts import Run
-from private_topk.transforms.windows.instants import Instants
+from private_topk.transforms.windows.windowing import Instants, Run
 
 __all__ = ["Budget", "Charge", "Spent", "Windows", "explain", "heaviest"]
 

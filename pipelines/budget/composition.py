@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from flint import arb
 
-from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.cost import Cost as StatedCost
 from private_topk.transforms.mechanisms.cost import rho_of_pure
@@ -28,7 +28,7 @@ from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
 from private_topk.transforms.mechanisms.noisy_counts import cost_of_counts
 from private_topk.transforms.mechanisms.parameters import plain
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.spec import CountBudget
 
 __all__ = [
     "ACCOUNTINGS", "UNITS", "Cost", "Price", "Share", "Total", "best_share", "check_delta", "check_epsilon",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.budget.account import Budget, Charge, Spent, explain, heaviest
 from private_topk.pipelines.budget.records import Entry, Request, check_legible
-from private_topk.transforms.refusal import Refusal, literal, verbatim
+from private_topk.transforms.errors import Refusal, literal, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.tables import Connection

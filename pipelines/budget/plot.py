@@ -10,7 +10,7 @@ from typing import Any
 
 from private_topk.pipelines.budget.account import Budget, Spent, heaviest
 from private_topk.pipelines.budget.ledger import Entry
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["check_plot", "figure_in", "plot"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from private_topk.pipelines.budget.account import Budget, Charge, Windows
 from private_topk.pipelines.budget.composition import Cost, Total
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["Entry", "Request", "budget_in", "check_legible", "columns_of", "entry_in"]
 

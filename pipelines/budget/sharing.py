@@ -25,14 +25,13 @@ from private_topk.pipelines.budget.composition import (
     share_under,
     shares,
 )
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
-from private_topk.transforms.refusal import Refusal, verbatim
 from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
-    from private_topk.transforms.count_budget import CountBudget
-    from private_topk.transforms.selection import Selection
+    from private_topk.transforms.spec import CountBudget, TopK
 
 __all__ = [
     "LEDGER_ACCOUNTINGS", "Privacy", "Reach", "Shared", "Split", "check_sizes", "cost_of", "share_out",
@@ -193,8 +192,8 @@ def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each
 
     One who is added or removed changes `most`. One who is replaced counts in `most` before and in `most` after: those
     that are left and those that are entered pair up, as groups do, and a pair costs one draw where the mechanism says
-    `moves_as_one`. Where it does not, all that change are paid for: as few are the same as there is room for, and in a
-    window that is left or entered fewer rankings of groups change.
+    `swap_costs_one_draw`. Where it does not, all that change are paid for: as few are the same as there is room for,
+    and in a window that is left or entered fewer rankings of groups change.
 
     Args:
         most: None where a user counts in every window that they are active in.
@@ -274,10 +273,10 @@ class Split:
         return _cost(mechanism, self._k, counts)
 
 
-def cost_of(selection: Selection) -> Cost:
+def cost_of(spec: TopK) -> Cost:
     """What one window of a report costs a user who is in it: all of its rankings that the user can change."""
-    cost = _cost(selection.mechanism, selection.k, selection.publish_counts)
-    return sum(repeat(cost, selection.rankings_of_a_user() - 1), start=cost)
+    cost = _cost(spec.mechanism, spec.k, spec.publish_counts)
+    return sum(repeat(cost, spec.rankings_of_a_user() - 1), start=cost)
 
 
 def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:

@@ -10,7 +10,7 @@ import sqlalchemy as sql
 
 from private_topk.pipelines.budget.account import Budget
 from private_topk.pipelines.budget.records import Entry, Request, budget_in, columns_of, entry_in
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["Connection", "Database"]
 

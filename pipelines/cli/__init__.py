@@ -18,8 +18,7 @@ from private_topk.pipelines.cli.parser import Parser
 from private_topk.pipelines.cli.status import guarded, leave, open_streams, told
 from private_topk.pipelines.logs import as_json
 from private_topk.pipelines.unfinished import heed_signals
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
 __all__ = ["COMMANDS", "console", "main"]
 

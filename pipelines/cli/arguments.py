@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from private_topk.pipelines.cli.parser import Group, Parser, add, add_switch
-from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.options import Options
 from private_topk.pipelines.texts import (
     BY_KIND,
     duration,
@@ -39,13 +39,13 @@ __all__ = [
     "add_release",
     "add_running",
     "add_windows",
-    "asked_of",
+    "options_of",
 ]
 
 UNITS = ("user-window", "user")
 NEIGHBOURS = ("add-remove", "swap")
 _OF_COMMANDS = {"amount", "check", "config", "counts", "counts_before", "draws", "exact_counters", "items",
-                "items_per_user", "json", "plot", "quiet", "recall", "runner", "show_left_out",
+                "items_per_user", "json", "plot", "quiet", "recall", "runner", "show_dropped_rows",
                 "these_counts_are_public", "users", "windows", "zipf"}  # fmt: skip
 _MANY = 5
 
@@ -134,12 +134,12 @@ def add_mechanism(
     add(group, "max_items_per_user", "M", bound, whole)
 
 
-def asked_of(arguments: Namespace) -> Asked:
+def options_of(arguments: Namespace) -> Options:
     """The fields that were given. Arguments that are no field of ours and not of the command are the mechanism's."""
     given = {name: value for name, value in vars(arguments).items() if value is not None}
-    asked: dict[str, Any] = {name: value for name, value in given.items() if name in Asked.__annotations__}
-    parameters = {name: value for name, value in given.items() if name not in asked and name not in _OF_COMMANDS}
-    return cast(Asked, {**asked, **({"parameters": parameters} if parameters else {})})
+    options: dict[str, Any] = {name: value for name, value in given.items() if name in Options.__annotations__}
+    parameters = {name: value for name, value in given.items() if name not in options and name not in _OF_COMMANDS}
+    return cast(Options, {**options, **({"parameters": parameters} if parameters else {})})
 
 
 def _as_it_is(read: Callable[[str], object]) -> Callable[[str], object]:
@@ -155,7 +155,7 @@ def _parameters(words: Sequence[str]) -> list[tuple[Parameter, str]]:
     found: dict[str, tuple[Parameter, list[str]]] = {}
     for kind in kinds:
         for name, its in parameters_of(kind).items():
-            if name not in Asked.__annotations__:
+            if name not in Options.__annotations__:
                 found.setdefault(name, (its, []))[1].append(kind.about.name)
     return [(its, ", ".join(names) if len(names) < _MANY else "some mechanisms") for its, names in found.values()]
 
@@ -235,6 +235,6 @@ def add_exact_counters(group: Group) -> None:
 
 def add_looks(group: Group) -> None:
     add_switch(group, "check", "only say what a run would do, and whether it could: nothing is drawn, charged or "
-               "published; with --show-left-out the rows are looked at too")  # fmt: skip
-    add_switch(group, "show_left_out", "tell on stderr why rows were left out and whether they are many, for the "
+               "published; with --show-dropped-rows the rows are looked at too")  # fmt: skip
+    add_switch(group, "show_dropped_rows", "tell on stderr why rows were left out and whether they are many, for the "
                "operator only; with --exact-counters how many")  # fmt: skip

@@ -83,7 +83,7 @@ def _line(check: Check) -> str:
     if case is None:
         return f"WRONG counts: {check.fault}"
     epsilon, delta = check.declared
-    about, counts, releases = case.selection.mechanism.about, "yes" if case.counted else "no", case.releases
+    about, counts, releases = case.spec.mechanism.about, "yes" if case.counted else "no", case.releases
     bounds = ("-" if bound is None else f"{bound:.2f}" for bound in (check.bound, check.through_beam))
     return _ROW.format(about.name, about.domain, case.neighbours, case.of, counts, "one" if releases == 1 else "two",
                        f"{epsilon:g}", f"{delta:g}", *bounds,

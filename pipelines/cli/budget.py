@@ -14,9 +14,8 @@ from private_topk.pipelines.cli.arguments import NEIGHBOURS, add_ledger
 from private_topk.pipelines.cli.parser import Parser, add, add_json
 from private_topk.pipelines.protected_files import protected_files, refuse_replacing
 from private_topk.pipelines.texts import number, one_of
-from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 from private_topk.transforms.stated import number as shown
-from private_topk.transforms.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Entry, Ledger

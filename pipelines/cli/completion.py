@@ -11,9 +11,8 @@ import shtab
 from private_topk.pipelines.cli.budget import ACTIONS
 from private_topk.pipelines.cli.parser import Parser
 from private_topk.runners import RUNNERS
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.suggestions import did_you_mean
 
 __all__ = ["execute", "parser"]
 

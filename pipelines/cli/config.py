@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from private_topk.pipelines.cli.parser import LOG_FORMAT, Parser, Value, flag
+from private_topk.pipelines.options import RENAMED
 from private_topk.pipelines.report_file.document import Document
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean
 
 __all__ = ["Config"]
 
@@ -54,6 +54,9 @@ class Config:
                 beams = field.value
                 continue
             action = known.get(name.replace("_", "-"))
+            renamed = RENAMED.get(name.replace("-", "_"))
+            if renamed is not None:
+                raise self._document.error(name, f"{name} is now called {renamed}")
             if action is None:
                 hint = did_you_mean(name, [*known, _BEAMS], f"`{parser.prog} --help` lists the arguments")
                 raise self._document.error(name, f"{name} is not known: {hint}")

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from private_topk.pipelines.cli.answering import print_json, print_lines
 from private_topk.pipelines.cli.parser import Parser, add, add_json, flag
 from private_topk.pipelines.unfinished import Unfinished
-from private_topk.transforms.refusal import Refusal, printable, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 
 __all__ = ["execute", "parser"]
 

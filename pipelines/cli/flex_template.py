@@ -18,7 +18,7 @@ __all__ = ["as_command_line", "execute", "metadata", "parser", "start"]
 
 _REQUIRED = {"input", "output", "mechanism", "k", "epsilon", "release_key", "release_id"}
 _SET_BY_SERVICE = {"runner", "help"}
-_OF_A_TERMINAL = {"check", "config", "exact_counters", "json", "log_format", "quiet", "show_left_out"}
+_OF_A_TERMINAL = {"check", "config", "exact_counters", "json", "log_format", "quiet", "show_dropped_rows"}
 _EXAMPLE = """examples:
   private-topk flex-template
   private-topk flex-template > metadata.json"""

@@ -7,7 +7,7 @@ from argparse import Namespace
 from dataclasses import replace
 
 from private_topk.pipelines.cli.answering import print_json
-from private_topk.pipelines.cli.arguments import asked_of
+from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.cli.parser import Parser, flag
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.logs import level
@@ -16,7 +16,7 @@ from private_topk.pipelines.protected_files import protected_files
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument, say
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.errors import printable
 
 __all__ = ["publish", "tell_readiness"]
 
@@ -28,21 +28,21 @@ def publish(parser: Parser, arguments: Namespace, others: list[str], *, watch: b
         others: words for Beam.
         watch: the input is a stream, or files that still arrive.
     """
-    asked, runner = asked_of(arguments), arguments.runner if arguments.runner is not None else "direct"
+    options, runner = options_of(arguments), arguments.runner if arguments.runner is not None else "direct"
     try:
         check_words(runner, others)
     except UnknownArgument as error:
         raise parser.unknown(error.word, error.known, " or of Beam") from None
-    parser.require(asked)
-    reach_files(others, asked)
-    report = report_of(asked, watch=watch)
+    parser.require(options)
+    reach_files(others, options)
+    report = report_of(options, watch=watch)
     report = replace(report, kept=(*report.kept, *protected_files(vars(arguments))))  # also --config
-    earlier = report.sink.files(report.question.period) or ()
-    warning = forewarned(report.question, asked.get("like"), earlier)
+    earlier = report.sink.files(report.spec.period) or ()
+    warning = forewarned(report.spec, options.get("like"), earlier)
     if warning is not None:
         with level("warning"):
             print(f"private-topk: {warning}", file=sys.stderr, flush=True)
-    again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
+    again = f"run again with the same arguments, {flag('release_id')} {report.spec.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     if arguments.check:
         found = tell_readiness(report, launch, arguments)
@@ -64,7 +64,7 @@ def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict
     width = max(len(name) for name, _ in facts)
     if not arguments.json:
         print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))
-    if arguments.show_left_out:
+    if arguments.show_dropped_rows:
         lines = look_at(report).lines(bool(arguments.exact_counters))
         print("\n".join(map(printable, lines)), file=sys.stderr)
     if not arguments.json:

@@ -7,10 +7,9 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from private_topk.pipelines.fields import require
 from private_topk.pipelines.logs import FORMATS
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.pipelines.options import RENAMED, require
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
 __all__ = ["LOG_FORMAT", "Group", "Parser", "Value", "add", "add_json", "add_switch", "flag"]
 
@@ -143,6 +142,9 @@ class Parser(argparse.ArgumentParser):
             rule = f"{verbatim(repr(word))} stands alone: values follow their argument, as in --input rows.csv"
             return Refusal("", rule, "those with spaces are quoted, and globs are too")
         name, known = word.partition("=")[0], [*self._option_string_actions, *others]
+        renamed = flag(RENAMED.get(name.lstrip("-").replace("-", "_"), ""))
+        if renamed in self._option_string_actions:
+            return Refusal("", f"{name} is now called {renamed}")
         return Refusal("", f"{verbatim(name)} is no argument of `{self.prog}`{owner}",
                        did_you_mean(name, known, f"`{self.prog} --help` lists the arguments"))  # fmt: skip
 

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.cli.answering import print_json
-from private_topk.pipelines.cli.arguments import add_counts, add_like, add_mechanism, asked_of
+from private_topk.pipelines.cli.arguments import add_counts, add_like, add_mechanism, options_of
 from private_topk.pipelines.cli.parser import Parser, add, add_json, flag
-from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.options import Options
 from private_topk.pipelines.texts import whole
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.stated import number
@@ -19,7 +19,7 @@ from private_topk.transforms.stated import number
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.planning import Plan
     from private_topk.pipelines.preview import Preview
-    from private_topk.transforms.count_budget import CountBudget
+    from private_topk.transforms.spec import CountBudget
 
 __all__ = ["execute", "parser"]
 
@@ -65,18 +65,18 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.drawing import mechanism_of
 
     parser().refuse(others)
-    asked, windows = asked_of(arguments), arguments.windows
-    parser().require({**asked, **({"windows": windows} if windows is not None else {})})
-    k, (mechanism, spare_delta) = asked.get("k", _USUAL_K), mechanism_of(asked)
-    groups, most = asked.get("groups_per_user"), asked.get("max_windows_per_user")
+    options, windows = options_of(arguments), arguments.windows
+    parser().require({**options, **({"windows": windows} if windows is not None else {})})
+    k, (mechanism, spare_delta) = options.get("k", _USUAL_K), mechanism_of(options)
+    groups, most = options.get("groups_per_user"), options.get("max_windows_per_user")
     if groups is not None:
         check_windows(groups, "groups_per_user")
     check_windows(windows, "windows")
     shared = windows_of_a_user(windows, most, mechanism)
     rankings, of = (1, "window") if groups is None else (mechanism.rankings_moved(groups), "ranking")
-    found = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=_counts(asked))
+    found = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=_counts(options))
     if arguments.json:
-        outlook = _previewed(asked, mechanism.about.name, k, windows)
+        outlook = _previewed(options, mechanism.about.name, k, windows)
         plain = {**_plain(found), "windows": shared, "rankings_in_a_window": rankings}
         print_json({**plain, **({} if outlook is None else {"preview": outlook.plain()})})
         return
@@ -87,28 +87,28 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     _print_shares(found, of)
     if found.counts is not None:
         moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1
-        _print_counts(found, k, asked.get("max_items_per_user"), moving, of)
-    budget: Mapping[str, Any] = asked
+        _print_counts(found, k, options.get("max_items_per_user"), moving, of)
+    budget: Mapping[str, Any] = options
     given = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
     bound = f"{flag('horizon')} {windows}" if most is None else f"{flag('max_windows_per_user')} {most}"
     also = "" if groups is None else f" {flag('groups_per_user')} {groups}"
     print(f"\nTightest: {found.best.accounting}. In a run: {flag('privacy_unit')} user {bound}{also} {given}")
-    print("\n".join(_outlook(asked, mechanism.about.name, k, shared * rankings)))
+    print("\n".join(_outlook(options, mechanism.about.name, k, shared * rankings)))
 
 
-def _counts(asked: Asked) -> CountBudget | None:
-    if not {"publish_counts", "publish_counts_delta", "round_counts"} & set(asked):
+def _counts(options: Options) -> CountBudget | None:
+    if not {"publish_counts", "publish_counts_delta", "round_counts"} & set(options):
         return None
-    from private_topk.pipelines.question import counts_of  # loads Beam
+    from private_topk.pipelines.report_spec import counts_of  # loads Beam
 
-    return counts_of(asked)
+    return counts_of(options)
 
 
-def _outlook(asked: Asked, name: str, k: int, windows: int) -> list[str]:
+def _outlook(options: Options, name: str, k: int, windows: int) -> list[str]:
     """What the ranking of a window is expected to be, and which mechanism would do best with this total."""
     from private_topk.pipelines.preview.words import short
 
-    found = _previewed(asked, name, k, windows)
+    found = _previewed(options, name, k, windows)
     if found is None:
         return ["`private-topk preview` tells what a ranking with such a share would be like, for every mechanism."]
     own = next((outlook for outlook in found.outlooks if outlook.name == name), None)
@@ -116,8 +116,8 @@ def _outlook(asked: Asked, name: str, k: int, windows: int) -> list[str]:
     return [f"Judging by {found.expected}:", *([] if own in (None, found.best) else [f"{short(own)}."]), best]
 
 
-def _previewed(asked: Asked, name: str, k: int, windows: int) -> Preview | None:
-    if "like" not in asked:
+def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | None:
+    if "like" not in options:
         return None
     from private_topk.pipelines.preview import preview
     from private_topk.pipelines.preview.from_options import expected_of, setting_of
@@ -125,10 +125,10 @@ def _previewed(asked: Asked, name: str, k: int, windows: int) -> Preview | None:
 
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     a_week = Period(start, start + timedelta(days=7))  # of the sample, where that is what counts are like
-    expected = expected_of(asked["like"], None, a_week)
-    shared: Asked = {**asked, "privacy_unit": "user", "horizon": windows}
+    expected = expected_of(options["like"], None, a_week)
+    shared: Options = {**options, "privacy_unit": "user", "horizon": windows}
     shared.pop("max_windows_per_user", None)
-    setting = setting_of(shared, k, asked["epsilon"])
+    setting = setting_of(shared, k, options["epsilon"])
     return preview(expected, setting, mechanisms=dict.fromkeys((*MECHANISMS, name)))
 
 
@@ -165,7 +165,7 @@ def _print_shares(found: Plan, of: str) -> None:
 
 def _print_counts(found: Plan, k: int, max_items_per_user: int | None, moving: bool, of: str) -> None:
     """How a share is parted, and what that makes of the counts' noise."""
-    from private_topk.transforms.count_budget import noise_size
+    from private_topk.transforms.spec import noise_size
 
     mechanism, counts = found.mechanism, found.counts
     assert counts is not None

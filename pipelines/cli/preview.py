@@ -17,14 +17,14 @@ from private_topk.pipelines.cli.arguments import (
     add_like,
     add_mechanism,
     add_windows,
-    asked_of,
+    options_of,
 )
 from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch, flag
-from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.protected_files import protected_files, refuse_replacing
 from private_topk.pipelines.texts import listed, number, whole, whole_or_power
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:
     from private_topk.pipelines.preview import Expected, Preview, Setting
@@ -76,26 +76,26 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add_counts(found.add_argument_group("noisy counts (optional)"))
     add_budget(found.add_argument_group("budget across windows and runs (docs/budget.md)"))
     add_windows(found.add_argument_group("windows (all of --from, --to and perhaps --window, or none)"))
-    asked = found.add_argument_group("what is told")
-    add(asked, "recall", "R", "find the least epsilon, or without --k the largest k, by which so much of the top k is "
+    told = found.add_argument_group("what is told")
+    add(told, "recall", "R", "find the least epsilon, or without --k the largest k, by which so much of the top k is "
         "found, as in 0.9", number)  # fmt: skip
-    add(asked, "draws", "N", "draws for each mechanism (default: 400, fewer where they are slow)", whole)
-    add_json(asked, "every number with its interval")
-    add(asked, "plot", "FILE", "also draw the ranks and errors of one setting, as .svg, .png or .pdf; needs [plot]")
+    add(told, "draws", "N", "draws for each mechanism (default: 400, fewer where they are slow)", whole)
+    add_json(told, "every number with its interval")
+    add(told, "plot", "FILE", "also draw the ranks and errors of one setting, as .svg, .png or .pdf; needs [plot]")
     return found
 
 
 def execute(arguments: Namespace, others: list[str]) -> None:
     """Print the preview of one setting whole, of several the recall of each."""
     parser().refuse(others)
-    asked = asked_of(arguments)
-    ks, epsilons = _settings(asked, arguments.recall)
+    options = options_of(arguments)
+    ks, epsilons = _settings(options, arguments.recall)
     if arguments.draws is not None and arguments.draws < 1:
         raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
     if arguments.plot is not None:
         _check_plot(arguments, ks, epsilons)
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
-    found = _previews(asked, arguments, ks, epsilons)
+    found = _previews(options, arguments, ks, epsilons)
     if arguments.plot is not None:
         from private_topk.pipelines.preview.plot import plot
 
@@ -114,35 +114,35 @@ def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]
         raise Refusal("plot", "draws one setting: give one {k}, one {epsilon} and one number of {items}")
 
 
-def _previews(asked: Asked, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> list[Preview]:
+def _previews(options: Options, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> list[Preview]:
     from private_topk.pipelines.preview import preview
     from private_topk.pipelines.preview.from_options import expected_counts
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     shapes = [{**given, "items": items} for items in dict.fromkeys(given["items"])] if "items" in given else [given]
-    names = cast("Sequence[str] | None", asked.get("mechanism"))
+    names = cast("Sequence[str] | None", options.get("mechanism"))
     found = []
     with _progress() as tell:
         for shape, k, epsilon in product(shapes, ks, epsilons):
-            expected = expected_counts(asked, shape)
-            setting = _solve(asked, expected, k, epsilon, arguments.recall, names, tell)
+            expected = expected_counts(options, shape)
+            setting = _solve(options, expected, k, epsilon, arguments.recall, names, tell)
             tried = names or tuple(MECHANISMS)
             found.append(preview(expected, setting, mechanisms=tried, draws=arguments.draws, tell=tell))
     return found
 
 
-def _settings(asked: Asked, recall: object) -> tuple[Sequence[Any], Sequence[Any]]:
+def _settings(options: Options, recall: object) -> tuple[Sequence[Any], Sequence[Any]]:
     """The k and the epsilons that are asked for; one of the two is looked for where a recall is wanted."""
-    given: Mapping[str, Any] = asked
+    given: Mapping[str, Any] = options
     if recall is None:
-        require(asked, "k", "epsilon")
-    elif ("k" in asked) == ("epsilon" in asked):
+        require(options, "k", "epsilon")
+    elif ("k" in options) == ("epsilon" in options):
         raise Refusal("recall", "looks for {k} or for {epsilon}: give one of the two")
     return tuple(dict.fromkeys(given.get("k", (None,)))), tuple(dict.fromkeys(given.get("epsilon", (None,))))
 
 
 def _solve(
-    asked: Asked,
+    options: Options,
     expected: Expected,
     k: Any,  # noqa: ANN401 - a number or None
     epsilon: Any,  # noqa: ANN401
@@ -153,7 +153,7 @@ def _solve(
     from private_topk.pipelines.preview import largest_k, least_epsilon
     from private_topk.pipelines.preview.from_options import setting_of
 
-    setting = setting_of(asked, 1 if k is None else k, 1 if epsilon is None else epsilon)
+    setting = setting_of(options, 1 if k is None else k, 1 if epsilon is None else epsilon)
     if recall is None:
         return setting
     look_for = largest_k if k is None else least_epsilon

@@ -15,7 +15,7 @@ from private_topk.pipelines.report_file.periods import Periods, now
 from private_topk.pipelines.report_file.schema import read_report
 from private_topk.pipelines.texts import moment
 from private_topk.pipelines.unfinished import Unfinished, heard
-from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.errors import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report_file.publish import ScheduledReport
@@ -46,7 +46,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     add(found, "correction", "TEXT", "with --window-end: publish again, over corrected input, as a release of its own; "
         "costs budget")  # fmt: skip
     add_switch(found, "quiet", "do not print rankings")
-    add_switch(found, "show_left_out", "tell on stderr why rows were left out and whether they are many, for the "
+    add_switch(found, "show_dropped_rows", "tell on stderr why rows were left out and whether they are many, for the "
                "operator only; with --exact-counters how many")  # fmt: skip
     add_exact_counters(found)
     add_json(found, "what became of every period")
@@ -171,14 +171,14 @@ def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
 
 def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:
     """Whether there was anything to publish."""
-    from private_topk.pipelines.cli.show import show_left_out, show_rows
+    from private_topk.pipelines.cli.show import show_dropped_rows, show_rows
 
     exact = bool(arguments.exact_counters)
     done = report.publish(number, exact)
-    if done is not None and arguments.show_left_out and not done.deferred:
-        show_left_out(done.rows_left_out(), exact)
+    if done is not None and arguments.show_dropped_rows and not done.deferred:
+        show_dropped_rows(done.rows_left_out(), exact)
     if done is not None and not (arguments.quiet or arguments.json or done.deferred):
-        show_rows(done.report.sink, done.report.question.period)
+        show_rows(done.report.sink, done.report.spec.period)
     return done is not None
 
 

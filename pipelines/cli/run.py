@@ -44,7 +44,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     rows = found.add_argument_group("input")
     add(rows, "input", "GLOB", "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or "
         "bigquery://PROJECT:DATASET.TABLE")  # fmt: skip
-    add(rows, "complete_when", "PATH", "do nothing unless this file is there, such as the _SUCCESS that whoever writes "
+    add(rows, "success_file", "PATH", "do nothing unless this file is there, such as the _SUCCESS that whoever writes "
         "the input writes last")  # fmt: skip
     add(rows, "expect_rows_at_least", "N", "do nothing unless so many rows have a user, an item and a time in the "
         "period; whether a run starts then tells that, beyond any epsilon (docs/reports.md)", whole)  # fmt: skip
@@ -76,12 +76,12 @@ def execute(arguments: Namespace, others: list[str]) -> None:
 
 
 def _show(done: Done, arguments: Namespace) -> None:
-    from private_topk.pipelines.cli.show import print_published, show_left_out, show_rows
+    from private_topk.pipelines.cli.show import print_published, show_dropped_rows, show_rows
 
-    if arguments.show_left_out:
-        show_left_out(done.rows_left_out(), bool(arguments.exact_counters))
+    if arguments.show_dropped_rows:
+        show_dropped_rows(done.rows_left_out(), bool(arguments.exact_counters))
     if arguments.json:
         print_published(done.report.sink)
     elif not arguments.quiet:
-        show_rows(done.report.sink, done.report.question.period)
+        show_rows(done.report.sink, done.report.spec.period)
     sys.stdout.flush()

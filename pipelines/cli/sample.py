@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from private_topk.pipelines.cli.answering import print_json
 from private_topk.pipelines.cli.parser import Parser, add, add_json
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.errors import printable
 
 __all__ = ["execute", "parser"]
 

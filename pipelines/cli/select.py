@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.cli.answering import print_json
-from private_topk.pipelines.cli.arguments import add_mechanism, add_release, asked_of
+from private_topk.pipelines.cli.arguments import add_mechanism, add_release, options_of
 from private_topk.pipelines.cli.parser import Parser, add, add_json
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.errors import printable
 
 if TYPE_CHECKING:
     from private_topk.pipelines.select import Drawn
@@ -43,10 +43,10 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.select import read_counts, select
 
     parser().refuse(others)
-    asked = {**asked_of(arguments), **({"counts": arguments.counts} if arguments.counts else {})}
-    parser().require(asked)
+    options = {**options_of(arguments), **({"counts": arguments.counts} if arguments.counts else {})}
+    parser().require(options)
     counts = read_counts(arguments.counts)
-    drawn = select(counts, asked_of(arguments))
+    drawn = select(counts, options_of(arguments))
     if arguments.json:
         print_json(_plain(arguments, drawn, counts.items))
         return
@@ -54,8 +54,8 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     for place, index in enumerate(drawn.indices, 1):
         row = [str(place) if drawn.ranked else "-", str(index)]
         print("\t".join(row + ([printable(counts.items[index])] if counts.items else [])))
-    if len(drawn.indices) < asked["k"]:
-        print(f"{len(drawn.indices)} of {asked['k']}, as the guarantee of an unknown domain allows", file=sys.stderr)
+    if len(drawn.indices) < options["k"]:
+        print(f"{len(drawn.indices)} of {options['k']}, as the guarantee of an unknown domain allows", file=sys.stderr)
 
 
 def _plain(arguments: Namespace, drawn: Drawn, items: Sequence[str] | None) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from private_topk.pipelines.files import refuse_special
 from private_topk.pipelines.protected_files import refuse_replacing
 from private_topk.pipelines.show.text import in_text, table
 from private_topk.pipelines.show.told import Told
-from private_topk.transforms.refusal import Refusal, printable, verbatim
+from private_topk.transforms.errors import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.sinks.sink import Sink
     from private_topk.transforms.windows import Period
 
-__all__ = ["execute", "parser", "print_published", "show_left_out", "show_rows"]
+__all__ = ["execute", "parser", "print_published", "show_dropped_rows", "show_rows"]
 
 _EXAMPLE = """examples:
   private-topk show ranking.avro
@@ -108,7 +108,7 @@ def print_published(sink: Sink) -> None:
     print_json({"output": sink.place, **facts})
 
 
-def show_left_out(counts: dict[str, str], exact: bool) -> None:
+def show_dropped_rows(counts: dict[str, str], exact: bool) -> None:
     """Tell the operator, on stderr, how many rows were left out. Never to be published."""
     told = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
     how = "exact" if exact else "fewer than 100 are not told"

@@ -15,7 +15,7 @@ from typing import NoReturn
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.logs import level
 from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished, heard, unheed_signals
-from private_topk.transforms.refusal import Refusal, printable
+from private_topk.transforms.errors import Refusal, printable
 
 __all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "leave", "open_streams", "told"]
 

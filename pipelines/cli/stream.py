@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from private_topk.pipelines.cli.arguments import add_columns, add_config, add_looks, add_question, add_running
 from private_topk.pipelines.cli.parser import Group, Parser, add, add_json
 from private_topk.pipelines.texts import duration, name_and_value, one_of, whole
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.errors import printable
 
 __all__ = ["execute", "parser"]
 
@@ -54,16 +54,16 @@ def execute(arguments: Namespace, others: list[str]) -> None:
     """Run to the end of the horizon, and say so."""
     from private_topk.pipelines.cli.answering import print_json
     from private_topk.pipelines.cli.launching import publish
-    from private_topk.pipelines.cli.show import show_left_out
+    from private_topk.pipelines.cli.show import show_dropped_rows
 
     done = publish(parser(), arguments, others, watch=True)
     if done is None or done.deferred:
         return
-    if arguments.show_left_out:
-        show_left_out(done.rows_left_out(), bool(arguments.exact_counters))
-    period = done.report.question.period
+    if arguments.show_dropped_rows:
+        show_dropped_rows(done.rows_left_out(), bool(arguments.exact_counters))
+    period = done.report.spec.period
     if arguments.json:
-        print_json({"output": done.report.sink.place, "release_id": done.report.question.release.id,
+        print_json({"output": done.report.sink.place, "release_id": done.report.spec.release.id,
                     "windows": len(period or ())})  # fmt: skip
     elif period is not None:
         print(f"the horizon is over: {len(period):,} windows published to {printable(done.report.sink.place)}")

@@ -12,8 +12,8 @@ from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected, weight_of
 from private_topk.pipelines.preview.words import ranks_table, reasons, table
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Preview", "preview"]
 

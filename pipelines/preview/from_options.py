@@ -18,27 +18,25 @@ from fractions import Fraction
 from itertools import groupby, islice, product
 from typing import Any
 
-from private_topk.pipelines.fields import Asked, names_a_file
 from private_topk.pipelines.files import as_path, exists, open_content, open_file, why
 from private_topk.pipelines.lists import domain_of
+from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.preview.outlook import NOISE, look
 from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf
 from private_topk.pipelines.preview.words import short
-from private_topk.pipelines.question import RISERS_THAT_SHARE, Question, counts_of, declared_period, risers_of
 from private_topk.pipelines.report import account_of
+from private_topk.pipelines.report_spec import RISERS_THAT_SHARE, ReportSpec, counts_of, declared_period, risers_of
 from private_topk.pipelines.sample import WEEKS, users_per_item
 from private_topk.pipelines.select import read_counts
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.texts import number, whole_or_power
-from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.keys import ReleaseKey
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.risers import Risers
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["earlier_ranking", "expected_counts", "expected_of", "forewarned", "setting_of"]
@@ -48,45 +46,45 @@ _SHAPE = {"zipf": number, "items": whole_or_power, "users": whole_or_power, "ite
 _DRAWS, _PLACES = 100, 4
 
 
-def setting_of(asked: Asked, k: int, epsilon: Fraction | float) -> Setting:
+def setting_of(options: Options, k: int, epsilon: Fraction | float) -> Setting:
     """The question of a run with this k and epsilon, but for its mechanism. Reads the ledger. Raises Refusal."""
-    period, account, risers = declared_period(asked), account_of(asked), risers_of(asked)
+    period, account, risers = declared_period(options), account_of(options), risers_of(options)
     overlap = period.overlap if period else 1
     if risers is not None and period is not None:
         risers.reads(period)
         overlap = min(len(period), RISERS_THAT_SHARE)
-    unit = asked.get("privacy_unit", "user-window")
+    unit = options.get("privacy_unit", "user-window")
     return Setting(
         k=k,
         epsilon=epsilon,
-        delta=asked.get("delta"),
-        unknown_domain=asked.get("unknown_domain", False),
-        neighbours=asked.get("neighbours"),
-        max_items_per_user=asked.get("max_items_per_user"),
-        max_windows_per_user=asked.get("max_windows_per_user"),
-        parameters=asked.get("parameters", {}),
-        publish_counts=counts_of(asked),
+        delta=options.get("delta"),
+        unknown_domain=options.get("unknown_domain", False),
+        neighbours=options.get("neighbours"),
+        max_items_per_user=options.get("max_items_per_user"),
+        max_windows_per_user=options.get("max_windows_per_user"),
+        parameters=options.get("parameters", {}),
+        publish_counts=counts_of(options),
         privacy_unit=unit,
         windows=len(period) if period else 1,
-        horizon=asked.get("horizon"),
+        horizon=options.get("horizon"),
         overlap=overlap,
         held=account.budget(unit).total if account else None,
-        groups_per_user=asked.get("groups_per_user"),
-        amounts=_amounts(asked),
+        groups_per_user=options.get("groups_per_user"),
+        amounts=_amounts(options),
         risers=risers,
     )
 
 
-def _amounts(asked: Asked) -> Amounts | None:
+def _amounts(options: Options) -> Amounts | None:
     """Of the two numbers alone: a preview reads no column."""
-    if "max_value" not in asked:
-        if "value_resolution" in asked:
+    if "max_value" not in options:
+        if "value_resolution" in options:
             raise Refusal("value_resolution", "needs {max_value}: the most that one user adds to an item")
         return None
-    return Amounts.of(asked["max_value"], asked.get("value_resolution"))
+    return Amounts.of(options["max_value"], options.get("value_resolution"))
 
 
-def expected_counts(asked: Asked, given: Mapping[str, Any]) -> Expected:
+def expected_counts(options: Options, given: Mapping[str, Any]) -> Expected:
     """The counts that a preview is of.
 
     Args:
@@ -97,65 +95,65 @@ def expected_counts(asked: Asked, given: Mapping[str, Any]) -> Expected:
         Refusal: there is not one kind of them; or counts that may be private.
     """
     shape = {name: given[name] for name in _SHAPE if name in given}
-    kinds = [name for name in ("like", "counts") if name in {**given, **asked}] + (["zipf"] if shape else [])
+    kinds = [name for name in ("like", "counts") if name in {**given, **options}] + (["zipf"] if shape else [])
     if len(kinds) != 1:
         raise Refusal("", "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
                       "{like} sample is the project's own sample")  # fmt: skip
-    items, amounts = _items(asked), _amounts(asked)
+    items, amounts = _items(options), _amounts(options)
     if "amount" in given and (amounts is None or kinds == ["counts"]):
         raise Refusal("amount", "goes with {max_value} and with numbers of users", "sums of amounts need none")
-    if amounts is not None and "amount" not in given and (shape or asked.get("like") == "sample"):
+    if amounts is not None and "amount" not in given and (shape or options.get("like") == "sample"):
         raise Refusal("amount", "must be given with {max_value}: what a user adds to an item on average")
-    found = _users_or_sums(asked, given, shape, items)
+    found = _users_or_sums(options, given, shape, items)
     return found if amounts is None else InAmounts(found, amounts, given.get("amount"))
 
 
-def _users_or_sums(asked: Asked, given: Mapping[str, Any], shape: Mapping[str, Any], items: int | None) -> Expected:
+def _users_or_sums(options: Options, given: Mapping[str, Any], shape: Mapping[str, Any], items: int | None) -> Expected:
     if "these_counts_are_public" in given and "counts" not in given:
         raise Refusal("these_counts_are_public", "is said of {counts}: leave it out")
-    risers, said = risers_of(asked), given.get("these_counts_are_public", False)
+    risers, said = risers_of(options), given.get("these_counts_are_public", False)
     if ("counts_before" in given) != (risers is not None and "counts" in given):
         raise Refusal("counts_before", "goes with {counts} and with {against} previous: the counts of the same items "
                       "in the window before")  # fmt: skip
     if risers is not None:
         if "counts" in given:
-            now, before = (_public_counts(asked, given[name], said, name) for name in ("counts", "counts_before"))
+            now, before = (_public_counts(options, given[name], said, name) for name in ("counts", "counts_before"))
             return Rises(now.counts, before.counts, risers, now.name)
-        if asked.get("like") == "sample":
-            return _sample_rises(declared_period(asked), asked.get("max_items_per_user"), risers)
+        if options.get("like") == "sample":
+            return _sample_rises(declared_period(options), options.get("max_items_per_user"), risers)
         raise Refusal("against", "can be previewed from {counts} with {counts_before}, or from {like} sample: "
                       "neither a shape nor an earlier ranking tells how items rise",
                       "give public counts of two windows of something alike")  # fmt: skip
     if shape:
         return _zipf_of(shape, items)
-    if "like" in asked:
-        return expected_of(asked["like"], items, declared_period(asked))
-    return _public_counts(asked, given["counts"], said)
+    if "like" in options:
+        return expected_of(options["like"], items, declared_period(options))
+    return _public_counts(options, given["counts"], said)
 
 
-def _items(asked: Asked) -> int | None:
+def _items(options: Options) -> int | None:
     """How many a public domain has, where one is given."""
-    if "domain" not in asked and "domain_range" not in asked:
+    if "domain" not in options and "domain_range" not in options:
         return None
-    domain = domain_of(asked)
+    domain = domain_of(options)
     return None if isinstance(domain, UnknownDomain) else domain.size
 
 
-def _public_counts(asked: Asked, path: str, said: bool, field: str = "counts") -> PublicCounts:
+def _public_counts(options: Options, path: str, said: bool, field: str = "counts") -> PublicCounts:
     """Counts that somebody says are public, and that nothing here tells otherwise."""
     if not said:
         raise Refusal("these_counts_are_public", "must be given with {counts}: what a preview says of private counts "
                       "is a release, and no budget pays for it", "if they are public or made up, say so with this "
                       "word; otherwise give {like} or {zipf}")  # fmt: skip
-    user = asked.get("user_column", "user")
+    user = options.get("user_column", "user")
     if path.lower().endswith(".csv") and user in _header(path):
         raise Refusal(field, f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no "
                       "public counts", "a preview takes a column count, and perhaps item")  # fmt: skip
-    if "ledger" in asked:
+    if "ledger" in options:
         if not path.lower().endswith(".csv"):
             raise Refusal("ledger", "knows files of rows, and a .npy is none", "leave it out: whether these counts are "
                           "public is for you to say")  # fmt: skip
-        _refuse_known(asked, path)
+        _refuse_known(options, path)
     try:
         counts = read_counts(path)
     except Refusal as error:
@@ -166,17 +164,17 @@ def _public_counts(asked: Asked, path: str, said: bool, field: str = "counts") -
         raise Refusal(field, verbatim(f"{path}: {error}")) from None
 
 
-def _refuse_known(asked: Asked, path: str) -> None:
+def _refuse_known(options: Options, path: str) -> None:
     """Raise Refusal where the file was the input of a release that is charged to the ledger, under the same key."""
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.sources.columns import Columns
     from private_topk.pipelines.sources.files import Files
 
-    if "release_key" not in asked:
+    if "release_key" not in options:
         raise Refusal("ledger", "needs {release_key}: the ledger knows its inputs under the key of their releases only",
                       "give the key, so that a file that was the input of one is told")  # fmt: skip
-    key = ReleaseKey.parse(asked["release_key"])
-    entries = [entry for entry in Ledger(asked["ledger"]).read()[1] if entry.request.key_id == key.key_id()]
+    key = ReleaseKey.parse(options["release_key"])
+    entries = [entry for entry in Ledger(options["ledger"]).read()[1] if entry.request.key_id == key.key_id()]
     fingerprints = {entry.request.fingerprint for entry in entries}
     read = {tuple(sorted(entry.request.rows.items())) for entry in entries}
     for rows, item in product(read, {*_header(path), "item"}):
@@ -315,13 +313,13 @@ class _Sample:
         return (window.end - window.start).total_seconds() / 86400
 
 
-def forewarned(question: Question, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
+def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
     """One line where less than half of the top k can be expected, surely; None where more can, or nobody knows.
 
     Of amounts and rises nothing is known: what is expected are numbers of users.
 
     Args:
-        question: settled: its mechanism has the budget of one window.
+        spec: settled: its mechanism has the budget of one window.
         like: what was declared, as `expected_of` reads it.
         earlier: rankings that may stand where an earlier release was written, the likeliest first; those that do not,
             or tell nothing, are passed over.
@@ -331,26 +329,26 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
 
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms; nothing where nothing is known.
     """
-    selection = question.selection
-    if selection.risers is not None:
+    top_k = spec.top_k
+    if top_k.risers is not None:
         if like is not None:
             raise Refusal("like", "is of the counts of a window, and {against} ranks by how they rise", "leave it out")
         return None
-    if selection.amounts is not None:
+    if top_k.amounts is not None:
         if like is not None:
             raise Refusal("like", "is of numbers of users, and {value_column} adds up amounts", "leave it out")
         return None
-    if selection.mechanism.weighting is not None:
+    if top_k.mechanism.weighting is not None:
         return None  # it looks at weights of users, which numbers of users do not tell
-    unknown = isinstance(selection.domain, UnknownDomain)
-    items = None if isinstance(selection.domain, UnknownDomain) else selection.domain.size
-    expected = expected_of(like, items, question.period) if like is not None else _first(earlier, items)
+    unknown = isinstance(top_k.domain, UnknownDomain)
+    items = None if isinstance(top_k.domain, UnknownDomain) else top_k.domain.size
+    expected = expected_of(like, items, spec.period) if like is not None else _first(earlier, items)
     if expected is None:
         return None
-    histogram = expected.histogram(selection.max_items_per_user, unknown)
-    if not unknown and histogram.items < selection.k:
+    histogram = expected.histogram(top_k.max_items_per_user, unknown)
+    if not unknown and histogram.items < top_k.k:
         return None
-    outlook = look(selection.mechanism, histogram, selection.k, _DRAWS)
+    outlook = look(top_k.mechanism, histogram, top_k.k, _DRAWS)
     if outlook.recall.high >= NOISE:
         return None
     return (f"close to noise: judging by {expected.words()}, {short(outlook)}. `private-topk preview` compares "

@@ -248,7 +248,7 @@ def _drawn(
 ) -> list[NDArray[np.int64]]:
     """The counts of the items of many answers, each in its order; those of sets in decreasing order."""
     weighed = Histogram(histogram.values * weight, histogram.sizes)
-    users = histogram.counts_at if mechanism.orders_by_users else None
+    users = histogram.counts_at if mechanism.two_stage else None
     prepared, bits = mechanism.prepare(weighed, users), RandomBits.keyed(_key(mechanism, k))
     found: list[NDArray[np.int64]] = []
     start = time.process_time()

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.composition import Total, check_delta, check_epsilon, check_windows
 from private_topk.pipelines.budget.sharing import Reach, Shared, share_out
-from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.spec import CountBudget
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
-    from private_topk.transforms.amounts import Amounts
-    from private_topk.transforms.risers import Risers
+    from private_topk.transforms.metric import Amounts, Risers
 
 __all__ = ["Setting"]
 
@@ -99,7 +98,7 @@ class Setting:
         )
         if self.amounts is not None and (mechanism.weighs_users or not vars(kind).get("amounts_offered", False)):
             raise Refusal("", "adds up no amounts")
-        if self.risers is not None and not vars(kind).get("differences_alone", False):
+        if self.risers is not None and not vars(kind).get("translation_invariant", False):
             raise Refusal("", "ranks no risers, as users move their scores up and down")
         if mechanism.weighs_users and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
@@ -113,7 +112,7 @@ class Setting:
         """As a run's budget is shared out."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
         if self.risers is not None and self.groups_per_user is not None:
-            each *= 1 if vars(type(mechanism)).get("moves_as_one", False) else 2
+            each *= 1 if vars(type(mechanism)).get("swap_costs_one_draw", False) else 2
         bounds = (self.max_items_per_user, self.groups_per_user, mechanism.weighting)
         reach = Reach(
             unit=self.privacy_unit,

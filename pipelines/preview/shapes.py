@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from private_topk.pipelines.preview.outlook import pooled
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.counts import check_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.refusal import Refusal
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
-    from private_topk.transforms.amounts import Amounts
-    from private_topk.transforms.risers import Risers
+    from private_topk.transforms.metric import Amounts, Risers
 
 __all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf", "weight_of"]
 

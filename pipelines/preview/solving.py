@@ -10,8 +10,8 @@ from fractions import Fraction
 from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected, weight_of
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Solved", "largest_k", "least_epsilon"]
 

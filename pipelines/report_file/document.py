@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import yaml
 
-from private_topk.transforms.refusal import Refusal, refused, verbatim
-from private_topk.transforms.suggestions import did_you_mean
+from private_topk.pipelines.options import RENAMED
+from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
 
 __all__ = ["Document", "Field"]
 
@@ -70,6 +70,9 @@ class Document:
             section = name.rpartition(".")[0]
             if section in names - sections:
                 raise self.error(name, f"{section} must be a single value")
+            renamed = f"{section}.{RENAMED.get(name.rpartition('.')[2])}"
+            if renamed in names:
+                raise self.error(name, f"{name} is now called {renamed}")
             if name not in names | sections:
                 raise self.error(name, f"{name} is not known: {_hint(name, names | sections)}")
             if name in sections - names and field.value != []:

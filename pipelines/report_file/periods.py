@@ -7,7 +7,7 @@ import re
 from datetime import datetime, timezone
 from typing import cast
 
-from private_topk.pipelines.fields import Asked, names_a_file
+from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.report_file.schedule import Schedule
 from private_topk.pipelines.report_file.schema import OF_SCHEDULE, Scheduled
 from private_topk.transforms.windows import WindowBounds
@@ -49,7 +49,7 @@ class Periods:
 
     def place(self, number: int) -> str:
         """Where a period is published."""
-        return self.asked(number)["output"]
+        return self.options(number)["output"]
 
     def release_id(self, number: int, correction: str | None = "") -> str:
         """The name of a period's release."""
@@ -58,13 +58,13 @@ class Periods:
         chosen = self._correction if correction == "" else correction
         return f"{self._file.name}/{label}" + (f"{CORRECTION}{chosen}" if chosen else "")
 
-    def asked(self, number: int) -> Asked:
+    def options(self, number: int) -> Options:
         """What a period asks for, field by field: what the file says, and what its schedule sets."""
         schedule, given = self._file.schedule, {}
         parameters = {}
         for name, value in self._file.values.items():
             rule = self._file.fields[name]
-            if rule.field in Asked.__annotations__ and rule.field not in OF_SCHEDULE:
+            if rule.field in Options.__annotations__ and rule.field not in OF_SCHEDULE:
                 given[rule.field] = self._placed(name, self._filled(value, number) if rule.template else value)
             elif rule.parameter:
                 parameters[rule.field] = value
@@ -76,7 +76,7 @@ class Periods:
         given |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
         if given.get("privacy_unit") != "user":
             given.pop("horizon", None)
-        return cast(Asked, given)
+        return cast(Options, given)
 
     @property
     def watches(self) -> bool:

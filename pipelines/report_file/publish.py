@@ -8,21 +8,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.fields import Asked
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.logs import level
+from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.from_options import forewarned
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
-from private_topk.pipelines.question import amounts_of, counts_of
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
+from private_topk.pipelines.report_spec import amounts_of, counts_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.suggestions import did_you_mean
-from private_topk.transforms.windows.asked import period_of
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.windows.period import period_of
 
 __all__ = ["ScheduledReport"]
 
@@ -35,18 +34,18 @@ class ScheduledReport(Periods):
         with self._pointing("runner.options"):
             check_words(*self.runner())
         with self._pointing():
-            asked = self.asked(0)
+            options = self.options(0)
             watch = self.watches
-            source_for(asked, watch=watch), sink_for(asked, watch=watch), account_of(asked)
-            check_domain(asked)
-            period_of(asked)
-            mechanism_of(asked)
-            check_unknown(asked)
-            counts_of(asked)
-            amounts_of(asked)
-            check_groups(asked)
-            check_shards(asked.get("shards"))
-            ReleaseKey.parse(asked["release_key"])
+            source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
+            check_domain(options)
+            period_of(options)
+            mechanism_of(options)
+            check_unknown(options)
+            counts_of(options)
+            amounts_of(options)
+            check_groups(options)
+            check_shards(options.get("shards"))
+            ReleaseKey.parse(options["release_key"])
 
     def publish(self, number: int, exact_counters: bool = False) -> Done | None:
         """Publish a period unless that is done. Returns None where there was nothing to do.
@@ -63,7 +62,7 @@ class ScheduledReport(Periods):
             return None
         report, launch = self._made(number)
         with self._pointing():
-            self._forewarn(report, self.asked(number), number)
+            self._forewarn(report, self.options(number), number)
             return run(report, launch, "call the report again", show_exact_counters=exact_counters)
 
     def look(self, number: int, tell: Callable[[Report, Launch], None]) -> None:
@@ -78,29 +77,29 @@ class ScheduledReport(Periods):
         with self._pointing("runner.options"):
             check_words(runner, words)
         with self._pointing():
-            self._check_known(self.asked(number))
-            reach_files(words, self.asked(number))
+            self._check_known(self.options(number))
+            reach_files(words, self.options(number))
 
     def _made(self, number: int) -> tuple[Report, Launch]:
         runner, words = self.runner()
         with self._pointing():
-            asked = self.asked(number)
-            report = report_of(asked, watch=self.watches)
+            options = self.options(number)
+            report = report_of(options, watch=self.watches)
             report = replace(report, kept=(*report.kept, self._file.document.path))
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
-    def _forewarn(self, report: Report, asked: Asked, number: int) -> None:
+    def _forewarn(self, report: Report, options: Options, number: int) -> None:
         """Say so where what was published of the periods before tells that this one would be close to noise."""
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
-        warning = forewarned(report.question, asked.get("like"), before)
+        warning = forewarned(report.spec, options.get("like"), before)
         if warning is not None:
             with level("warning"):
                 print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
 
     def _files(self, number: int) -> list[str]:
-        asked = self.asked(number)
-        return sink_for(asked, watch=self.watches).files(period_of(asked)) or []
+        options = self.options(number)
+        return sink_for(options, watch=self.watches).files(period_of(options)) or []
 
     def published(self, number: int) -> bool:
         """Whether a period's output is there, complete, and noted in the ledger if there is one.
@@ -110,21 +109,21 @@ class ScheduledReport(Periods):
         Raises:
             Refusal: another release is in its place, or a part of a correction; or nobody can tell.
         """
-        asked, name = self.asked(number), self.release_id(number)
+        options, name = self.options(number), self.release_id(number)
         with self._pointing():
-            self._check_known(asked)
-            existing = existing_outputs(sink_for(asked, watch=self.watches), period_of(asked))
+            self._check_known(options)
+            existing = existing_outputs(sink_for(options, watch=self.watches), period_of(options))
             if existing is None:
-                return self._noted(asked, name)
+                return self._noted(options, name)
             self._check_own(filter(None, existing), number)
             corrections = {place.release for place in existing if place is not None} - {self.release_id(number, None)}
             if self._correction is None and corrections:
                 name = min(corrections)
             whole = all(place is not None and place.release == name and place.windows for place in existing)
-            if whole and self._noted(asked, name):
+            if whole and self._noted(options, name):
                 return True
             if name != self.release_id(number):
-                raise Refusal("output", f"{verbatim(asked['output'])} has {verbatim(name)}, which is not complete",
+                raise Refusal("output", f"{verbatim(options['output'])} has {verbatim(name)}, which is not complete",
                               "publish that correction again, which costs nothing more")  # fmt: skip
             return False
 
@@ -136,21 +135,21 @@ class ScheduledReport(Periods):
                 raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
                               f"{verbatim(self.release_id(number))}", "move it, or change {output}")  # fmt: skip
 
-    def _check_known(self, asked: Asked) -> None:
+    def _check_known(self, options: Options) -> None:
         """Raise Refusal unless somebody can tell later what has been published."""
-        sink = sink_for(asked, watch=self.watches)
-        if sink.files(period_of(asked)) is None and "ledger" not in asked:
+        sink = sink_for(options, watch=self.watches)
+        if sink.files(period_of(options)) is None and "ledger" not in options:
             raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked at, "
                           "so a ledger has to know it")  # fmt: skip
 
-    def _noted(self, asked: Asked, name: str) -> bool:
+    def _noted(self, options: Options, name: str) -> bool:
         """Whether the ledger, if there is one, knows a release of this name to be out."""
-        if "ledger" not in asked:
+        if "ledger" not in options:
             return True
         from private_topk.pipelines.budget.ledger import Ledger
 
-        key_id = ReleaseKey.parse(asked["release_key"]).key_id()
-        return any(entry.outcome == "released" for entry in Ledger(asked["ledger"]).find(name, key_id))
+        key_id = ReleaseKey.parse(options["release_key"]).key_id()
+        return any(entry.outcome == "released" for entry in Ledger(options["ledger"]).find(name, key_id))
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:

@@ -25,8 +25,8 @@ from private_topk.pipelines.texts import (
     whole,
     window_length,
 )
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows.calendar import time_zone
 
 __all__ = ["FIELDS", "OF_SCHEDULE", "Rule", "Scheduled", "fields_for", "read_report"]
@@ -116,7 +116,7 @@ FIELDS: dict[str, Rule] = {
     "report": Rule(_name, "release_id", required=True),
     "source.input": Rule(_template, "input", required=True, path=True, template=True),
     "source.expect_rows_at_least": Rule(whole, "expect_rows_at_least"),
-    "source.complete_when": Rule(_template, "complete_when", path=True, template=True),
+    "source.success_file": Rule(_template, "success_file", path=True, template=True),
     "source.watch": Rule(_true),
     "source.user_column": Rule(printable_text, "user_column"),
     "source.item_column": Rule(printable_text, "item_column"),

@@ -12,7 +12,7 @@ from private_topk.pipelines.files import as_path, exists, match_any, open_file, 
 from private_topk.pipelines.publishing import manifest_path
 from private_topk.pipelines.show.told import Told
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["is_manifest", "read_told"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from private_topk.pipelines.show.guarantee import how_to_read, in_symbols, in_words
 from private_topk.pipelines.show.told import Listing, Told
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.errors import printable
 
 __all__ = ["in_text", "table"]
 

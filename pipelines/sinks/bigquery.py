@@ -16,9 +16,8 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sinks.folder import by_window
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.rows import Shape, fields_of, ranking_rows
-from private_topk.transforms.keys import Release
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.release import Ranking
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period
 
 __all__ = ["ToBigQuery", "table_schema"]

@@ -19,9 +19,8 @@ from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.rows import Shape, ranking_rows
-from private_topk.transforms.keys import Release, ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.release import Ranking
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["ToFile", "check_writable"]

@@ -18,9 +18,8 @@ from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.partition import Partition
 from private_topk.pipelines.sinks.rows import Shape, ranking_rows
-from private_topk.transforms.keys import Release, ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.release import Ranking
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.windows import Period, WindowBounds
 
 __all__ = ["ToFolder", "by_window"]

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.sinks.rows import Shape, fields_of, schema
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["AVRO_SCHEMA", "FORMATS", "Format", "avro_schema", "format_of"]
 

@@ -11,10 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from private_topk.pipelines.publishing import manifest_path
-from private_topk.transforms.keys import Release
 from private_topk.transforms.mechanisms.weighting import UNIT
-from private_topk.transforms.release import Ranking
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.release import Ranking, Release
+from private_topk.transforms.spec import TopK
 
 __all__ = ["describe_release", "encode_manifest", "manifest_path"]
 
@@ -22,10 +21,10 @@ _NOTHING = {"guarantee": "none: made for a test, with no noise or with noise tha
 _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy", "polars", "pyarrow", "python-flint")
 
 
-def describe_release(selection: Selection, release: Release, runner: str) -> dict[str, Any]:
+def describe_release(spec: TopK, release: Release, runner: str) -> dict[str, Any]:
     """All of the manifest that is known before the job starts: the key is named where it is read."""
-    mechanism = selection.mechanism
-    parameters, most = mechanism.parameters(), selection.max_windows_per_user
+    mechanism = spec.mechanism
+    parameters, most = mechanism.parameters(), spec.max_windows_per_user
     private = mechanism.is_private and release.key.is_secret
     return {
         **({} if private else {"private": False}),
@@ -35,27 +34,27 @@ def describe_release(selection: Selection, release: Release, runner: str) -> dic
         "mechanism": mechanism.about.name,
         "answer": mechanism.answer,
         "parameters": parameters,
-        "k": selection.k,
-        "max_items_per_user": selection.max_items_per_user,
+        "k": spec.k,
+        "max_items_per_user": spec.max_items_per_user,
         **({} if most is None else {"max_windows_per_user": most}),
-        **({} if selection.risers is None else {"against": selection.risers.describe()}),
-        **_groups(selection),
-        **({} if selection.amounts is None else {"amounts": selection.amounts.describe()}),
-        **_weights(selection),
-        "delta_of_a_shared_hash": _of_a_shared_hash(selection),
+        **({} if spec.risers is None else {"against": spec.risers.describe()}),
+        **_groups(spec),
+        **({} if spec.amounts is None else {"amounts": spec.amounts.describe()}),
+        **_weights(spec),
+        "delta_of_a_shared_hash": _of_a_shared_hash(spec),
         "privacy": _NOTHING
         if not private
         else {
-            "epsilon": selection.epsilon(),
-            "delta": selection.delta(),
+            "epsilon": spec.epsilon(),
+            "delta": spec.delta(),
             "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},
-            "noisy_counts": selection.publish_counts and selection.publish_counts.parameters(),
+            "noisy_counts": spec.publish_counts and spec.publish_counts.parameters(),
             "neighbours": parameters["neighbours"],
             "unit": "one user's rows within one window",
-            "guarantee": "approximate" if selection.delta() else "pure",
+            "guarantee": "approximate" if spec.delta() else "pure",
         },
-        **({"counts_rounded_to": selection.publish_counts.round_to} if selection.publish_counts else {}),
-        "domain": selection.domain.describe(),
+        **({"counts_rounded_to": spec.publish_counts.round_to} if spec.publish_counts else {}),
+        "domain": spec.domain.describe(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
     }
 
@@ -78,18 +77,18 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
     return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _groups(selection: Selection) -> dict[str, Any]:
-    if selection.groups is None:
+def _groups(spec: TopK) -> dict[str, Any]:
+    if spec.groups is None:
         return {}
-    return {"groups": selection.groups.describe() | {"rankings_of_a_user": selection.rankings_of_a_user()}}
+    return {"groups": spec.groups.describe() | {"rankings_of_a_user": spec.rankings_of_a_user()}}
 
 
-def _weights(selection: Selection) -> dict[str, Any]:
-    weighting = selection.mechanism.weighting
+def _weights(spec: TopK) -> dict[str, Any]:
+    weighting = spec.mechanism.weighting
     if weighting is None:
         return {}
     weights: dict[str, Any] = {"of_a_user_with_t_items": f"min(1, sqrt({weighting.whole_items} / t))"}
-    if selection.mechanism.publishes_weights:
+    if spec.mechanism.publishes_weights:
         weights["noise_stddev"] = float(f"{float(weighting.noise / UNIT):.6g}")
     return {"weights": weights}
 
@@ -100,9 +99,9 @@ def _noise(ranking: Ranking) -> dict[str, Any]:
     return {"noise_stddev": ranking.noise.stddev, "noise_95": ranking.noise.within_95}
 
 
-def _of_a_shared_hash(selection: Selection) -> float:
+def _of_a_shared_hash(spec: TopK) -> float:
     """What each other user adds to delta, at most, for the chance that two users share a hash: see docs/privacy.md."""
-    bounded = selection.max_items_per_user or selection.max_windows_per_user or selection.groups is not None
+    bounded = spec.max_items_per_user or spec.max_windows_per_user or spec.groups is not None
     return 2.0**-64 if bounded else 0.0
 
 

@@ -13,9 +13,8 @@ import apache_beam as beam
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
-from private_topk.transforms.keys import Release
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.release import Ranking
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period
 
 __all__ = ["ToKafka", "ToPubSub", "attributes_of", "message_of"]

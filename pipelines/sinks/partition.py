@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["Partition", "escaped"]
 

@@ -10,8 +10,8 @@ import apache_beam as beam
 
 from private_topk.pipelines.files import why
 from private_topk.pipelines.live import LiveRun
-from private_topk.transforms.keys import Release
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import Release
 from private_topk.transforms.windows import Period
 
 __all__ = ["Sink", "about_the_output"]

@@ -17,7 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.files import FileInfo, exists, is_local, open_file
 from private_topk.pipelines.sources.clock import Clock
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["NOTES", "arrival_of"]
 

@@ -9,7 +9,7 @@ from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.avro_blocks import END, ends_of_blocks, header_of, runs_of_blocks
 from private_topk.pipelines.sources.avro_rows import BlockDecoder, check_columns
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.transforms.refusal import refused
+from private_topk.transforms.errors import refused
 
 __all__ = ["check", "pieces", "read"]
 

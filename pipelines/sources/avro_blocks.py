@@ -15,7 +15,7 @@ import fastavro
 
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST
 from private_topk.pipelines.sources.avro_schema import Branch, Recursive, Weightless, branches_of
-from private_topk.transforms.refusal import Refusal, refused
+from private_topk.transforms.errors import Refusal, refused
 
 __all__ = ["END", "Block", "Header", "ends_of_blocks", "header_of", "long_of", "runs_of_blocks"]
 

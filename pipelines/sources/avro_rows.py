@@ -20,7 +20,7 @@ from private_topk.pipelines.sources.avro_blocks import Block, Header, long_of
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
 from private_topk.pipelines.sources.avro_schema import TAG, Branch, of_any_type, of_plain_types
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
-from private_topk.transforms.refusal import Refusal, refused
+from private_topk.transforms.errors import Refusal, refused
 
 if TYPE_CHECKING:
     import polars as pl

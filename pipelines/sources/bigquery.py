@@ -10,8 +10,8 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.source import BlockReader
 from private_topk.runners import Launch
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["BigQuery"]

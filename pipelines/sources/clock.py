@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
 __all__ = ["Clock", "moment_of", "now_of", "this_moment"]

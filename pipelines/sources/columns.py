@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from private_topk.pipelines.identity import IF_GIVEN
 from private_topk.pipelines.sources.times import to_microseconds
-from private_topk.transforms.amounts import as_numbers
 from private_topk.transforms.columnar import LONGEST_LABEL, as_labels, make_block, type_name
-from private_topk.transforms.refusal import Refusal, refused, verbatim
+from private_topk.transforms.errors import Refusal, refused, verbatim
+from private_topk.transforms.metric import as_numbers
 
 __all__ = [
     "SAY_WHICH",

@@ -14,7 +14,7 @@ from private_topk.pipelines.sources.ahead import in_order
 from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
 from private_topk.pipelines.sources.csv_lines import Header, header_of, null_if_empty, rows_of
 from private_topk.pipelines.sources.text import Chunk, chunks, unreadable, whole_file
-from private_topk.transforms.refusal import refused
+from private_topk.transforms.errors import refused
 
 __all__ = ["check", "pieces", "read"]
 

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from private_topk.pipelines.files import match, match_any, open_content, why
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import FORMATS, reader_of
-from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.domain_index import check_items, digest_of
-from private_topk.transforms.group_domain import DomainByGroup, Pairs
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.labels import check_items, digest_of
 
 __all__ = ["DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group"]
 

@@ -33,8 +33,8 @@ from private_topk.pipelines.sources.formats import (
 from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.pipelines.sources.source import BlockReader, about_the_input
 from private_topk.runners import Launch
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.sent import stated
+from private_topk.transforms.completeness import stated
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["Files", "ReadBlocks"]

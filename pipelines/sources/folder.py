@@ -29,9 +29,9 @@ from private_topk.pipelines.sources.formats import check_files, cut_into_pieces,
 from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.pipelines.sources.source import BlockReader, about_the_input, horizon
 from private_topk.runners import Launch
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.sent import Sender, Sent
+from private_topk.transforms.completeness import Sender, Sent
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["Folder"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from private_topk.pipelines.files import FileInfo, as_it_is, is_gzip
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.columns import Columns, block_of
-from private_topk.transforms.refusal import refused
+from private_topk.transforms.errors import refused
 
 __all__ = [
     "FORMATS",

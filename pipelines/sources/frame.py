@@ -17,9 +17,9 @@ from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, bloc
 from private_topk.pipelines.sources.left_out import LeftOut
 from private_topk.pipelines.sources.source import BlockReader
 from private_topk.runners import Launch
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.sent import stated
+from private_topk.transforms.completeness import stated
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from private_topk.pipelines.sources.kafka_topic import KafkaTopic, TopicFacts
 from private_topk.pipelines.sources.payloads import JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, horizon
 from private_topk.runners import Launch
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["Kafka", "check_repeatable"]

@@ -28,8 +28,8 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka_reader import Group, GroupReader, first_offset
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import Decoder, Payload
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.sent import Sender, Sent
+from private_topk.transforms.completeness import Sender, Sent
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["Log", "Positions", "PositionsTracker", "ReadPartitionsDoFn"]
 

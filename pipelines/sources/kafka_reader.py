@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic, patiently
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["Group", "GroupReader", "first_offset"]
 

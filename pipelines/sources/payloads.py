@@ -19,7 +19,7 @@ from private_topk.pipelines.sources.avro_rows import check_columns, rows_of, sch
 from private_topk.pipelines.sources.avro_schema import Recursive, Weightless, branches_of
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.left_out import LeftOut
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["AvroPayload", "Decoder", "JsonPayload", "make_payload"]
 

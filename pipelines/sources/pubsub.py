@@ -19,8 +19,8 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, horizon
 from private_topk.runners import Launch
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["GatherMessages", "PubSub", "check_google", "resource"]

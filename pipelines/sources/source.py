@@ -11,8 +11,8 @@ import apache_beam as beam
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = ["BlockReader", "Source", "about_the_input", "horizon"]
@@ -24,7 +24,7 @@ class BlockReader(beam.PTransform):
 
     Args:
         readers: the numbers of those that mark their blocks and state what they have sent of every window
-            (transforms/sent.py), so that rows which are lost on their way are missed; None where nobody does.
+            (transforms/completeness.py), so that rows which are lost on their way are missed; None where nobody does.
         live: the run, set by whoever builds it, for a source that tells how far it has read.
     """
 

@@ -21,6 +21,7 @@ RUN = {
     "private-topk select --counts counts.npy --mechanism joint --k 10 --epsilon 1": 0,
     "private-topk mechanisms": 0,
     "private-topk --help": 0,
+    "private-topk run --help": 0,
     "private-topk completion --help": 0,
     "private-topk plan --windows 52 --max-windows-per-user 4 --mechanism joint --epsilon 1": 0,
     "source .venv/bin/activate": 0,
@@ -30,7 +31,6 @@ RUN = {
 BY_HAND = {
     "pip install /path/to/the/clone": "tests/test_packaging.py installs the wheel of a clone in an empty environment",
     "python -m private_topk.runners.worker_pool --port 50000": "it serves until it is ended: tests/runners do it",
-    "private-topk report weekly.yaml": "tests/documents/test_pages.py calls such a file",
     **dict.fromkeys(
         (f"report FILE {how}" for how in ("--window-end DATE", "--missed [--until DATE]", "--catch-up [--until DATE]",
                                           "--check", "--window-end DATE --correction 1")),

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from private_topk.pipelines.publishing import manifest_path, publish
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 _OF_THE_SYSTEM = ("posix", "io", "_io", "fcntl")
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.transforms import user_shard
-from private_topk.transforms.amounts import Amounts
+from private_topk.transforms import user_shards
+from private_topk.transforms.metric import Amounts
 from tests.pipelines.support import avro_schema, command, options, read, to_avro, write
 
 COLUMNS = Columns(value="n")
@@ -111,8 +111,8 @@ def test_from_rows_to_files_and_with_one_user_more(folder: Path, monkeypatch: py
     assert most_moved(here, there) == 60
     manifest = json.loads((folder / "out.manifest.json").read_text())
     assert manifest["amounts"] == {"max_value": 60.0, "value_resolution": 0.5} and manifest["parameters"]["cap"] == 120
-    sound = user_shard.sorted_sums
-    monkeypatch.setattr(user_shard, "sorted_sums", lambda *columns: sound(*columns[:3], 2**60))
+    sound = user_shards.sorted_sums
+    monkeypatch.setattr(user_shards, "sorted_sums", lambda *columns: sound(*columns[:3], 2**60))
     assert most_moved(here, scores(published(folder, input="more.csv"))) > 60
 
 

@@ -18,8 +18,8 @@ import pytest
 from private_topk.pipelines import announce
 from private_topk.pipelines.announce import Announcer
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.sink import Sink
@@ -27,7 +27,7 @@ from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.unfinished import Unfinished
 from private_topk.runners import Launch, Line, prepare
 from private_topk.transforms import Release
-from private_topk.transforms.guard import LostPartError
+from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.windows import Period
 
@@ -81,8 +81,8 @@ def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
 
 
 def report(folder: Path, sink: Sink) -> Report:
-    question = ask(2, Joint(epsilon=1.0), ["a", "b", "c"], period=PERIOD)
-    return Report(question, Folder(f"{folder}/in/*.jsonl", clock="event"), sink)
+    spec = resolve(2, Joint(epsilon=1.0), ["a", "b", "c"], period=PERIOD)
+    return Report(spec, Folder(f"{folder}/in/*.jsonl", clock="event"), sink)
 
 
 def publish(folder: Path, label: str) -> None:
@@ -163,7 +163,9 @@ def test_a_job_that_ends_well_and_has_published_less_is_told(tmp_path: Path) -> 
     assert launch.answered.is_set()
     for shown in ([LABELS[:7]], []):
         with (
-            pytest.raises(LostPartError, match=f"of 8 windows {len(shown) * 7} were seen to be published to nowhere"),
+            pytest.raises(
+                IncompleteDataError, match=f"of 8 windows {len(shown) * 7} were seen to be published to nowhere"
+            ),
             followed(report(tmp_path, Topic(shown)), launch, None),
         ):
             pass
@@ -177,15 +179,15 @@ def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
     """At a place that tells of each ranking by itself. One that comes twice does not stand for another."""
     said: list[str] = []
     groups = ["fr", "d|e"]
-    question = ask(2, Joint(epsilon=1.0), ["a", "b", "c"], period=PERIOD, groups=groups)
-    asked = replace(report(tmp_path, Nowhere()), question=question)
+    spec = resolve(2, Joint(epsilon=1.0), ["a", "b", "c"], period=PERIOD, groups=groups)
+    asked = replace(report(tmp_path, Nowhere()), spec=spec)
     labels = [window.label(group) for window in PERIOD.windows() for group in groups]
     launch = prepare("direct", [])
     with followed(replace(asked, sink=Topic([labels[:3], labels[2:3], labels[3:]])), launch, said.append):
         pass
     assert launch.answered.is_set() and said[1] == f"published {LABELS[0]} to nowhere"
     with (
-        pytest.raises(LostPartError, match="of 8 windows 7 were seen"),
+        pytest.raises(IncompleteDataError, match="of 8 windows 7 were seen"),
         followed(replace(asked, sink=Topic([labels[:-1], labels[:1]])), launch, None),
     ):
         pass

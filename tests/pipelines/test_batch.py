@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.metrics.metric import MetricsFilter
 
-from private_topk.pipelines.cli.arguments import asked_of
+from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.cli.run import parser
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run as run_report
@@ -27,8 +27,8 @@ from private_topk.pipelines.sources import Columns, cut_into_pieces
 from private_topk.pipelines.sources.files import ReadBlocks
 from private_topk.runners import prepare
 from private_topk.transforms import Period, PublicDomain, ReleaseKey
-from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits
+from private_topk.transforms.windows.assign import AssignWindows
 from tests.pipelines.support import SHARED, Done, avro_schema, command, options, to_avro, write
 from tests.transforms.pipelines import count_by_window, outcome
 
@@ -156,7 +156,7 @@ def read_counts(path: Path, domain: PublicDomain, columns: Columns, period: Peri
 
     def pipeline(p: beam.Pipeline) -> beam.PCollection:
         blocks = p | ReadBlocks(cut_into_pieces(match(str(path))), columns)
-        blocks = blocks | CutIntoWindows(period) if period else blocks
+        blocks = blocks | AssignWindows(period) if period else blocks
         return count_by_window(domain, blocks, ReleaseKey.fresh(), period)
 
     counted = outcome(pipeline)
@@ -239,7 +239,7 @@ def test_rows_left_out_are_counted_for_the_operator_exactly_only_if_asked(folder
     write(folder / "rows.avro", [*rows, {"user": "a", "item": "elsewhere"}, {"user": "b", "item": ITEMS[1]}])
     words = options(input=folder / "rows.avro", domain=folder / "items.txt", mechanism="joint", k=2, epsilon=1,
                     output=folder / "ranking.csv")  # fmt: skip
-    report = report_of(asked_of(parser().read(words)[0]))
+    report = report_of(options_of(parser().read(words)[0]))
     done = run_report(report, prepare("direct", []), show_exact_counters=exact)
     shown = done.job.metrics().query(MetricsFilter().with_namespace("private_topk"))
     counters = {entry.key.metric.name: entry.committed for entry in shown["counters"]}

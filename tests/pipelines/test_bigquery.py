@@ -17,7 +17,7 @@ from private_topk.pipelines.sinks.bigquery import ToBigQuery, table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS
 from private_topk.pipelines.sources.bigquery import BigQuery
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.sinks.contract import SinkContract
 from tests.pipelines.sources.contract import ROWS as CONTRACT
 from tests.pipelines.sources.contract import SourceContract

@@ -16,7 +16,7 @@ REPORT = """\
 report: weekly
 source:
   input: plays/{start}*.csv
-  complete_when: plays/{start}_SUCCESS
+  success_file: plays/{start}_SUCCESS
 domain:
   file: items.txt
 window: {every: week, first: 2026-01-05, horizon: 3}
@@ -52,12 +52,12 @@ def run(*more: str) -> Done:
 def test_nothing_is_looked_at_or_charged_before_the_input_is_said_to_be_complete(folder: Path) -> None:
     """The input is no CSV, which nobody sees before the marker is there."""
     (folder / "plays" / "2026-01-05.csv").write_bytes(b"\xff\xfe half of an upload")
-    done = run("--complete-when", "plays/_SUCCESS")
-    assert done.status == 2 and "--complete-when plays/_SUCCESS is not there yet" in done.err, done.err
+    done = run("--success-file", "plays/_SUCCESS")
+    assert done.status == 2 and "--success-file plays/_SUCCESS is not there yet" in done.err, done.err
     assert charged() == 0 and not (folder / "out.csv").exists()
     (folder / "plays" / "2026-01-05.csv").write_text(HEADER + ROWS)
     (folder / "plays" / "_SUCCESS").touch()
-    assert run("--complete-when", "plays/_SUCCESS").status == 0 and charged() == 1
+    assert run("--success-file", "plays/_SUCCESS").status == 0 and charged() == 1
 
 
 def test_only_a_file_says_that_the_input_is_complete(folder: Path) -> None:
@@ -67,8 +67,8 @@ def test_only_a_file_says_that_the_input_is_complete(folder: Path) -> None:
     (folder / "plays" / "link").symlink_to("gone")
     for place, said in (("plays/folder", "is not there yet"), ("plays/link", "is not there yet"),
                         ("what://b/_SUCCESS", "cannot be looked for: no file system is known")):  # fmt: skip
-        done = run("--complete-when", place)
-        assert done.status == 2 and f"--complete-when {place} {said}" in done.err and charged() == 0, done.err
+        done = run("--success-file", place)
+        assert done.status == 2 and f"--success-file {place} {said}" in done.err and charged() == 0, done.err
 
 
 def test_no_file_is_refused_and_no_row_is_an_answer(folder: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_report_catches_up_with_what_is_complete(folder: Path) -> None:
         (folder / "plays" / f"{start}_SUCCESS").touch()
     done = command("report", "report.yaml", "--catch-up", "--quiet")
     assert done.status == 1 and charged() == 2
-    assert "report.yaml:4: source.complete_when" in done.err and "2026-01-12_SUCCESS is not there yet" in done.err, (
+    assert "report.yaml:4: source.success_file" in done.err and "2026-01-12_SUCCESS is not there yet" in done.err, (
         done.err
     )
     assert sorted(path.name for path in (folder / "out").glob("*.csv")) == ["2026-01-05.csv", "2026-01-19.csv"]

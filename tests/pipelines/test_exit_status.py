@@ -18,8 +18,8 @@ import pytest
 
 from private_topk import rank
 from private_topk.transforms import Period
-from private_topk.transforms.amounts import Amounts
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.metric import Amounts
 from tests.pipelines.support import avro_schema, command, options, to_avro, to_parquet, write
 
 GOOD = {"user": "u", "item": "tea", "time": "2026-01-05", "paid": 1.5}
@@ -135,7 +135,7 @@ def test_a_check_says_the_same_whether_or_not_a_row_can_be_read(ending: str) -> 
     with_a_row = ended(f"rows{ending}", content(True, ending, []), "--check")
     for rows in (inputs[0], inputs[-1]):
         assert ended(f"rows{ending}", content(False, ending, rows), "--check") == with_a_row
-        assert ended(f"rows{ending}", content(False, ending, rows), "--check", "--show-left-out").status == 0
+        assert ended(f"rows{ending}", content(False, ending, rows), "--check", "--show-dropped-rows").status == 0
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl"])

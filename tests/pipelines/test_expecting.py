@@ -10,7 +10,7 @@ import pytest
 
 from private_topk.pipelines.preview import Released, Zipf
 from private_topk.pipelines.preview.from_options import earlier_ranking, expected_of, names_a_file
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command, options, write
 
 ROWS = [{"user": f"u{n}", "item": f"item {n % m}", "time": "2026-01-06"} for m in (1, 2, 3, 4) for n in range(120)]

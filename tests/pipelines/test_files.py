@@ -9,7 +9,7 @@ import pytest
 from apache_beam.io.filesystem import BeamIOError
 
 from private_topk.pipelines.files import as_path, exists, match, match_any, names_in, open_content, why
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.fuzz_roads import fuzz
-from private_topk.transforms import contributions, counts, parts
+from private_topk.transforms import combine, contributions, parts
 from private_topk.transforms.parts import PlacedPart
 
 ROADS = 2
@@ -40,9 +40,9 @@ def test_a_planted_defect_is_seen(defect: str, monkeypatch: pytest.MonkeyPatch) 
         totals = add_up_codes(*arguments)
         return totals.slice(0, max(len(totals) - 1, 0))
 
-    with_manifest, add_up_codes = contributions.with_manifest, counts.add_up_codes
+    with_manifest, add_up_codes = contributions.with_manifest, combine.add_up_codes
     if defect == "cut":
         monkeypatch.setattr(contributions, "with_manifest", cut)
     else:
-        monkeypatch.setattr(counts, "add_up_codes", less)
+        monkeypatch.setattr(combine, "add_up_codes", less)
     assert any(answer.problem for answer in fuzz(60, ROADS, seed=3))

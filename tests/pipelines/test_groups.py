@@ -13,7 +13,7 @@ import apache_beam as beam
 import numpy as np
 import pytest
 
-from private_topk.transforms import user_shard
+from private_topk.transforms import user_shards
 from private_topk.transforms.beam_yaml import RankRows
 from tests.pipelines.support import command, options, write
 from tests.transforms.pipelines import outcome
@@ -96,7 +96,7 @@ def test_from_rows_to_files_and_with_one_user_more(folder: Path, monkeypatch: py
     manifest = json.loads((folder / "out.manifest.json").read_text())
     assert manifest["groups"]["rankings_of_a_user"] == 1 and manifest["privacy"]["epsilon"] == 2e6
     assert [window["group"] for window in manifest["windows"][:4]] == sorted(LANDS)
-    monkeypatch.setattr(user_shard, "chosen", lambda users, *_: np.ones(len(users), bool))
+    monkeypatch.setattr(user_shards, "chosen", lambda users, *_: np.ones(len(users), bool))
     assert lands_moved(*(scores(published(folder, input=name)) for name in ("rows.csv", "more.csv"))) == 4
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.files import open_content
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 HURTS = {
     "cut short": lambda stream, draw: stream[: draw.randrange(len(stream))],

@@ -9,7 +9,7 @@ import pytest
 
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.runners import UnknownArgument
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 
 @pytest.mark.parametrize("runner", ["", "flnk", "Direct Runner", "{k}"])

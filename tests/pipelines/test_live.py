@@ -14,8 +14,8 @@ import apache_beam as beam
 import pytest
 
 from private_topk.pipelines.live import LiveRun, NoteWindows
-from private_topk.transforms.cut import enter_cells, last_moment
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.assign import into_windows, last_moment
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 PERIOD = Period(START, START + timedelta(days=3), timedelta(days=1))
@@ -58,7 +58,7 @@ def test_a_window_is_noted_by_its_label_once_its_bundle_is_finished() -> None:
             pipeline
             | beam.Create([0, 2])
             | beam.Map(lambda number: beam.window.TimestampedValue("written", last_moment(PERIOD, number)))
-            | enter_cells(PERIOD)
+            | into_windows(PERIOD)
             | NoteWindows(PERIOD, run)
         )
     assert set(run.newly_published()) == {LABELS[0], LABELS[2]}
@@ -76,7 +76,7 @@ def test_rankings_of_groups_are_noted_each_by_itself() -> None:
 
 def cell_of(number: int) -> Any:  # noqa: ANN401 - a Beam window
     moment = beam.transforms.window.WindowFn.AssignContext(last_moment(PERIOD, number))
-    return next(iter(enter_cells(PERIOD).windowing.windowfn.assign(moment)))
+    return next(iter(into_windows(PERIOD).windowing.windowfn.assign(moment)))
 
 
 def test_a_bundle_that_breaks_off_is_not_noted() -> None:

@@ -90,7 +90,7 @@ def test_a_run_says_in_json_what_it_says_in_words(tmp_path: Path, monkeypatch: p
     asked = ["run", "--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "2", "--epsilon",
              "0.001", "--output", "out.csv", "--ledger", "sqlite:///b.db", "--dataset", "d", "--release-key",
              "file:key", "--release-id", "r", "--like", "zipf=1,users=200,items_per_user=3", "--overwrite",
-             "--show-left-out"]  # fmt: skip
+             "--show-dropped-rows"]  # fmt: skip
     plain, lines = command(*asked), command(*asked, "--log-format", "json", "--json")
     assert plain.status == lines.status == 0, plain.err + lines.err
     found = told(lines.err)

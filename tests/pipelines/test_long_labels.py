@@ -20,12 +20,12 @@ from private_topk.pipelines.rank import rank
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload, make_payload
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Joint, make_mechanism
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
 from tests.pipelines.support import avro_schema, command, options
 
@@ -50,7 +50,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 def ranked(folder: Path, name: str) -> list[str]:
     words = options(input=folder / name, mechanism="limit-domain", k=3, epsilon=50, delta=1e-3,
                     max_items_per_user=3, output=folder / "out.jsonl")  # fmt: skip
-    done = command("run", "--unknown-domain", "--overwrite", "--show-left-out", "--exact-counters", *words)
+    done = command("run", "--unknown-domain", "--overwrite", "--show-dropped-rows", "--exact-counters", *words)
     assert done.status == 0, done.err
     assert f"unreadable {len(BAD)}\n" in done.err
     return [json.loads(line)["item"] for line in (folder / "out.jsonl").read_text().splitlines()]

@@ -23,7 +23,7 @@ from private_topk import Amounts, Laplace, Period, rank
 from private_topk.pipelines.frames import table_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.frame import Frame
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import avro_schema, command, to_avro
 
 SECRET = "secret"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.sinks.formats import format_of
-from private_topk.transforms.keys import DRAWS
+from private_topk.transforms.release import DRAWS
 from tests.pipelines.support import command
 
 STORE = Path(__file__).with_name("pinned_answers.txt")

@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("items.csv").write_text("item\na\nb\n")
     Path("key.csv").write_text(KEY)
     Path("done.csv").write_text("")
-    Path("config.csv").write_text("complete_when: done.csv\n")
+    Path("config.csv").write_text("success_file: done.csv\n")
     opened = command("budget", "create", "--ledger=sqlite:///budget.csv", "--dataset=d", "--epsilon=9")
     assert opened.status == 0, opened.err
     return tmp_path
@@ -34,7 +34,7 @@ GIVEN = {
     "items.csv": {},
     "key.csv": {"release_key": "file:key.csv", "release_id": "r"},
     "budget.csv": {"ledger": "sqlite:///budget.csv", "dataset": "d", "release_key": "file:key.csv", "release_id": "r"},
-    "done.csv": {"complete_when": "done.csv"},
+    "done.csv": {"success_file": "done.csv"},
     "config.csv": {"config": "config.csv"},
 }
 
@@ -67,7 +67,7 @@ def test_an_output_that_is_read_or_kept_is_refused(folder: Path, taken: str, how
 
 def test_a_manifest_in_the_place_of_what_is_kept_is_refused() -> None:
     Path("done.csv").rename("ranking.manifest.json")
-    done = command("run", *options(**QUESTION, output="ranking.csv", complete_when="ranking.manifest.json"))
+    done = command("run", *options(**QUESTION, output="ranking.csv", success_file="ranking.manifest.json"))
     assert done.status == 2 and "would replace" in done.err
     assert not Path("ranking.csv").exists()
 
@@ -88,7 +88,7 @@ def test_streams_and_reports_are_held_to_it_too() -> None:
     Path("rows.csv").write_text("user,item,time\nu,a,2026-01-06\n")
     report = f"""\
 report: r
-source: {{input: rows.csv, complete_when: {name}}}
+source: {{input: rows.csv, success_file: {name}}}
 domain: {{file: items.csv}}
 window: {{every: week, first: 2026-01-05}}
 mechanism: {{name: joint, k: 1}}

@@ -10,7 +10,7 @@ import pytest
 from private_topk.pipelines.places import sink_of
 from private_topk.pipelines.published import ExistingOutput, existing_outputs, refusal_in
 from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 TWO = [{"start": "2026-01-05", "end": "2026-01-12"}, {"start": "2026-01-12", "end": "2026-01-19"}]
 
@@ -59,7 +59,7 @@ def test_a_refusal_is_found_in_a_chain_and_in_the_text_of_a_remote_traceback() -
     except RuntimeError as error:
         assert str(refusal_in(error)) == "input rows.avro is damaged: write it again"
     remote = RuntimeError(
-        "Traceback (most recent call last):\n  File ...\nprivate_topk.transforms.refusal.Refusal: "
+        "Traceback (most recent call last):\n  File ...\nprivate_topk.transforms.errors.Refusal: "
         "rows.avro is damaged: write it again [while running 'Read/Read the pieces']\n\nand more"
     )
     assert str(refusal_in(remote)) == "rows.avro is damaged: write it again"

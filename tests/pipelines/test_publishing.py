@@ -13,8 +13,8 @@ import pytest
 from private_topk.pipelines import publishing
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.publishing import obstacle, publish
-from private_topk.transforms.keys import Release, ReleaseKey
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.release import Release, ReleaseKey
 from tests.pipelines.faults import attempt, kill, leftovers, pair, race, standing
 from tests.pipelines.support import Done, command, settled, write
 from tests.runners.cloud import BUCKET, bucket_serving

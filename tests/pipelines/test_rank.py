@@ -34,8 +34,8 @@ from private_topk.pipelines.frames import table_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.frame import Frame, _ReadDoFn
 from private_topk.runners import prepare
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
-from private_topk.transforms.refusal import Refusal
 from tests.pipelines.support import command
 
 ITEMS = [f"track {n}" for n in range(12)]

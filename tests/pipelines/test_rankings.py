@@ -10,7 +10,7 @@ import pytest
 from private_topk import Joint, Period, Rankings, rank
 from private_topk.pipelines.rankings import Picture
 from private_topk.pipelines.sinks.formats import FORMATS
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.testing import fixed_release
 
 HOSTILE = "<script>alert(1)</script>"

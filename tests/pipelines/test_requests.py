@@ -18,12 +18,12 @@ import pytest
 from private_topk.pipelines import requests
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import run, stream
-from private_topk.pipelines.cli.arguments import asked_of
+from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.identity import IF_GIVEN, UNASKED, identity_of
-from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, report_of
+from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command, options, write
 
 ROWS = [
@@ -39,7 +39,7 @@ SAME = {
     "runner": "every runner draws the same answer, which tests hold",
     "shards": "any number of shards counts the same",
     "snapshot": "where a table's rows are kept; they are named by what the files hold",
-    "complete_when": "whether a run starts; then the input is what it is",
+    "success_file": "whether a run starts; then the input is what it is",
     "expect_rows_at_least": "whether a run starts; then the rows are what they are",
     "poll": "how often a folder is looked at; rows have arrived when their files were written",
     "kafka_readers": "how many share the partitions changes neither rows nor clock",
@@ -48,7 +48,8 @@ SAME = {
     "check": "no run at all",
     "like": "whether a warning is printed",
     "config": "where arguments are written", "log_format": "the terminal", "json": "the terminal",
-    "quiet": "the terminal", "show_left_out": "the terminal", "exact_counters": "the metrics", "help": "the terminal",
+    "quiet": "the terminal", "show_dropped_rows": "the terminal", "exact_counters": "the metrics",
+    "help": "the terminal",
     "round_counts": "rounding comes after the draw, which is the same",
     "release_id": "a request's own name", "release_key": "a ledger knows the key by its id", "dataset": "its own name",
 }  # fmt: skip
@@ -142,7 +143,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def report(watch: bool, asked: dict[str, Any]) -> Report:
     arguments, others = (stream if watch else run).parser().read(options(**asked))
     assert others == []
-    return report_of(asked_of(arguments), watch=watch)
+    return report_of(options_of(arguments), watch=watch)
 
 
 def known(of: Report) -> list[object]:
@@ -265,7 +266,7 @@ def test_every_field_of_question_and_source_is_part_or_says_why_not(
     folder: Path, watch: bool, asked: dict[str, Any]
 ) -> None:
     made = report(watch, asked)
-    for value in (made.question, made.source):
+    for value in (made.spec, made.source):
         text = identity_of(value)
         for path, held, field in parts(value):
             inside: Any = text
@@ -275,4 +276,4 @@ def test_every_field_of_question_and_source_is_part_or_says_why_not(
             if isinstance(inside, dict):
                 absent = held is None and IF_GIVEN in field.metadata
                 assert (above[-1] in inside) != (absent or bool(field.metadata.get(UNASKED))), path
-    assert isinstance(made.question, Question)
+    assert isinstance(made.spec, ReportSpec)

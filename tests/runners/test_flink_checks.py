@@ -157,10 +157,13 @@ def test_a_cluster_must_answer(refusal_of: Refusal) -> None:
 
 def test_options_have_types() -> None:
     known = {"idle_ms": 2, "fast": 1, "place": 0, "many": 4, "share": 3, "finish_bundle_before_checkpointing": 1}
-    words = ["--idle_ms=5", "--fast", "--place", "x", "--many=a", "--many=b", "--share=0.5"]
-    assert parse_options(words, known) == {"idle_ms": 5, "fast": True, "place": "x", "many": ["a", "b"], "share": 0.5}
+    words = ["--idle_ms=5", "--fast", "--place", "x y", "--many=a", "--many=b", "--share=0.5"]
+    assert parse_options(words, known) == {"idle_ms": 5, "fast": True, "place": "x y", "many": ["a", "b"], "share": 0.5}
     assert parse_options(["--fast=false"], known) == {"fast": False} and parse_options([], known) == {}
-    for word, message in (("--idle_ms=x", "invalid int"), ("--fast=maybe", "must be true or false, got maybe"),
+    with pytest.raises(ValueError, match="--place, an option of Flink's job server, must be text"):
+        parse_options(["--place", "--fast"], known)
+    for word, message in (("--idle_ms=x", "must be a whole number, got x"),
+                          ("--fast=maybe", "must be true or false, got maybe"),
                           ("--idle=5", "--idle is no argument"), ("stray", "stray is no argument"),
                           ("--finish_bundle_before_checkpointing=false", "must stay true")):  # fmt: skip
         with pytest.raises(ValueError, match=message):

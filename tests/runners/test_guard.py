@@ -14,9 +14,9 @@ import pytest
 from private_topk.pipelines import run
 from private_topk.pipelines.cli import main
 from private_topk.transforms import top_k
-from private_topk.transforms.cut import CutIntoWindows
-from private_topk.transforms.sent import mark_in, statement_in
-from private_topk.transforms.sharding import ShardByUser, ShardedPairs
+from private_topk.transforms.completeness import mark_in, statement_in
+from private_topk.transforms.rows import ShardByUser, ShardedPairs
+from private_topk.transforms.windows.assign import AssignWindows
 from tests.runners.conftest import Report
 from tests.runners.servers import missing
 from tests.transforms.test_guard import PICKS, Sabotage, sabotage
@@ -79,14 +79,14 @@ def sabotage_rows(patch: pytest.MonkeyPatch, what: str, does: str) -> None:
         def expand(self, blocks: beam.PCollection) -> beam.PCollection:
             return hurt(super().expand(blocks), waking if what == "woken" else of_a_shard, ShardedPairs)
 
-    class Cut(CutIntoWindows):
+    class Cut(AssignWindows):
         def expand(self, blocks: beam.PCollection) -> beam.PCollection:
             return super().expand(hurt(blocks, stating if what == "statements" else marked, pa.RecordBatch))
 
     if what in ("pieces", "woken"):
         patch.setattr(top_k, "ShardByUser", Sharded)
     else:
-        patch.setattr(run, "CutIntoWindows", Cut)
+        patch.setattr(run, "AssignWindows", Cut)
 
 
 CASES = [("direct", "run", "blocks", "drops"), ("direct", "run", "pieces", "doubles"),

@@ -20,9 +20,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
-from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint, make_mechanism
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.top_k import PrivateTopK
 from tests.pipelines.support import command
 from tests.runners.conftest import Report

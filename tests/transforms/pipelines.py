@@ -15,13 +15,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import IntervalWindow
 
+from private_topk.transforms.combine import AddUp
 from private_topk.transforms.contributions import CountContributions
-from private_topk.transforms.counts import AddUp
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, Part
-from private_topk.transforms.sharding import ShardByUser
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.rows import ShardByUser
 from private_topk.transforms.windows import Period
 
 Pairs = list[tuple[Any, Any]]

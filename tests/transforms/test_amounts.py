@@ -26,9 +26,9 @@ from private_topk.transforms import (
     ReleaseKey,
     UnknownDomain,
 )
-from private_topk.transforms.amounts import as_numbers
 from private_topk.transforms.beam_yaml import RankRows
 from private_topk.transforms.mechanisms import Joint, Laplace, Mechanism
+from private_topk.transforms.metric import as_numbers
 from private_topk.transforms.top_k import make_selection
 from tests.transforms.pipelines import outcome
 

@@ -9,11 +9,11 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
-from private_topk.transforms import blocks
-from private_topk.transforms.blocks import BlockCoder, MakeBlocks
+from private_topk.transforms import rows as rows_module
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.counters import exact_counters
 from private_topk.transforms.parts import Part, PartCoder
+from private_topk.transforms.rows import BlockCoder, MakeBlocks
 from tests.transforms.pipelines import outcome
 
 
@@ -36,7 +36,7 @@ def test_to_know_its_size_no_block_is_encoded(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_pairs_gather_by_window_in_blocks_of_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_ROWS", 500)  # of 50,000
+    monkeypatch.setattr(rows_module, "_ROWS", 500)  # of 50,000
     rows = [((n, "i"), 5 if n % 3 else 15) for n in range(1200)]
 
     def build(p: beam.Pipeline) -> beam.PCollection:

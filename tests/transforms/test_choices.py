@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from private_topk import Joint, Period, Release, ReleaseKey, RestrictedLaplace, UnknownDomain, rank
-from private_topk.transforms import sharding
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.cut import _NumberDoFn
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.layout import Layout
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.rows import _ShardDoFn
+from private_topk.transforms.user_shards import UserShard
+from private_topk.transforms.windows.assign import _NumberDoFn
 
 ITEMS, GROUPS, DAYS = ["a", "b", "c"], ["north", "south", "west"], 3
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -72,7 +72,7 @@ def test_shards_tell_nothing_of_choices() -> None:
     """
     domain, groups, shards = PublicDomain.of(ITEMS), Groups.of(GROUPS), 4
     layout = Layout.of(domain, PERIOD, groups.size)
-    fn = sharding._ShardDoFn(domain, KEY, shards, layout, 1, None, groups)
+    fn = _ShardDoFn(domain, KEY, shards, layout, 1, None, groups)
     fn.setup()
     rows = everything(USERS)
     block, _ = make_block(*(pa.array(rows[name]) for name in ("user", "item")), pa.array(rows["time"]).cast(pa.int64()),

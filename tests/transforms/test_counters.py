@@ -9,8 +9,8 @@ import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.counters import exact_counters, read_left_out
+from private_topk.transforms.rows import MakeBlocks
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms import counts
+from private_topk.transforms import combine
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.counts import add_up, add_up_labels, largest
-from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
+from private_topk.transforms.combine import add_up, add_up_labels, largest
 from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.plan import ITEM_SHARD_BITS, Layout
 
 
 @pytest.mark.parametrize("keep", [None, 1, 3, 7, 100])
@@ -29,7 +29,7 @@ def test_labels_add_up_and_the_largest_stay_in_public_order(keep: int | None) ->
 @pytest.mark.parametrize("keep", [None, 1, 4, 30])
 def test_the_largest_of_every_window(keep: int | None, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows of no row to thirty, cut one by one or sorted all together."""
-    monkeypatch.setattr(counts, "_MANY", many)
+    monkeypatch.setattr(combine, "_MANY", many)
     draw = random.Random(3)
     for _ in range(50):
         rows = [(window, f"é{n}" if n % 3 else f"{n}", draw.randrange(1, 4)) for window in draw.sample(range(9), 5)
@@ -56,8 +56,8 @@ class TestWhatIsAtHand:
         ]
         expected = _summed_up(parts, layout)
         for most in (1, 40, 10**6):
-            monkeypatch.setattr(counts, "_ROWS_AT_HAND", most)
-            fn = counts._AddAheadDoFn(layout)
+            monkeypatch.setattr(combine, "_ROWS_AT_HAND", most)
+            fn = combine._AddAheadDoFn(layout)
             ahead = []
             for bundle in (parts[:5], parts[5:6], [], parts[6:]):
                 fn.start_bundle()
@@ -75,7 +75,7 @@ class TestWhatIsAtHand:
         wide = make_table(window=column, item=items, count=np.ones(len(items), np.int64))
         few = make_table(window=column[:9] + 6, item=items[:9], count=np.ones(9, np.int64))
         parts = [placed for shard in (0, 1) for placed in with_manifest(shard, [(0, wide), (1, few)])]
-        fn = counts._AddAheadDoFn(layout)
+        fn = combine._AddAheadDoFn(layout)
         fn.start_bundle()
         ahead = [placed for each in parts for placed in fn.process(each)] + [late.value for late in fn.finish_bundle()]
         assert max(len(part.table) for _, part in ahead) <= 1 << 16 and sum(place == 1 for place, _ in ahead) == 1

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.transforms import user_shard
-from private_topk.transforms.amounts import Amounts
+from private_topk.transforms import user_shards
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.mechanisms import LimitDomain
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.audit.paths import Path, count_blocks, rankings_of
 from private_topk.transforms.testing.true_top_k import TrueTopK
 from tests.examples import examples
@@ -51,12 +51,12 @@ class Asked(NamedTuple):
     amounts: bool
     groups_per_user: int | None
 
-    def selection(self, keep: int | None = None) -> Selection:
+    def spec(self, keep: int | None = None) -> TopK:
         """Of all counts, or of the `keep` largest of an unknown domain."""
         domain = UnknownDomain() if self.unknown else PublicDomain.of(ITEMS)
         mechanism = TrueTopK() if keep is None else LimitDomain(epsilon=1.0, delta=1e-6, kbar=keep - 1)
         groups = None if self.groups_per_user is None else Groups.of(GROUPS, self.groups_per_user)
-        return Selection(mechanism, 1, domain, self.limit, None, Amounts.of(CAP) if self.amounts else None, groups)
+        return TopK(mechanism, 1, domain, self.limit, None, Amounts.of(CAP) if self.amounts else None, groups)
 
 
 KEY = ReleaseKey.held(b"the key of the dictionaries")
@@ -83,7 +83,7 @@ PATHS = [Path("days", 1, 1), Path("sliding", 3, 8), Path("stream", 2, 4), Path("
 
 def counted(rows: list[Row], asked: Asked, path: Path, keep: int | None = None) -> Counter[Place]:
     """By the pipeline's functions."""
-    selection, period = asked.selection(keep), path.period
+    spec, period = asked.spec(keep), path.period
     blocks = []
     for number in range(path.blocks):
         some = rows[number :: path.blocks]
@@ -98,10 +98,10 @@ def counted(rows: list[Row], asked: Asked, path: Path, keep: int | None = None) 
         )
         blocks.append(block)
     found: Counter[Place] = Counter()
-    for place, counts in enumerate(count_blocks(selection, KEY, blocks, path)):
-        window, group = divmod(place, rankings_of(selection))
+    for place, counts in enumerate(count_blocks(spec, KEY, blocks, path)):
+        window, group = divmod(place, rankings_of(spec))
         for item, count in zip(counts.labels(counts.held).to_pylist(), counts.counts.tolist(), strict=True):
-            found[window, "" if selection.groups is None else GROUPS[group], item] += count
+            found[window, "" if spec.groups is None else GROUPS[group], item] += count
     return +found
 
 
@@ -192,7 +192,7 @@ def test_the_look_sees_a_user_who_decides_for_others(monkeypatch: pytest.MonkeyP
             Row("5", "b", 0, 1.0, "north")]  # fmt: skip
     asked, draw = Asked(False, 1, False, None), random.Random(1)
     look(rows, asked, PATHS[0], draw)
-    monkeypatch.setattr(user_shard, "kept_pairs", popular)
+    monkeypatch.setattr(user_shards, "kept_pairs", popular)
     with pytest.raises(AssertionError, match="hangs on others"):
         look(rows, asked, PATHS[0], draw)
 

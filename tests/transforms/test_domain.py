@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
-from private_topk.transforms.domain_index import DomainIndex
+from private_topk.transforms.labels import DomainIndex
 
 
 def column(items: list[str | None]) -> pa.Array:

@@ -19,10 +19,10 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
-from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.elements import Shape
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
 from tests.transforms.pipelines import outcome
 

@@ -11,10 +11,11 @@ import pytest
 
 from private_topk.transforms import CountBudget, Groups, PrivateTopK, PublicDomain, Release, ReleaseKey
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.group_domain import DomainByGroup, groups_for
+from private_topk.transforms.domain import DomainByGroup
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.groups import groups_for
 from private_topk.transforms.mechanisms import Canonical, Laplace, LimitDomain
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.top_k import make_selection
 from tests.transforms.pipelines import outcome
@@ -47,14 +48,14 @@ def test_items_of_other_groups_are_none() -> None:
 def test_every_rank_names_the_item_that_the_groups_own_list_gives(seed: int) -> None:
     """All ranks of all groups, held to each group's vector of counts by itself; nobody is in the last."""
     domain = DomainByGroup.by_group(some_lists(seed))
-    selection = make_selection(1, Laplace(1.0), domain, groups=Groups(domain.groups))
+    spec = make_selection(1, Laplace(1.0), domain, groups=Groups(domain.groups))
     rng = np.random.default_rng(seed)
     for group in range(4):
         counts, listed = np.zeros(40, np.int64), domain.listed(group)
         held = np.sort(rng.choice(listed, min(len(listed), 8) if group < 3 else 0, replace=False))
         counts[held] = rng.integers(1, 4, len(held))
         table = make_table(item=held.astype(np.uint32), count=counts[held])
-        found, named = WindowCounts.of(selection, [table], group), Named.of(counts[listed])
+        found, named = WindowCounts.of(spec, [table], group), Named.of(counts[listed])
         assert found.histogram.values.tolist() == named.histogram.values.tolist()
         assert found.histogram.items == len(listed)
         ranks = np.arange(len(listed))
@@ -133,5 +134,5 @@ def test_lists_may_be_loaded_where_they_are_needed_and_are_checked_there() -> No
     again, groups = groups_for(domain, Groups.of(["de", "fr"]), 1)
     assert isinstance(again, DomainByGroup) and groups is not None and again.groups == groups.labels
     assert again.listed(0).tolist() == [1] and domain.listed(1).tolist() == [1]
-    selection = make_selection(1, LimitDomain(1.0, 1e-6), {"fr": ["a"]})
-    assert selection.groups is not None and selection.groups.size == 1
+    spec = make_selection(1, LimitDomain(1.0, 1e-6), {"fr": ["a"]})
+    assert spec.groups is not None and spec.groups.size == 1

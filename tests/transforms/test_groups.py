@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.question import ask
+from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms import (
     CountBudget,
     Groups,
@@ -29,9 +29,9 @@ from private_topk.transforms import (
     UnknownDomain,
 )
 from private_topk.transforms.groups import chosen
-from private_topk.transforms.headings import Heading
 from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace, noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.select import RankingKey
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds
@@ -144,9 +144,9 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str) -> None:
     """Two groups, all user types: the law of both rankings together, on neighbours both ways. Who is replaced may leave
     one and enter the other, for no more than a swap within one: tests/transforms/mechanisms/test_moves.py has the rest.
     """
-    question = ask(1, Joint(1.0, neighbours=relation), ["x", "y"], groups=["north", "south"])
-    share = question.selection.mechanism
-    assert question.selection.rankings_of_a_user() == 1 and share.epsilon == 1
+    spec = resolve(1, Joint(1.0, neighbours=relation), ["x", "y"], groups=["north", "south"])
+    share = spec.top_k.mechanism
+    assert spec.top_k.rankings_of_a_user() == 1 and share.epsilon == 1
     users = [(g, items) for g in (0, 1) for items in ((1, 0), (0, 1), (1, 1))]
     base, worst = np.array([[3, 2], [1, 1]]), 0.0
 
@@ -182,27 +182,29 @@ def test_counts_of_groups_have_the_noise_of_users_who_move(delta: float, limit: 
         (Joint(1.0, neighbours="swap"), NAMES, True), (Joint(1.0, neighbours="swap"), None, False),
         (Joint(1.0), NAMES, False), (_Own(1.0), NAMES, False),
     ]:  # fmt: skip
-        selection = make_selection(3, mechanism, ITEMS, limit, counts, None, groups)
+        spec = make_selection(3, mechanism, ITEMS, limit, counts, None, groups)
         noise = noise_of_counts(3, 1.0, delta or None, limit, mechanism.neighbours, 1, moving)
-        assert selection.users_move() == moving and selection.noise(3).stddev == noise.stddev()
+        assert spec.users_move() == moving and spec.noise(3).stddev == noise.stddev()
 
 
 def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
-    one, three = (ask(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, most)) for most in (1, 3))
-    assert one.selection.mechanism.epsilon == 0.75 and one.privacy.total is None
-    assert three.selection.mechanism.epsilon == 0.25 and three.privacy.each == 3
-    assert cost_of(three.selection).epsilon == Fraction(3, 4) and cost_of(one.selection).epsilon == Fraction(3, 4)
-    swapped = [ask(2, kind, ITEMS, groups=Groups.of(NAMES, 1)) for kind in (Joint(1.0, neighbours="swap"), _Own(1.0))]
-    assert [its.selection.rankings_of_a_user() for its in swapped] == [1, 2], "who proves nothing pays for both"
-    assert swapped[1].selection.mechanism.epsilon == 0.5
-    all_of_them = ask(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, 99))
-    assert all_of_them.selection.rankings_of_a_user() == 4, "there are no more groups than four"
-    weeks = ask(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2), period=WEEK, privacy_unit="user")
+    one, three = (resolve(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, most)) for most in (1, 3))
+    assert one.top_k.mechanism.epsilon == 0.75 and one.privacy.total is None
+    assert three.top_k.mechanism.epsilon == 0.25 and three.privacy.each == 3
+    assert cost_of(three.top_k).epsilon == Fraction(3, 4) and cost_of(one.top_k).epsilon == Fraction(3, 4)
+    swapped = [
+        resolve(2, kind, ITEMS, groups=Groups.of(NAMES, 1)) for kind in (Joint(1.0, neighbours="swap"), _Own(1.0))
+    ]
+    assert [its.top_k.rankings_of_a_user() for its in swapped] == [1, 2], "who proves nothing pays for both"
+    assert swapped[1].top_k.mechanism.epsilon == 0.5
+    all_of_them = resolve(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, 99))
+    assert all_of_them.top_k.rankings_of_a_user() == 4, "there are no more groups than four"
+    weeks = resolve(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2), period=WEEK, privacy_unit="user")
     described = weeks.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
     assert described["windows"] == 3 and described["rankings_of_a_user_in_a_window"] == 2
-    assert weeks.selection.mechanism.epsilon == pytest.approx(1 / 6)
+    assert weeks.top_k.mechanism.epsilon == pytest.approx(1 / 6)
     with pytest.raises(ValueError, match="horizon must be at least the 3 windows of this run, got 2"):
-        ask(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2), period=WEEK, privacy_unit="user", horizon=2)
+        resolve(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2), period=WEEK, privacy_unit="user", horizon=2)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,7 @@ def test_lists_that_are_none_are_refused(labels: Any, most: int, message: str) -
 def test_no_two_headings_share_a_label() -> None:
     """Whatever the groups are called: the label is part of the seed."""
     bounds = [WindowBounds(), *WEEK.windows()]
-    labels = {Heading(window, group).label() for window in bounds for group in (None, "", "all", "a|b", "|")}
+    labels = {RankingKey(window, group).label() for window in bounds for group in (None, "", "all", "a|b", "|")}
     assert len(labels) == 5 * len(bounds)
 
 

@@ -15,15 +15,15 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows
 
 from private_topk.transforms import PrivateTopK, top_k
-from private_topk.transforms import counts as counts_module
+from private_topk.transforms import combine as counts_module
 from private_topk.transforms import parts as parts_module
 from private_topk.transforms.columnar import make_table
+from private_topk.transforms.combine import AddUp, add_up
+from private_topk.transforms.completeness import IncompleteDataError, check_whole
 from private_topk.transforms.contributions import CountContributions
-from private_topk.transforms.counts import AddUp, add_up
-from private_topk.transforms.guard import LostPartError, check_whole
 from private_topk.transforms.heartbeats import AnswerForEmpty, WakeShards
-from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.parts import MANIFEST, Part, PartCoder, PlacedPart, in_pieces, with_manifest
+from private_topk.transforms.plan import ITEM_SHARD_BITS, Layout
 from tests.transforms.streams import (
     DOMAIN,
     RELEASE,
@@ -97,7 +97,7 @@ class TestEveryWayToLoseAPart:
 def passes(parts: list[PlacedPart], shards: int = 3) -> bool:
     try:
         check_whole(parts, shards)
-    except LostPartError:
+    except IncompleteDataError:
         return False
     return True
 
@@ -105,7 +105,7 @@ def passes(parts: list[PlacedPart], shards: int = 3) -> bool:
 def test_the_message_says_what_and_what_to_do_and_survives_a_worker() -> None:
     what = "of 3 user shards 0 were heard, 0 times in all"
     sentence = f"{what}.*nothing is published for their window. Run it again"
-    with pytest.raises(LostPartError, match=sentence) as caught:
+    with pytest.raises(IncompleteDataError, match=sentence) as caught:
         check_whole([], 3)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
@@ -231,7 +231,7 @@ WITHOUT_ROWS: set[str] = {w.label() for w in period_of("fixed").windows()[3:]}
 
 @pytest.mark.parametrize("runner", [FnApiRunner, BundleBasedDirectRunner])
 def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism = transform(period_of("fixed"))._rank._selection.mechanism
+    mechanism = transform(period_of("fixed"))._rank._spec.mechanism
     plain = PrivateTopK(3, mechanism, DOMAIN, release=RELEASE, shards=4, reveal_active_windows=True)
     few = [row for row in ROWS if row[0] == "u7"]  # of one user shard alone: the others are answered for
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms import user_shard as user_shard_module
+from private_topk.transforms import user_shards as user_shard_module
 from private_topk.transforms.columnar import make_table, mix
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.user_shards import UserShard
 
 KEY = bytes(range(32))
 

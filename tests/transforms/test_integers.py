@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms.integers import as_integers
+from private_topk.transforms.labels import as_integers
 
 ODD = [
     *("", "-", "0", "-0", "00", "1", "-1", "+1", " 1", "1 ", "1_0", "\u0663", "12345678", "123456789", "9" * 18),

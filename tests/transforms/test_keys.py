@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.transforms.keys import Release, ReleaseKey, release_seed
+from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
 SECRET = "0123456789abcdef0123456789abcdef"
 

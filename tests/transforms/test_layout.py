@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms import user_shard as user_shard_module
+from private_topk.transforms import user_shards as user_shard_module
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.counts import add_up
+from private_topk.transforms.combine import add_up
+from private_topk.transforms.completeness import check_whole
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.guard import check_whole
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
 from private_topk.transforms.parts import MANIFEST, PlacedPart, by_group, with_manifest
+from private_topk.transforms.plan import ITEM_SHARD_BITS, Layout
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.select import by_window as tables_by_window
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from private_topk.transforms.columnar import make_table
+from private_topk.transforms.contributions import CountOnTheFlyDoFn
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
-from private_topk.transforms.on_the_fly import CountOnTheFlyDoFn
 from private_topk.transforms.parts import MANIFEST
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.user_shards import UserShard
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 ITEMS = [f"item {n}" for n in range(300)]

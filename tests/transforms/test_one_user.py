@@ -11,16 +11,16 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.transforms import sharding
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counts import add_up
+from private_topk.transforms.combine import add_up
+from private_topk.transforms.completeness import check_whole
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.guard import check_whole
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 from private_topk.transforms.parts import MANIFEST, with_manifest
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.rows import _ShardDoFn
+from private_topk.transforms.user_shards import UserShard
 from tests.examples import examples
 
 HOSTILE = [
@@ -64,7 +64,7 @@ def counted(
     """
     known, layout = DOMAINS[domain], Layout.of(DOMAINS[domain])
     fn, counter = (
-        sharding._ShardDoFn(known, key, shards, layout),
+        _ShardDoFn(known, key, shards, layout),
         UserShard(layout, key, limit, weighting=weighting),
     )
     fn.setup()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from private_topk.transforms.refusal import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 
 
 def test_every_door_shows_fields_by_its_own_names() -> None:

@@ -22,7 +22,7 @@ from apache_beam.transforms.window import TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.pipelines.question import ask
+from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms import (
     Amounts,
     Groups,
@@ -32,20 +32,20 @@ from private_topk.transforms import (
     RangeDomain,
     ReleaseKey,
     Risers,
-    sharding,
 )
-from private_topk.transforms import counts as counting
+from private_topk.transforms import combine as counting
 from private_topk.transforms.columnar import make_block, make_table
-from private_topk.transforms.counts import add_up
-from private_topk.transforms.cut import _NumberDoFn
+from private_topk.transforms.combine import add_up
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, LimitDomain, Mechanism, TopStable
 from private_topk.transforms.parts import Part
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.testing.checks import check_pair
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
+from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
 from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
 from tests.transforms.pipelines import outcome
@@ -63,16 +63,16 @@ Scores = dict[tuple[int, str, str], int]
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_law_is_the_same_when_all_counts_move_together(name: str) -> None:
-    """What `differences_alone` says, of every mechanism that says it; and those that do not are refused."""
+    """What `translation_invariant` says, of every mechanism that says it; and those that do not are refused."""
     mechanism = mechanism_of(name)
-    assert type(mechanism).differences_alone
+    assert type(mechanism).translation_invariant
     here, moved = (law_of(name, mechanism, tuple(count + by for count in (7, 4, 2)), 2) for by in (0, 6))
     assert here.keys() == moved.keys()
     assert all(float(here[answer]) == pytest.approx(float(moved[answer]), rel=1e-9, abs=1e-12) for answer in here)
 
 
 def test_the_laws_below_are_of_every_mechanism_that_is_offered_and_the_page_names_the_others() -> None:
-    offered = {name for name, kind in MECHANISMS.items() if kind.differences_alone}
+    offered = {name for name, kind in MECHANISMS.items() if kind.translation_invariant}
     assert offered == set(PUBLIC)
     refused = {name for name, kind in MECHANISMS.items() if kind.about.domain == "public"} - offered
     page = (Path(__file__).parents[2] / "docs" / "risers.md").read_text()
@@ -131,7 +131,7 @@ def scored(
     """The scores by the pipeline's functions: by number of the window, group and item; those of 0 left out."""
     reads, (shards, blocks), split = risers.reads(period), way, 0 if groups is None else groups.size
     layout, own = Layout.of(DOMAIN, reads, split), Layout.of(DOMAIN, period, split)
-    fn = sharding._ShardDoFn(DOMAIN, KEY, shards, layout, 1, amounts, groups)
+    fn = _ShardDoFn(DOMAIN, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, amounts and amounts.cap, 1, None, None, risers)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
@@ -285,14 +285,14 @@ def test_what_it_costs() -> None:
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user-window", "add-remove", Fraction(1, 3)),
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
     ]:  # fmt: skip
-        question = ask(2, Joint(1.0, neighbours=relation), ITEMS, period=period, privacy_unit=unit, risers=Risers(HALF))
-        mechanism = question.selection.mechanism
+        spec = resolve(2, Joint(1.0, neighbours=relation), ITEMS, period=period, privacy_unit=unit, risers=Risers(HALF))
+        mechanism = spec.top_k.mechanism
         assert mechanism.epsilon == pytest.approx(float(share)) and mechanism.cap == 3
         assert mechanism.sensitivity == 3 * (2 if relation == "swap" else 1)
-    minutes = ask(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(HALF), amounts=Amounts.of(60))
-    assert minutes.selection.mechanism.cap == 180
-    grouped = ask(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"]))
-    assert grouped.selection.rankings_of_a_user() == 1 and grouped.selection.mechanism.epsilon == 1
+    minutes = resolve(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(HALF), amounts=Amounts.of(60))
+    assert minutes.top_k.mechanism.cap == 180
+    grouped = resolve(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"]))
+    assert grouped.top_k.rankings_of_a_user() == 1 and grouped.top_k.mechanism.epsilon == 1
 
 
 @pytest.mark.parametrize(

@@ -14,24 +14,23 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 from private_topk.transforms import select
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.counts import add_up
+from private_topk.transforms.combine import add_up
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
-from private_topk.transforms.headings import Heading
-from private_topk.transforms.keys import Release, ReleaseKey, release_seed
-from private_topk.transforms.layout import ITEM_SHARD_BITS, Layout
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, CandidatesThenRank, Joint, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.parts import Part, PlacedPart, heartbeat, with_manifest
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.release import Ranking, Selection
-from private_topk.transforms.select import SelectTopK, WindowCounts, _SelectDoFn, by_window, rank
+from private_topk.transforms.plan import ITEM_SHARD_BITS, Layout
+from private_topk.transforms.release import Ranking, Release, ReleaseKey, release_seed
+from private_topk.transforms.select import RankingKey, SelectTopK, WindowCounts, _SelectDoFn, by_window, rank
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import make_selection
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, WindowBounds
 
-SELECTION = Selection(Joint(epsilon=1.0), 2, PublicDomain.of(["a", "b", "c"]), 5)
+SELECTION = TopK(Joint(epsilon=1.0), 2, PublicDomain.of(["a", "b", "c"]), 5)
 LAYOUT = Layout.of(SELECTION.domain)
-HIDDEN = Selection(MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1), 2, UnknownDomain())
+HIDDEN = TopK(MECHANISMS["limit-domain"](epsilon=1.0, delta=0.1), 2, UnknownDomain())
 PANE = PaneInfo(True, True, PaneInfoTiming.ON_TIME, 0, 0)
 RELEASE = Release(ReleaseKey.held(b"selection".ljust(32, b".")), "two rounds")
 
@@ -64,14 +63,14 @@ def totals_of(layout: Layout, shard: int) -> pa.RecordBatch:
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_tables_of_the_shards_say_what_one_vector_does(name: str) -> None:
     layout = LAYOUTS[name]
-    selection = make_selection(1, Joint(1.0), RangeDomain(0, layout.size))
+    spec = make_selection(1, Joint(1.0), RangeDomain(0, layout.size))
     tables = [totals_of(layout, shard) for shard in range(layout.item_shards)]
     pieces = [table.slice(start, 7) for table in tables for start in range(0, len(table), 7)]
     digests = set()
     for turned in (tables, tables[::-1], pieces[::-1]):
         windows = by_window(turned, range(layout.windows)) if layout.windows > 1 else [(0, turned)]
         for window, some in windows:
-            found, named = WindowCounts.of(selection, some), Named.of(some_counts(layout, window))
+            found, named = WindowCounts.of(spec, some), Named.of(some_counts(layout, window))
             digests.add(found.digest)
             assert found.histogram.values.tolist() == named.histogram.values.tolist()
             assert found.histogram.sizes.tolist() == named.histogram.sizes.tolist()
@@ -82,11 +81,11 @@ def test_tables_of_the_shards_say_what_one_vector_does(name: str) -> None:
 
 def test_other_counts_items_or_users_have_another_digest() -> None:
     """Of a mechanism of two rounds the second is drawn from the numbers of users: they are in the digest too."""
-    selection = make_selection(1, CandidatesThenRank(1.0, 0.01, 9, whole_items=2), RangeDomain(0, 9))
+    spec = make_selection(1, CandidatesThenRank(1.0, 0.01, 9, whole_items=2), RangeDomain(0, 9))
     columns = {"item": np.array([3, 4], np.uint32), "count": [70, 70], "users": [1, 2]}
     changes = ({}, {"item": np.array([3, 5], np.uint32)}, {"count": [70, 71]}, {"users": [1, 1]})
-    found = {WindowCounts.of(selection, [make_table(**{**columns, **change})]).digest for change in changes}
-    assert len(found) == 4 and WindowCounts.of(selection, []).digest not in found
+    found = {WindowCounts.of(spec, [make_table(**{**columns, **change})]).digest for change in changes}
+    assert len(found) == 4 and WindowCounts.of(spec, []).digest not in found
 
 
 def test_an_unknown_domain_is_its_largest_counts_whoever_hands_them_on() -> None:
@@ -143,19 +142,19 @@ def totals_of_pairs(pairs: np.ndarray, mechanism: CandidatesThenRank) -> list[pa
 def test_a_ranking_of_two_rounds_is_the_draw_of_both_vectors(epsilon: float, k: int) -> None:
     """Of sums and users counted here; with k = 60 also items that nobody holds."""
     mechanism = CandidatesThenRank(epsilon, 0.01, 200, whole_items=2)
-    selection = make_selection(k, mechanism, RangeDomain(0, SIZE))
+    spec = make_selection(k, mechanism, RangeDomain(0, SIZE))
     pairs, totals = some_pairs(), totals_of_pairs(some_pairs(), mechanism)
     sums, users = np.zeros((2, SIZE), np.int64)
     for user in np.unique(pairs[:, 0]):
         its = pairs[pairs[:, 0] == user, 1]
         sums[its] += mechanism.weighting.weight(len(its))
         users[its] += 1
-    of = Heading(WindowBounds(), None)
+    of = RankingKey(WindowBounds(), None)
     for some in (totals, totals[::-1]):
-        counted = WindowCounts.of(selection, some)
-        seed = release_seed(RELEASE, of.label(), selection.parameters(), counted.digest)
+        counted = WindowCounts.of(spec, some)
+        seed = release_seed(RELEASE, of.label(), spec.parameters(), counted.digest)
         wanted = mechanism(sums, k, RandomBits.keyed(seed), users)
-        found = rank(selection, RELEASE, of, counted)
+        found = rank(spec, RELEASE, of, counted)
         assert found.items == tuple(map(str, wanted.tolist())) and found.noisy_weights is None is found.noisy_counts
 
 
@@ -178,8 +177,8 @@ def parts_of(labels: dict[str, int]) -> list[PlacedPart]:
 def test_a_second_pane_is_refused_at_run_time(first: bool, timing: int, fires: bool) -> None:
     """What a pipeline that was put together by hand, or a runner of its own mind, could hand over."""
     pane = PaneInfo(first, True, timing, 0 if first else 1, 0)
-    for selection, layout in ((HIDDEN, Layout(0)), (SELECTION, LAYOUT)):
-        stage = _SelectDoFn(selection, Release.fresh(), 1, layout, None)
+    for spec, layout in ((HIDDEN, Layout(0)), (SELECTION, LAYOUT)):
+        stage = _SelectDoFn(spec, Release.fresh(), 1, layout, None)
         found = stage.process((0, [heartbeat(), *with_manifest(0, [])]), GlobalWindow(), pane)
         if fires:
             assert next(found) is not None
@@ -228,9 +227,9 @@ def test_parameters_are_all_that_the_answer_depends_on() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("selection", [SELECTION, HIDDEN])
-def test_the_stage_gives_rankings(selection: Selection) -> None:
+@pytest.mark.parametrize("spec", [SELECTION, HIDDEN])
+def test_the_stage_gives_rankings(spec: TopK) -> None:
     pipeline = beam.Pipeline()
     totals = pipeline | beam.Create([heartbeat()]).with_output_types(PlacedPart)
-    last = SelectTopK(selection, Release.fresh(), 1, Layout.of(selection.domain))
+    last = SelectTopK(spec, Release.fresh(), 1, Layout.of(spec.domain))
     assert ((totals, totals) | last).element_type == Ranking

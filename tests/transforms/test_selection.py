@@ -7,25 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from private_topk.transforms.count_budget import CountBudget, noise_size
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian, noise_of_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import Draws, Selection
+from private_topk.transforms.release import Release, ReleaseKey
+from private_topk.transforms.spec import CountBudget, Draws, TopK, noise_size
 from private_topk.transforms.top_k import make_selection
 
 COUNTS = np.array([900, 700, 500, 300, 100])
-PLAIN = Selection(Joint(epsilon=9.0), 3, PublicDomain.of("abcde"), None, CountBudget(0.5))
+PLAIN = TopK(Joint(epsilon=9.0), 3, PublicDomain.of("abcde"), None, CountBudget(0.5))
 RELEASE = Release(ReleaseKey.for_tests(), "one")
 
 
-def draw(selection: Selection, counts: np.ndarray = COUNTS, release: Release = RELEASE) -> Draws:
-    return selection.draw(Histogram.of(counts), counts.tobytes(), "all", release)
+def draw(spec: TopK, counts: np.ndarray = COUNTS, release: Release = RELEASE) -> Draws:
+    return spec.draw(Histogram.of(counts), counts.tobytes(), "all", release)
 
 
-def rounded_to(step: int) -> Selection:
+def rounded_to(step: int) -> TopK:
     return replace(PLAIN, publish_counts=CountBudget(0.5, round_to=step))
 
 
@@ -79,7 +78,7 @@ def test_steps_that_are_none_are_refused(step: object) -> None:
 
 def test_weights_are_no_counts_to_publish() -> None:
     weighted = WeightedGaussian(epsilon=1.0, delta=1e-6, max_items_per_user=5)
-    selection = make_selection(3, weighted, UnknownDomain())
-    assert (selection.head(), selection.least()) == (None, weighted.tau() + 1)
+    spec = make_selection(3, weighted, UnknownDomain())
+    assert (spec.head(), spec.least()) == (None, weighted.tau() + 1)
     with pytest.raises(Refusal, match="publish_counts does not go with weighted-gaussian, which adds up weights"):
         make_selection(3, weighted, UnknownDomain(), publish_counts=CountBudget(1.0))

@@ -12,18 +12,13 @@ import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import IntervalWindow
 
-from private_topk.transforms.blocks import BlockCoder
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.cut import _NumberDoFn, _SplitDoFn, cells
-from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.guard import LostPartError, check_whole
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
-from private_topk.transforms.parts import PlacedPart, with_manifest
-from private_topk.transforms.sent import (
+from private_topk.transforms.completeness import (
+    IncompleteDataError,
     Sender,
     Sent,
     add_shares,
+    check_whole,
     closed_in,
     mark_in,
     share_in,
@@ -32,9 +27,14 @@ from private_topk.transforms.sent import (
     statement_in,
     statements,
 )
-from private_topk.transforms.sharding import _ShardDoFn
+from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.parts import PlacedPart, with_manifest
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.rows import BlockCoder, _ShardDoFn
 from private_topk.transforms.windows import Period, microseconds
-from private_topk.transforms.windows.stretches import Stretches
+from private_topk.transforms.windows.assign import _NumberDoFn, _SplitDoFn, beam_windows
+from private_topk.transforms.windows.period import Stretches
 from tests.transforms.streams import CUTS, DOMAIN, START, period_of
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
@@ -56,8 +56,8 @@ class Reader:
         self.sender, self.sent, self.number, self.blocks = Sender(period), Sent(), number, 0
         self.cut = _SplitDoFn(period)
         self.cut.setup()
-        self.pieces: dict[IntervalWindow, list[pa.RecordBatch]] = {cell: [] for cell in cells(period)}
-        self.said: dict[IntervalWindow, list[pa.RecordBatch]] = {cell: [] for cell in cells(period)}
+        self.pieces: dict[IntervalWindow, list[pa.RecordBatch]] = {cell: [] for cell in beam_windows(period)}
+        self.said: dict[IntervalWindow, list[pa.RecordBatch]] = {cell: [] for cell in beam_windows(period)}
 
     def read(self, block: pa.RecordBatch) -> None:
         marked, self.sent = self.sender.mark(block, b"%d %d" % (self.number, self.blocks), self.sent)
@@ -88,7 +88,7 @@ def test_a_reader_states_of_every_window_what_is_cut_into_it(cut: str, clock: st
                 reader.read(block_of(state, rows, CUTS[cut][1], at if clock == "of arrivals" else None))
             reader.close(closed)
         reader.close(len(period))
-        for cell in cells(period):
+        for cell in beam_windows(period):
             (said,) = (statement_in(block) for block in reader.said[cell])
             assert said.reader == 0 and len(said.sums) == 1
             assert sum(map(mark_in, reader.pieces[cell])) % WHOLE == said.sums[0]
@@ -143,7 +143,7 @@ def received(pieces: list[tuple[int, pa.RecordBatch]], shards: int) -> list[Plac
 def passes(parts: list[PlacedPart], shards: int, readers: list[int]) -> bool:
     try:
         check_whole(parts, shards, readers)
-    except LostPartError:
+    except IncompleteDataError:
         return False
     return True
 
@@ -179,9 +179,9 @@ def test_pieces_of_one_block_do_not_stand_for_each_other() -> None:
 
 def test_the_sentence_names_the_hop_and_no_count() -> None:
     marked, statement = stated([make_block(pa.array(["u"]), pa.array(["item 1"]))[0]], 0)
-    with pytest.raises(LostPartError, match="the rows that readers sent are not those that user shards received"):
+    with pytest.raises(IncompleteDataError, match="the rows that readers sent are not those that user shards received"):
         check_whole([*received([], 1), *statements(statement)], 1, [0])
-    with pytest.raises(LostPartError, match="of 1 readers 0 have stated what they sent, 0 times in all"):
+    with pytest.raises(IncompleteDataError, match="of 1 readers 0 have stated what they sent, 0 times in all"):
         check_whole(received(pieces_of([marked], 1), 1), 1, [0])
 
 

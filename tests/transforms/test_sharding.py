@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms import sharding
+from private_topk.transforms import rows
 from private_topk.transforms.columnar import make_block
+from private_topk.transforms.completeness import add_shares, share_in, stated, statement_in
 from private_topk.transforms.domain import Domain, PublicDomain
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
-from private_topk.transforms.sent import add_shares, share_in, stated, statement_in
-from private_topk.transforms.sharding import STATEMENTS, ShardedPairs, _ShardDoFn
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.rows import STATEMENTS, ShardedPairs, _ShardDoFn
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 KNOWN = PublicDomain.of([f"item {n}" for n in range(50)])
@@ -64,7 +64,7 @@ def test_rows_that_no_piece_holds_are_accounted_for() -> None:
 
 def test_a_piece_is_never_larger_than_a_block_though_all_rows_are_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """A runner that sorts what it groups has to hold each element whole."""
-    monkeypatch.setattr(sharding, "_LONGEST", ROWS)
+    monkeypatch.setattr(rows, "_LONGEST", ROWS)
     pieces = split(blocks(users=1), KNOWN, together=True)
     sizes = [len(piece) for shard, piece in pieces if shard >= 0 and len(piece)]
     assert max(sizes) <= ROWS and len(sizes) == -(-sum(sizes) // ROWS)
@@ -76,5 +76,5 @@ def test_a_piece_is_never_larger_than_a_block_though_all_rows_are_of_one_user(mo
 def test_what_waits_is_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch, name: str, bound: int) -> None:
     """Of 4 shards 2,000 rows, two blocks; of blocks of some 31,000 bytes two: 5 times, of 9 blocks."""
     assert 30_000 < blocks()[0].nbytes < 35_000
-    monkeypatch.setattr(sharding, name, bound)
+    monkeypatch.setattr(rows, name, bound)
     assert len(split(blocks(), KNOWN, together=True)) == 5 * SHARDS + 1 + SHARDS

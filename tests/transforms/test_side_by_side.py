@@ -13,17 +13,17 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows
 
-from private_topk.transforms.blocks import MakeBlocks
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.contributions import _CountDoFn
 from private_topk.transforms.counters import exact_counters, read_left_out
-from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms import Joint, LimitDomain
-from private_topk.transforms.side_by_side import SideBySideDoFn
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.rows import MakeBlocks
+from private_topk.transforms.shuffle import SideBySideDoFn
 from private_topk.transforms.top_k import RankBlocks, make_selection
-from private_topk.transforms.user_shard import UserShard
+from private_topk.transforms.user_shards import UserShard
+from private_topk.transforms.windows.assign import AssignWindows
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
 
@@ -67,7 +67,7 @@ def test_what_goes_wrong_is_raised() -> None:
 
 def released(cores: int, domain: Domain, cut: str | None, windowed: bool = False) -> tuple[list[Any], dict[str, str]]:
     mechanism = LimitDomain(epsilon=5.0, delta=1e-2) if isinstance(domain, UnknownDomain) else Joint(epsilon=1.0)
-    selection = make_selection(5, mechanism, domain, 3)
+    spec = make_selection(5, mechanism, domain, 3)
     period = period_of(cut) if cut else None
     pipeline = beam.Pipeline(runner=FnApiRunner())
     rows = pipeline | beam.Create(stamped(some_rows(3, 72, 4_000)))
@@ -76,8 +76,8 @@ def released(cores: int, domain: Domain, cut: str | None, windowed: bool = False
     with exact_counters():
         blocks = rows | MakeBlocks(with_times=period is not None)
         if period is not None:
-            blocks = blocks | CutIntoWindows(period)
-        rankings = blocks | RankBlocks(selection, RELEASE, period, 16, reveal_active_windows=windowed, cores=cores)
+            blocks = blocks | AssignWindows(period)
+        rankings = blocks | RankBlocks(spec, RELEASE, period, 16, reveal_active_windows=windowed, cores=cores)
     _ = rankings | beam.ParDo(Collect(f"cores {cores}"))
     result = pipeline.run()
     result.wait_until_finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from private_topk.transforms.sorting import numbered, sorted_with_order, sorted_words
+from private_topk.transforms.columnar import numbered, sorted_with_order, sorted_words
 
 
 @pytest.mark.parametrize("kind", [np.uint64, np.int64])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from private_topk.transforms.errors import did_you_mean
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.suggestions import did_you_mean
 
 FLAGS = [
     f"--{name}"
     for name in "input user-column item-column time-column time-unit domain domain-column unknown-domain mechanism k "
     "epsilon delta skew gamma noise beta kbar neighbours max-items-per-user publish-counts publish-counts-delta "
     "privacy-unit horizon ledger dataset window every time-zone from to release-key release-id output overwrite runner "
-    "shards quiet show-left-out".split()
+    "shards quiet show-dropped-rows".split()
 ]
 COMMANDS = ["run", "stream", "report", "plan", "budget", "select", "mechanisms", "sample"]
 

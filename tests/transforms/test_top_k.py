@@ -35,15 +35,14 @@ from apache_beam.transforms.window import (
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 from private_topk.transforms import Period, PrivateTopK, PublicDomain, RangeDomain, Release, ReleaseKey, UnknownDomain
-from private_topk.transforms.count_budget import CountBudget
-from private_topk.transforms.cut import window_named
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.restricted import Restricted
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds, microseconds
+from private_topk.transforms.windows.assign import window_named
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
 
 ITEMS = [f"item {n}" for n in range(200)]
@@ -77,12 +76,12 @@ def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
     held = set_counts(pairs)
     counts = np.array([held.get(item, 0) for item in ITEMS])
     assert 3 < counts.min() + counts.max() and len(set(counts.tolist())) > 20, "too small to mean anything"
-    selection = Selection(JOINT, 10, PublicDomain.of(ITEMS))
+    spec = TopK(JOINT, 10, PublicDomain.of(ITEMS))
     codes = np.flatnonzero(counts)
     columns = len(codes).to_bytes(8, "little"), codes.astype("<i8").tobytes(), counts[codes].astype("<i8").tobytes()
     digest = hashlib.sha256(b"".join(columns)).digest()
     named = Named.of(counts)
-    chosen = named.items(selection.draw(named.histogram, digest, "all", RELEASE).ranks)
+    chosen = named.items(spec.draw(named.histogram, digest, "all", RELEASE).ranks)
     assert rankings(pairs) == [["all", [ITEMS[i] for i in chosen], 10, "sequence"]]
 
 

@@ -1,4 +1,4 @@
-"""Sliding and calendar windows, and the cells that stand for windows on a runner."""
+"""Sliding and calendar windows, and the Beam windows that stand for windows on a runner."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms.cut import _SplitDoFn, bounds_of_cell, cells, enter_cells, last_moment
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows, WindowBounds, microseconds
+from private_topk.transforms.windows.assign import _SplitDoFn, beam_windows, declared_window, into_windows, last_moment
 from private_topk.transforms.windows.calendar import skipped_days
 
 UTC = timezone.utc
@@ -48,17 +48,17 @@ def test_spans_agree_with_the_bounds(period: Period) -> None:
 
 @pytest.mark.parametrize("period", PERIODS)
 def test_a_cell_ends_when_its_window_closes_and_is_beams_own(period: Period) -> None:
-    found = cells(period)
+    found = beam_windows(period)
     assert len(set(found)) == len(period)
-    assign = enter_cells(period).windowing.windowfn
+    assign = into_windows(period).windowing.windowfn
     for number, cell in enumerate(found):
         window = period.window(number)
         closes = microseconds(window.end + period.slack)
         assert cell.max_timestamp().micros // 1000 == closes // 1000 and last_moment(period, number).micros < closes
         assert assign.assign(assign.AssignContext(last_moment(period, number))) == [cell]
-        assert bounds_of_cell(period, cell) == window
+        assert declared_window(period, cell) == window
     with pytest.raises(RuntimeError, match="not declared"):
-        bounds_of_cell(period, assign.assign(assign.AssignContext(last_moment(period, -1) + 10**8))[0])
+        declared_window(period, assign.assign(assign.AssignContext(last_moment(period, -1) + 10**8))[0])
 
 
 @pytest.mark.parametrize("arrivals", [False, True], ids=["by time", "by time and arrival"])
@@ -72,7 +72,7 @@ def test_rows_are_in_the_windows_of_their_time_that_were_open_when_they_arrived(
     columns = {"user": names, "item": names, "time": times, **({"arrived": arrived} if arrivals else {})}
     split = _SplitDoFn(period)
     split.setup()
-    found = [(int(row), bounds_of_cell(period, cell)) for part in split.process(pa.RecordBatch.from_pydict(columns))
+    found = [(int(row), declared_window(period, cell)) for part in split.process(pa.RecordBatch.from_pydict(columns))
              for cell in part.windows for row in part.value["user"].to_pylist()]  # fmt: skip
     expected = [
         (row, window)

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.windows import (
     CalendarWindows,
     Period,
@@ -145,5 +145,5 @@ def test_what_is_no_period_is_told_by_its_field(texts: tuple, others: dict, fiel
 def test_texts_in_place_of_moments_are_told_where_they_belong() -> None:
     with pytest.raises(Refusal, match=r"^period start must be a datetime, got str: Period.of takes texts, such as"):
         Period("2026-01-01", "2026-01-11", "7d")  # type: ignore[arg-type]
-    with pytest.raises(Refusal, match=r"must be a timedelta or a way of cutting, got str: Period.of takes texts such"):
+    with pytest.raises(Refusal, match=r"must be a timedelta or a Windowing, got str: Period.of takes texts such"):
         Period(START, day(10), "7d")  # type: ignore[arg-type]

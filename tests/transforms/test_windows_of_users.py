@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from private_topk.pipelines.budget.account import Charge, Windows
 from private_topk.pipelines.budget.composition import Cost
 from private_topk.pipelines.budget.sharing import windows_of_a_user
-from private_topk.pipelines.question import Question, ask, reach_of
+from private_topk.pipelines.report_spec import ReportSpec, reach_of, resolve
 from private_topk.transforms import (
     Amounts,
     Groups,
@@ -31,18 +31,16 @@ from private_topk.transforms import (
     PublicDomain,
     ReleaseKey,
     UnknownDomain,
-    sharding,
-    user_shard,
-    windows_of_users,
+    user_shards,
 )
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counts import add_up
-from private_topk.transforms.cut import _NumberDoFn
-from private_topk.transforms.layout import Layout
+from private_topk.transforms.combine import add_up
 from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
 from private_topk.transforms.parts import Part
-from private_topk.transforms.user_shard import UserShard
-from private_topk.transforms.windows_of_users import WindowsOfUsers
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.rows import _ShardDoFn
+from private_topk.transforms.user_shards import UserShard, WindowsOfUsers
+from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
 from tests.transforms.pipelines import outcome
 
@@ -92,7 +90,7 @@ def test_the_windows_of_least_hash_are_chosen(
     users, first = np.array(words, np.uint64), np.array([span[1] for span in spans], np.int64)
     after = np.minimum(first + np.array([span[2] for span in spans], np.int64), 8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows_of_users, "_MOST_PAIRS", piece)
+        patch.setattr(user_shards, "_MOST_PAIRS", piece)
         found = WindowsOfUsers(users, first, after, 8, limit)
     for word in active:
         at = np.arange(8)
@@ -117,7 +115,7 @@ def counted(
     """The totals by the pipeline's functions: by number of the window, group and item."""
     known, (shards, blocks) = DOMAINS[domain], way
     layout = Layout.of(known, period, 0 if groups is None else groups.size)
-    fn = sharding._ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
+    fn = _ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, amounts and amounts.cap, groups.per_user if groups else 1, None, most)
     fn.setup()
     pairs = {shard: [counter.no_pairs()] for shard in range(shards)}
@@ -192,7 +190,7 @@ def test_the_look_sees_users_who_count_in_every_window(period: Period, monkeypat
     here = counted(everywhere, period, 2)
     look({}, here, 2, None, 1)
     assert len({window for window, *_ in here}) == 2
-    monkeypatch.setattr(user_shard.WindowsOfUsers, "count", lambda self, users, windows: np.ones(len(users), bool))
+    monkeypatch.setattr(user_shards.WindowsOfUsers, "count", lambda self, users, windows: np.ones(len(users), bool))
     with pytest.raises(AssertionError, match="in more windows"):
         look({}, counted(everywhere, period, 2), 2, None, 1)
 
@@ -236,9 +234,9 @@ def test_who_is_replaced_pays_for_as_many_windows_as_count_or_for_all_that_chang
     assert windows_of_a_user(5, most, TopStable(1.0, 1e-6)) == min(most, 5)
 
 
-def bounded(relation: str, most: int, windows: int, groups: Groups | None = None) -> Question:
+def bounded(relation: str, most: int, windows: int, groups: Groups | None = None) -> ReportSpec:
     period = Period(START, START + timedelta(days=windows), timedelta(days=1))
-    return ask(1, Peeling(1.0, neighbours=relation), ["x", "y"], period=period, privacy_unit="user",
+    return resolve(1, Peeling(1.0, neighbours=relation), ["x", "y"], period=period, privacy_unit="user",
                max_windows_per_user=most, groups=groups)  # fmt: skip
 
 
@@ -250,19 +248,17 @@ def chosen_of(active: set[int], most: int) -> set[int]:
                                                           ("swap", 2, 2)])  # fmt: skip
 def test_what_one_user_tells_is_what_was_paid_for(relation: str, most: int, changed: int) -> None:
     """Three windows, all user types: the law of the three rankings together, on neighbours both ways, at the share."""
-    question = bounded(relation, most, 3)
-    assert question.privacy.windows == changed and question.privacy.of == 3
-    worst = worst_ratio(question, lambda active: chosen_of(active, most), relation)
+    spec = bounded(relation, most, 3)
+    assert spec.privacy.windows == changed and spec.privacy.of == 3
+    worst = worst_ratio(spec, lambda active: chosen_of(active, most), relation)
     assert 0.9 < worst <= 1 + 1e-9
-    assert worst_ratio(question, lambda active: active, relation) > 1.4 * worst, (
-        "a user who counts in all of them is seen"
-    )
+    assert worst_ratio(spec, lambda active: active, relation) > 1.4 * worst, "a user who counts in all of them is seen"
 
 
-def worst_ratio(question: Question, choose: Callable[[set[int]], set[int]], relation: str) -> float:
+def worst_ratio(spec: ReportSpec, choose: Callable[[set[int]], set[int]], relation: str) -> float:
     """The largest log-ratio of any three rankings' probability, over all pairs of neighbours."""
     base = ((14, 2), (1, 13), (0, 12))
-    rate = question.selection.mechanism.epsilon / (2 if relation == "swap" else 1)
+    rate = spec.top_k.mechanism.epsilon / (2 if relation == "swap" else 1)
 
     def law(window: int, mine: tuple[int, int]) -> np.ndarray:
         weights = np.exp(rate * np.add(base[window], mine))
@@ -291,9 +287,9 @@ def test_windows_and_groups_share_together() -> None:
     for relation, most, groups, reach, each in [
         ("add-remove", 2, one, 2, 1), ("swap", 2, one, 2, 1), ("add-remove", 2, three, 2, 2), ("swap", 2, three, 2, 2),
     ]:  # fmt: skip
-        question = bounded(relation, most, 5, groups)
-        assert reach_of(question.selection, question.period) == reach, (relation, most)
-        assert question.privacy.windows == reach * each and question.selection.rankings_of_a_user() == each
+        spec = bounded(relation, most, 5, groups)
+        assert reach_of(spec.top_k, spec.period) == reach, (relation, most)
+        assert spec.privacy.windows == reach * each and spec.top_k.rankings_of_a_user() == each
 
 
 def plays() -> list[tuple[str, str, int]]:

@@ -56,15 +56,15 @@ class CandidatesThenRank(WeightedOrder):
         source="ours; Dong, Roth & Su 2022, Balle & Wang 2018, Gopi et al. 2020",
         when="a delta is acceptable, k is 20 or more and up to 50 times epsilon; users may hold many items",
     )
-    moves_as_one: ClassVar[bool] = True
-    orders_by_users: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    two_stage: ClassVar[bool] = True
 
     @property
     def weighting(self) -> Weighting:
         """What a user adds to each item, beside 1 to its number of users."""
         return Weighting(self.whole, self.max_items_per_user, 0, counted=True)
 
-    def found(self, k: int, d: int) -> int:
+    def candidates(self, k: int, d: int) -> int:
         """K: how many of d items are candidates for the top k."""
         return min(k + (k + 1) // 2, d)
 
@@ -72,15 +72,15 @@ class CandidatesThenRank(WeightedOrder):
         """The standard deviation of the noise that finds candidates among d items, in units of the sums."""
         return UNIT * self._scale(self.squared_sensitivity(d) / _FINDING)
 
-    def ordering_scale(self, found: int) -> Fraction:
+    def ordering_scale(self, candidates: int) -> Fraction:
         """The standard deviation of the noise on the numbers of users of so many candidates."""
-        return self._scale(order_reach(found, self.max_items_per_user, self.neighbours) / (1 - _FINDING))
+        return self._scale(order_reach(candidates, self.max_items_per_user, self.neighbours) / (1 - _FINDING))
 
     def find(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         d = histogram.items
-        if self.found(k, d) == d:
+        if self.candidates(k, d) == d:
             return np.arange(d)
-        return noisy_ranks(histogram, self.finding_scale(d), "gaussian", self.found(k, d), draw)
+        return noisy_ranks(histogram, self.finding_scale(d), "gaussian", self.candidates(k, d), draw)
 
     def order(self, users: Indices, k: int, draw: Draw) -> Indices:
         by_rank, (values, sizes) = np.argsort(-users, kind="stable"), np.unique(-users, return_counts=True)
@@ -88,8 +88,8 @@ class CandidatesThenRank(WeightedOrder):
         return by_rank[noisy_ranks(Histogram(-values, sizes), scale, "gaussian", k, draw, _ORDERING)]
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        found = self.find(histogram, k, draw)
-        return found[self.order(histogram.counts_at(found) // UNIT, k, draw)]
+        candidates = self.find(histogram, k, draw)
+        return candidates[self.order(histogram.counts_at(candidates) // UNIT, k, draw)]
 
     def _scale(self, squared: Fraction) -> Fraction:
         return gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), squared)

@@ -66,8 +66,8 @@ class Canonical(Mechanism):
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float | Fraction
     gamma: float | Fraction = parameter(

@@ -37,8 +37,8 @@ class CdpPeeling(Mechanism):
         when="a delta is acceptable and k is large: noise grows as sqrt(k), not k",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float
     delta: float

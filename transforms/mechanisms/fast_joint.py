@@ -50,8 +50,8 @@ class FastJoint(Mechanism):
         when="to repeat published results: joint costs the same here and is never less accurate",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float | Fraction
     beta: float | Fraction = parameter(2.0**-10, help="probability with which the loss at which it is cut off fails")

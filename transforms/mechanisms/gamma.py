@@ -45,8 +45,8 @@ class Gamma(Mechanism):
         when="k close to d: noise grows with d, but not with k",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

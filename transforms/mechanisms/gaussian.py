@@ -44,8 +44,8 @@ class Gaussian(Mechanism):
         when="a delta is acceptable and far fewer items per user than k",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float
     delta: float

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -15,7 +16,6 @@ from private_topk.transforms.mechanisms.exact.sequences import Sequences
 from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
-from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["Joint"]
 
@@ -56,8 +56,8 @@ class Joint(Mechanism):
         when="the best pure sequence where the gaps between the top counts are large",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float | Fraction
     skew: float | Fraction = parameter(

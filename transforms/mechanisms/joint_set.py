@@ -49,8 +49,8 @@ class JointSet(Mechanism):
         when="sets of up to a few hundred items, where the largest gap to the true counts is what matters",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float | Fraction
     noise: str = parameter("gumbel", help="gumbel, exponential, laplace, logistic or half-logistic")

@@ -36,8 +36,8 @@ class Laplace(Mechanism):
         when="pure privacy and far fewer items per user than k",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float
     max_items_per_user: int | None = None

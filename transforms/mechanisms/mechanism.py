@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from private_topk.transforms.errors import Refusal, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.counts import check_counts
@@ -19,7 +20,6 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named,
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
 from private_topk.transforms.mechanisms.ranks import check_ranks
 from private_topk.transforms.mechanisms.weighting import Weighting
-from private_topk.transforms.refusal import Refusal, plain, verbatim
 
 __all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "sensitivity"]
 
@@ -60,7 +60,7 @@ class Mechanism(abc.ABC):
     about: ClassVar[About]
     amounts_offered: ClassVar[bool] = False
     """Whether `cap` is taken into account: the proofs hold for counts that one user moves by anything in [0, cap]."""
-    differences_alone: ClassVar[bool] = False
+    translation_invariant: ClassVar[bool] = False
     """Whether the law is the same when all counts move together: then it is proved, with `cap`, also for scores that a
     user moves up and down (`Risers`). A proof by a bound on the items of a user must hold for twice as many, of which
     one half has one part of `cap` and the other half the other.
@@ -70,10 +70,10 @@ class Mechanism(abc.ABC):
     """Whether counts are sums of the users' weights, as `weighting` says."""
     publishes_weights: ClassVar[bool] = False
     """Whether the noisy sums that decide come out with the items: what is proved is proved of both."""
-    orders_by_users: ClassVar[bool] = False
+    two_stage: ClassVar[bool] = False
     """Whether sums of weights only `find` candidates, of which `order` draws the answer by their numbers of users.
     Where sums are all there is, `select` takes a whole weight for a user."""
-    moves_as_one: ClassVar[bool] = False
+    swap_costs_one_draw: ClassVar[bool] = False
     """Under "swap": whether two draws, one over counts that a user leaves and one over others that a user enters, cost
     no more together than one draw over counts in which a user is replaced. So it is wherever one user who comes or goes
     costs half: noise is calibrated to moves of twice the size. docs/groups.md has the proofs."""
@@ -95,7 +95,7 @@ class Mechanism(abc.ABC):
                 the items seen, none at all if none were, ties broken by position.
             k: how many items to answer with, 1 <= k, and k <= d in a public domain.
             bits: where every random bit comes from; its next draw is taken.
-            users: of a mechanism that `orders_by_users`, beside `counts`, which are sums of their weights: the users
+            users: of a `two_stage` mechanism, beside `counts`, which are sums of their weights: the users
                 per item, (d,). Others take none.
 
         Returns:
@@ -113,7 +113,7 @@ class Mechanism(abc.ABC):
         return np.sort(chosen) if self.answer == "set" else chosen
 
     def _checked_users(self, users: ArrayLike, counts: Indices) -> Indices:
-        if not self.orders_by_users:
+        if not self.two_stage:
             raise Refusal("users", f"does not apply to {self.about.name}", "leave it out")
         held = check_counts(users)
         if len(held) != len(counts):
@@ -126,7 +126,7 @@ class Mechanism(abc.ABC):
         Args:
             histogram: of all items of a public domain; in an unknown one, of those seen, or at least of the kbar + 1
                 largest. Items of equal counts have to be numbered in a public order then.
-            users: of a mechanism that `orders_by_users`: from ranks of the histogram to numbers of users.
+            users: of a `two_stage` mechanism: from ranks of the histogram to numbers of users.
         """
         return Prepared(self, histogram, users)
 
@@ -148,11 +148,11 @@ class Mechanism(abc.ABC):
         raise NotImplementedError
 
     def find(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        """Of a mechanism that `orders_by_users`: the ranks of k or more items, by the sums alone."""
+        """Of a `two_stage` mechanism: the ranks of k or more items, by the sums alone."""
         raise NotImplementedError
 
     def order(self, users: Indices, k: int, draw: Draw) -> Indices:
-        """Of a mechanism that `orders_by_users`: which k of the candidates answer, by their place among these.
+        """Of a `two_stage` mechanism: which k of the candidates answer, by their place among these.
 
         Args:
             users: of each candidate, in the order of `find`.
@@ -188,7 +188,7 @@ class Mechanism(abc.ABC):
 
         Replaced, a user leaves some and enters as many others, in pairs that cost one draw each, or two.
         """
-        as_one = vars(type(self)).get("moves_as_one", False)  # said by the class that draws
+        as_one = vars(type(self)).get("swap_costs_one_draw", False)  # said by the class that draws
         return groups if as_one or self.parameter("neighbours", "add-remove") != "swap" else 2 * groups
 
     @property
@@ -250,8 +250,8 @@ class Prepared:
     def _by_both(self, k: int) -> Callable[[Draw], Indices]:
         def ranks(draw: Draw) -> Indices:
             assert self.users is not None
-            found = self.mechanism.find(self.histogram, k, draw)
-            return found[self.mechanism.order(self.users(found), k, draw)]
+            candidates = self.mechanism.find(self.histogram, k, draw)
+            return candidates[self.mechanism.order(self.users(candidates), k, draw)]
 
         return ranks
 

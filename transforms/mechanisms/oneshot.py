@@ -43,8 +43,8 @@ class Oneshot(Mechanism):
         when="pure privacy in one pass over the counts",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float
     noise: str = parameter("exponential", help="gumbel, exponential, laplace, logistic or half-logistic")

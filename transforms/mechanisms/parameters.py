@@ -10,7 +10,7 @@ from functools import cache
 from numbers import Integral, Rational, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from private_topk.transforms.refusal import Refusal, plain, verbatim
+from private_topk.transforms.errors import Refusal, plain, verbatim
 
 __all__ = ["Parameter", "check_decimal", "check_parameter", "decimal", "parameter", "parameters_of"]
 

@@ -38,8 +38,8 @@ class PnfPeeling(Mechanism):
         when="pure privacy item by item: never worse than peeling",
     )
     amounts_offered: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
-    differences_alone: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.histogram import Indices
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["check_ranks"]
 
@@ -22,9 +22,9 @@ def check_ranks(ranks: Any, k: int, items: int, name: str, fewer: bool = False) 
     Cost: some microseconds and O(k log k), beside a draw.
     """
     if isinstance(ranks, np.ndarray) and ranks.dtype.kind in "iu" and ranks.ndim == 1:
-        found = sorted(ranks.tolist())
-        whole = len(found) == k or (fewer and len(found) < k)
-        if whole and len(set(found)) == len(found) and (not found or (found[0] >= 0 and found[-1] < items)):
+        ordered = sorted(ranks.tolist())
+        whole = len(ordered) == k or (fewer and len(ordered) < k)
+        if whole and len(set(ordered)) == len(ordered) and (not ordered or (ordered[0] >= 0 and ordered[-1] < items)):
             return ranks
     many = f"at most {k}" if fewer else f"{k}"
     raise Refusal(

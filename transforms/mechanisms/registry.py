@@ -7,6 +7,7 @@ from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any
 
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.candidates_then_rank import CandidatesThenRank
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
@@ -30,8 +31,6 @@ from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from private_topk.transforms.mechanisms.top_stable import TopStable
 from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.suggestions import did_you_mean
 
 __all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name"]
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_crossing, log_threshold
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = ["ADDITIVE", "Restricted", "RestrictedMechanism"]
 

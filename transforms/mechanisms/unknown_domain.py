@@ -1,4 +1,4 @@
-"""Selection when even the list of items is private: only the kbar + 1 largest counts are ever looked at.
+"""TopK when even the list of items is private: only the kbar + 1 largest counts are ever looked at.
 
 One lemma carries every mechanism of this kind. Take neighbouring data sets with counts h and h', and their top kbar
 items T and T' (by count, then by position). Pair each item j of T - T' with an item i of T' - T, any way round:
@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, check_k, sensitivity
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["UnknownDomainMechanism"]
 

@@ -67,7 +67,7 @@ class WeightedGaussian(Weighted):
         when="the items are not public, and k is about 100 or epsilon small: others then return few items",
     )
     publishes_weights: ClassVar[bool] = True
-    moves_as_one: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
 
     @property
     def weighting(self) -> Weighting:
@@ -123,8 +123,8 @@ class WeightedGaussian(Weighted):
             score = noisy_score(total, scale, noise_real(draw, 0, rank, "gaussian"))
             return floor(lambda: score() * ball(unit) + arb(0.5))
 
-        found = [hundredths(total, rank) for total, rank in zip(sums.tolist(), ranks.tolist(), strict=True)]
-        return np.clip(np.array(found, object), -(2**63), 2**63 - 1).astype(np.int64)
+        rounded = [hundredths(total, rank) for total, rank in zip(sums.tolist(), ranks.tolist(), strict=True)]
+        return np.clip(np.array(rounded, object), -(2**63), 2**63 - 1).astype(np.int64)
 
     def _bar(self) -> int:
         return _highest(self.whole, self.max_items_per_user, self.scale(), Fraction(self.delta) / 2)

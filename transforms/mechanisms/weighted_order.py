@@ -50,7 +50,7 @@ class WeightedOrder(Weighted):
         source="Balle & Wang 2018, Theorem 8; weights of Gopi et al. 2020",
         when="a delta is acceptable, k is above 100 times epsilon; users may hold many items",
     )
-    moves_as_one: ClassVar[bool] = True
+    swap_costs_one_draw: ClassVar[bool] = True
 
     @property
     def weighting(self) -> Weighting:

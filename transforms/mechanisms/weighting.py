@@ -9,7 +9,7 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["UNIT", "Weighting", "checked_items"]
 

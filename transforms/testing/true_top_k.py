@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.release import Release, ReleaseKey
 
 __all__ = ["TrueTopK", "fixed_release"]
 

@@ -16,9 +16,8 @@ from itertools import count, groupby
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.windows.cuts import Cut, Run
-from private_topk.transforms.windows.instants import microseconds
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.windows.windowing import Run, Windowing, microseconds
 
 __all__ = ["UNITS", "CalendarWindows", "Steps", "came_before", "time_zone"]
 
@@ -58,7 +57,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class CalendarWindows(Cut):
+class CalendarWindows(Windowing):
     """Every day, week (from Monday on) or month of a time zone; the period must be made of whole ones.
 
     A day has 23 or 25 hours where the clock is changed.
@@ -115,7 +114,7 @@ class CalendarWindows(Cut):
             at += number * size
         return found
 
-    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
         return self.edges(start - _SHORTEST, start)[0], self
 
     def words(self) -> str:

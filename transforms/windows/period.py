@@ -6,7 +6,8 @@ is published, empty or not, and rows outside the period are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -15,14 +16,23 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.windows.calendar import CalendarWindows
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.windows.calendar import UNITS, CalendarWindows
 from private_topk.transforms.windows.calendar import time_zone as zone_named
-from private_topk.transforms.windows.cuts import Cut, Run, SlidingWindows, cut_of, whole_milliseconds
-from private_topk.transforms.windows.instants import MICROSECOND, Instants, WindowBounds, from_microseconds
-from private_topk.transforms.windows.texts import duration, moment, window_length
+from private_topk.transforms.windows.windowing import (
+    MICROSECOND,
+    Instants,
+    Run,
+    SlidingWindows,
+    WindowBounds,
+    Windowing,
+    from_microseconds,
+    whole_milliseconds,
+    windowing_of,
+)
 
-__all__ = ["Period"]
+__all__ = ["Period", "Stretches", "duration", "moment", "period_of", "window_length"]
+
 
 _MOST = 100_000
 _EXAMPLE = "Period.of('2026-01-05', '2026-02-02', '7d')"
@@ -33,8 +43,8 @@ class Period:
     """The declared period [start, end) and its windows.
 
     Args:
-        cut: how it is cut: `FixedWindows`, for which a length may stand; `SlidingWindows`; `CalendarWindows`; `Whole`,
-            for which None may stand.
+        windowing: `FixedWindows`, for which a length may stand; `SlidingWindows`; `CalendarWindows`; `Whole`, for which
+            None may stand.
         slack: how long a window stays open after its end, by the clock of the source, for rows that come out of
             order. It moves the time of publication only: labels and rankings are the same.
         zone: in which people are told of its times, such as Europe/Berlin.
@@ -44,7 +54,7 @@ class Period:
 
     start: datetime
     end: datetime
-    cut: Cut | timedelta | None = None
+    windowing: Windowing | timedelta | None = field(default=None, metadata={"identity tag": "cut"})
     slack: timedelta = timedelta(0)
     zone: str = field(
         default="UTC", compare=False, metadata={"unasked": "how times are shown; the times themselves are in UTC"}
@@ -69,9 +79,9 @@ class Period:
         if self.slack < timedelta(0):
             raise Refusal("slack", f"must not be negative, got {self.slack}")
         whole_milliseconds(self.slack)
-        object.__setattr__(self, "cut", cut_of(self.cut))
-        self._cut.check(self.start, self.end)
-        least = self._cut.at_least(self.start, self.end)
+        object.__setattr__(self, "windowing", windowing_of(self.windowing))
+        self._windowing.check(self.start, self.end)
+        least = self._windowing.at_least(self.start, self.end)
         if least > _MOST:
             raise Refusal("", f"period must have at most {_MOST:,} windows, got {least:,}: choose a longer window")
 
@@ -80,7 +90,7 @@ class Period:
         cls,
         start: str | datetime,
         end: str | datetime,
-        window: str | timedelta | Cut | None = None,
+        window: str | timedelta | Windowing | None = None,
         *,
         every: str | timedelta | None = None,
         time_zone: str = "UTC",
@@ -99,13 +109,13 @@ class Period:
             Refusal: a text is none of these, or the period breaks a rule.
         """
         zone = zone_named(time_zone)
-        cut = _cut(_read("window", window, window_length), _read("every", every, duration), time_zone)
+        windowing = _windowing(_read("window", window, window_length), _read("every", every, duration), time_zone)
         first, last = _read("period_from", start, moment), _read("period_to", end, moment)
-        return cls(_in_zone(first, zone), _in_zone(last, zone), cut, _read("slack", slack, duration), time_zone)
+        return cls(_in_zone(first, zone), _in_zone(last, zone), windowing, _read("slack", slack, duration), time_zone)
 
     @property
-    def _cut(self) -> Cut:
-        return cut_of(self.cut)
+    def _windowing(self) -> Windowing:
+        return windowing_of(self.windowing)
 
     def __len__(self) -> int:
         return sum(run.number for run in self.runs)
@@ -113,7 +123,7 @@ class Period:
     @property
     def step(self) -> timedelta:
         """From the start of a window to that of the next. Raises ValueError for calendar windows, which vary."""
-        return self._cut.step(self.start, self.end)
+        return self._windowing.step(self.start, self.end)
 
     @property
     def overlaps(self) -> bool:
@@ -123,12 +133,12 @@ class Period:
     @property
     def overlap(self) -> int:
         """How many windows the rows of one window can be in: 1 unless they slide."""
-        return self._cut.overlap(len(self))
+        return self._windowing.overlap(len(self))
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
         """All windows, as runs of regular ones: what a ledger holds of them."""
-        return tuple(self._cut.runs(self.start, self.end))
+        return tuple(self._windowing.runs(self.start, self.end))
 
     @cached_property
     def starts(self) -> Instants:
@@ -162,8 +172,8 @@ class Period:
             Refusal: windows overlap, or there is none before the year 1.
         """
         try:
-            start, cut = self._cut.one_before(self.start, self.end, since)
-            return Period(start, self.end, cut, self.slack)
+            start, windowing = self._windowing.one_before(self.start, self.end, since)
+            return Period(start, self.end, windowing, self.slack)
         except OverflowError:
             raise Refusal("period_from", "must have a window before it") from None
 
@@ -188,7 +198,9 @@ def _read(field: str, value: Any, read: Callable[[str], Any]) -> Any:  # noqa: A
         raise Refusal(field, verbatim(error)) from None
 
 
-def _cut(window: timedelta | str | Cut | None, every: timedelta | None, zone: str) -> Cut | timedelta | None:
+def _windowing(
+    window: timedelta | str | Windowing | None, every: timedelta | None, zone: str
+) -> Windowing | timedelta | None:
     if isinstance(window, str):
         if every is not None:
             raise Refusal("every", f"goes with a {{window}} of a length such as 7d, not with {verbatim(window)}")
@@ -202,3 +214,101 @@ def _cut(window: timedelta | str | Cut | None, every: timedelta | None, zone: st
 
 def _in_zone(at: Any, zone: ZoneInfo) -> Any:  # noqa: ANN401 - what is no moment is refused later
     return at.replace(tzinfo=zone) if isinstance(at, datetime) and at.tzinfo is None else at
+
+
+_MOMENT = re.compile(
+    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ](?P<hour>[0-9]{2})(?::(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,6}))?)?)?)?"
+    r" ?(?P<zone>Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
+_LENGTHS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LENGTH_RULE = "a number and one of s, m, h, d, w, such as 7d"
+
+
+def duration(text: str) -> timedelta:
+    """A length of time such as 7d, 12h or 90m."""
+    found = re.fullmatch(r"([0-9]{1,7})\s*([smhdw])", text.strip())
+    if not found or not 0 < int(found[1]) <= 10**6:
+        raise ValueError(f"must be {_LENGTH_RULE}; got {text!r}")
+    return timedelta(**{_LENGTHS[found[2]]: int(found[1])})
+
+
+def window_length(text: str) -> timedelta | str:
+    """A length of time such as 7d, or the day, week or month of a calendar."""
+    if text in UNITS:
+        return text
+    try:
+        return duration(text)
+    except ValueError:
+        raise ValueError(f"must be {_LENGTH_RULE}, or {', '.join(UNITS)}; got {text!r}") from None
+
+
+def moment(text: str) -> datetime:
+    """A point in time in ISO 8601, without a time zone where none is given.
+
+    The same texts on every Python: `datetime.fromisoformat` of 3.11 takes week dates, and that of 3.10 knows few.
+    """
+    found = _MOMENT.fullmatch(text.strip())
+    try:
+        if found is None:
+            raise ValueError
+        hour, minute, second = (found[name] or "00" for name in ("hour", "minute", "second"))
+        zone = (found["zone"] or "").replace(":", "")
+        zone = "+00:00" if zone == "Z" else zone and f"{zone[:3]}:{zone[3:] or '00'}"
+        fraction = (found["fraction"] or "").ljust(6, "0")
+        return datetime.fromisoformat(f"{found['day']}T{hour}:{minute}:{second}.{fraction}{zone}")
+    except ValueError:
+        rule = "must be a date or time such as 2026-01-05"
+        raise ValueError(f"{rule}, got {text!r}") from None
+
+
+class Stretches:
+    """Where the rows of an unbounded input lie in a period, and which of their windows are still open to them.
+
+    Args:
+        first, after: by stretch, the first window of its rows and the one after their last, (stretches,).
+    """
+
+    def __init__(self, period: Period) -> None:
+        self._period = period
+        self._edges = np.union1d(period.starts, period.ends)
+        before = np.append(self._edges[:1] - 1, self._edges)  # a time of every stretch
+        self.first, self.after = period.spans(before)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def of(self, times: Instants, arrived: Instants | None, closed: int) -> tuple[Instants, Instants]:
+        """The stretch of every row, and the first of its windows that it is on time for: none if that is not before
+        the stretch's `after`.
+
+        Args:
+            times, arrived: microseconds since 1970 UTC, (n,). A row is late for the windows closed when it arrived.
+            closed: how many windows had closed before any of the rows was read.
+        """
+        stretch = np.searchsorted(self._edges, times, side="right")
+        first = np.maximum(self.first[stretch], closed)
+        if arrived is not None:
+            first = np.maximum(first, np.searchsorted(self._period.closing, arrived, side="right"))
+        return stretch, first
+
+
+def period_of(asked: Mapping[str, Any]) -> Period | None:
+    """The declared period, or None where all rows are ranked together.
+
+    Args:
+        asked: the fields period_from, period_to, window, every, time_zone and slack, read; those that were given.
+
+    Raises:
+        Refusal: half of a period was given, or it breaks a rule.
+    """
+    start, end, zone = asked.get("period_from"), asked.get("period_to"), asked.get("time_zone", "UTC")
+    if start is None and end is None:
+        if "window" in asked:
+            raise Refusal("window", "needs {period_from} and {period_to}", "windows that are inferred from the data "
+                          "would tell of a user who is alone in one, so the period must be public")  # fmt: skip
+        return None
+    if start is None or end is None:
+        raise Refusal("period_from", "and {period_to} go together", "give both, so that the period is public")
+    slack = asked.get("slack", timedelta(0))
+    return Period.of(start, end, asked.get("window"), every=asked.get("every"), time_zone=zone, slack=slack)

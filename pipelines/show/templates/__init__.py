@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from private_topk.transforms.refusal import printable
+from private_topk.transforms.errors import printable
 
 __all__ = ["STYLE", "rendered"]
 

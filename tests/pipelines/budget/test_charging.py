@@ -11,7 +11,7 @@ import pytest
 
 from private_topk.pipelines import cli
 from private_topk.pipelines.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "budget.md"
 URL = "sqlite:///budget.db"

@@ -22,10 +22,10 @@ from private_topk.pipelines.budget.composition import (
     rho_within,
     shares,
 )
+from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon
 from private_topk.transforms.mechanisms.exact.reals import precision
-from private_topk.transforms.refusal import Refusal, plain
 
 JOINT = MECHANISMS["joint"]
 MICRO = Fraction(1, 10**6)

@@ -12,10 +12,10 @@ from private_topk.pipelines.budget import Budget, Cost, Ledger, Reach, Request, 
 from private_topk.pipelines.budget.composition import shares
 from private_topk.pipelines.budget.sharing import Split
 from private_topk.pipelines.cli import main
-from private_topk.transforms.count_budget import CountBudget
+from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.parameters import decimal
-from private_topk.transforms.refusal import Refusal, plain
+from private_topk.transforms.spec import CountBudget
 from private_topk.transforms.stated import number
 
 JOINT = MECHANISMS["joint"]

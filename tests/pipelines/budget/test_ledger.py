@@ -13,8 +13,8 @@ import pytest
 from private_topk.pipelines.budget.account import Budget, Windows
 from private_topk.pipelines.budget.composition import Cost, Total, rho_within, shares
 from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
 
 JOINT = MECHANISMS["joint"]

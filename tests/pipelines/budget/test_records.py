@@ -13,7 +13,7 @@ import pytest
 
 from private_topk.pipelines.budget import Budget, Cost, Ledger, Request, Windows
 from private_topk.pipelines.cli import main
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 ROWS = {"user_column": "user", "time_column": "time", "time_unit": "s"}
 

@@ -10,12 +10,12 @@ import pytest
 
 from private_topk.pipelines.look import Look, look_at
 from private_topk.pipelines.places import sink_of, source_of
-from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.domain import RangeDomain
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import Done, command, write
 
@@ -109,7 +109,7 @@ class TestTheOperatorsLook:
     """What is wrong with rows is told, to those who may see them, on stderr, and coarsely."""
 
     def test_nothing_is_wrong(self, folder: Path) -> None:
-        done = checked("--show-left-out")
+        done = checked("--show-dropped-rows")
         assert "in the input: 100 or more" in done.err and "outside the period: fewer than 100" in done.err
         assert "operator only, never publish" in done.err and SECRET not in done.err + done.out
         assert "rows" not in done.out.replace("rows.parquet", "").replace("user's rows", "")
@@ -117,8 +117,8 @@ class TestTheOperatorsLook:
     @pytest.mark.parametrize(("factor", "unit"), [(1000, "ms"), (1_000_000, "us")])
     def test_times_in_another_unit(self, folder: Path, factor: int, unit: str) -> None:
         write(folder / "rows.parquet", rows_of(time=lambda time: time * factor))
-        assert f"(--time-unit {unit})" in checked("--show-left-out").err
-        assert "the times look like" not in checked("--show-left-out", "--time-unit", unit).err
+        assert f"(--time-unit {unit})" in checked("--show-dropped-rows").err
+        assert "the times look like" not in checked("--show-dropped-rows", "--time-unit", unit).err
 
     @pytest.mark.parametrize(
         ("change", "said"),
@@ -131,51 +131,51 @@ class TestTheOperatorsLook:
     )
     def test_items_in_another_spelling(self, folder: Path, change: Any, said: str) -> None:  # noqa: ANN401
         write(folder / "rows.parquet", rows_of(item=change))
-        told = checked("--show-left-out").err
+        told = checked("--show-dropped-rows").err
         assert said in told, told
 
     def test_items_that_are_others_altogether(self, folder: Path) -> None:
         write(folder / "rows.parquet", rows_of(item=lambda item: f"{SECRET} {item}"))
-        told = checked("--show-left-out").err
+        told = checked("--show-dropped-rows").err
         assert "not in the domain: 100 or more, all" in told and "compare the spelling" not in told
         assert "no row is left: the ranking would be pure noise" in told and SECRET not in told
 
     def test_days_without_rows(self, folder: Path) -> None:
         write(folder / "rows.parquet", [row for row in rows_of(336 * 8) if row["time"] % (86_400 * 14) > 86_400 * 3])
-        assert "fewer than 100 rows: " in (told := checked("--show-left-out").err) and "of 14" in told
+        assert "fewer than 100 rows: " in (told := checked("--show-dropped-rows").err) and "of 14" in told
 
     def test_one_row_changes_nothing_that_is_told(self, folder: Path) -> None:
         """But at 100, 10,000, ... and at half: there it does, which is why it is the operator's."""
         told = set()
         for rows in (rows_of(600), rows_of(601), rows_of(599), [*rows_of(), {"user": None, "item": "x", "time": 0}]):
             write(folder / "rows.parquet", rows)
-            told.add(checked("--show-left-out").err)
+            told.add(checked("--show-dropped-rows").err)
         assert len(told) == 1
 
     def test_exact_numbers_on_request(self, folder: Path) -> None:
         odd = [{"user": None, "item": "Tea", "time": 0}, {"user": "a", "item": "Tea", "time": 0},
                {"user": "a", "item": "gin", "time": int(START.timestamp())}]  # fmt: skip
         write(folder / "rows.parquet", [*rows_of(), *odd])
-        told = checked("--show-left-out", "--exact-counters").err
+        told = checked("--show-dropped-rows", "--exact-counters").err
         for line in ("in the input: 603", "null: 1", "unreadable: 0", "outside the period: 1", "not in the domain: 1"):
             assert line in told
 
     def test_it_agrees_with_what_a_run_leaves_out(self, folder: Path) -> None:
         odd = [{"user": None, "item": "Tea", "time": 0}, {"user": "a", "item": "gin", "time": int(START.timestamp())}]
         write(folder / "rows.parquet", [*rows_of(), *odd * 3])
-        words = ["run", "--input", "rows.parquet", *ASKED, "--show-left-out", "--exact-counters", "--quiet"]
+        words = ["run", "--input", "rows.parquet", *ASKED, "--show-dropped-rows", "--exact-counters", "--quiet"]
         assert "not in domain 3, null 3" in command(*words).err
         told = command(*words, "--check", "--overwrite").err
         assert "null: 3" in told and "not in the domain: 3" in told
 
     def test_streams_and_ranges(self, folder: Path) -> None:
-        question = ask(1, Joint(1.0), RangeDomain(0, 10), period=Period.of("2026-01-05", "2026-01-19"))
+        spec = resolve(1, Joint(1.0), RangeDomain(0, 10), period=Period.of("2026-01-05", "2026-01-19"))
         columns = Columns(time="time")
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
-        look = look_at(Report(question, source_of("numbers.csv", columns), sink_of("x.csv")))
+        look = look_at(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
         assert look.lost["not in the domain"] == 1 and look.total == 2 and not look.spellings
         with pytest.raises(Refusal, match="cannot look at rows/.*: files can be looked at; a run tells afterwards"):
-            look_at(Report(question, source_of("rows/*.csv", columns, True), sink_of("x/")))
+            look_at(Report(spec, source_of("rows/*.csv", columns, True), sink_of("x/")))
         assert list(Look().lines())[1] == "  in the input: fewer than 100"
 
 
@@ -190,7 +190,7 @@ class TestRowsExpected:
     def test_rows_outside_the_period_do_not_count(self, folder: Path) -> None:
         write(folder / "rows.parquet", rows_of(time=lambda time: time * 1000))
         done = command("run", "--input", "rows.parquet", *ASKED, "--expect-rows-at-least", 1)
-        assert done.status == 2 and "nothing was done; --check --show-left-out tells" in done.err
+        assert done.status == 2 and "nothing was done; --check --show-dropped-rows tells" in done.err
 
     @pytest.mark.parametrize("least", ["0", "-1", "many", "1.5"])
     def test_it_is_a_whole_number(self, folder: Path, least: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from private_topk.pipelines.cli import COMMANDS, run, stream
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.fields import Asked
-from private_topk.transforms.refusal import Refusal
+from private_topk.pipelines.options import Options
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command
 
 
@@ -50,12 +52,31 @@ def test_no_name_is_guessed_where_none_stands_out(word: str) -> None:
     assert done.status == 2 and "did you mean" not in done.err and "`private-topk run --help` lists" in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["run", "--complete-when", "done"], "--complete-when is now called --success-file"),
+     (["run", "--complete_when=done"], "--complete_when is now called --success-file"),
+     (["stream", "--show-left-out"], "--show-left-out is now called --show-dropped-rows"),
+     (["report", "weekly.yaml", "--show-left-out"], "--show-left-out is now called --show-dropped-rows"),
+     (["run", "--config=run.yaml"], "run.yaml:1: complete_when is now called success_file"),
+     (["report", "weekly.yaml", "--check"], "weekly.yaml:2: source.complete_when is now called source.success_file")],
+)  # fmt: skip
+def test_an_old_name_is_refused_with_the_new_one(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.yaml").write_text("complete_when: done\n")
+    (tmp_path / "weekly.yaml").write_text("report: weekly\nsource: {complete_when: done}\n")
+    monkeypatch.chdir(tmp_path)
+    done = command(*words)
+    assert done.status == 2 and done.err == f"private-topk: {said}\n"
+
+
 def test_every_field_is_an_argument_of_one_of_the_two_commands() -> None:
     """But for what only a report knows of itself: where the period before began, and the mechanism's parameters, which
     have arguments of their own.
     """
     given = {action.dest for one in (run, stream) for action in one.parser()._actions}
-    assert set(Asked.__annotations__) - {"parameters", "against_from"} <= given
+    assert set(Options.__annotations__) - {"parameters", "against_from"} <= given
 
 
 @pytest.mark.parametrize("name", COMMANDS)

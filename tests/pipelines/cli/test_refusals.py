@@ -12,7 +12,7 @@ from tests.pipelines.support import command, settled
 
 WEEKS = ["--window=7d", "--from=2026-01-05", "--to=2026-01-26"]
 NONSENSE = ["{k}", "\x00", "a\nb", "é" * 300, "--", "x" * 5000, "\x1b[31m", "../..", "'"]  # noqa: RUF001
-PLACES = {"--output", "--complete-when"}
+PLACES = {"--output", "--success-file"}
 """A folder that is there is one."""
 FREE = {"--release-id", "--item-column", "--user-column", "--time-column"}
 """Any printable text is one; columns are looked for in the input."""

@@ -330,12 +330,12 @@ def test_rows_left_out_are_told_to_who_asks(tmp_path: Path) -> None:
     (tmp_path / "items.txt").write_text("tea\ncake\n")
     asked = ["--input", f"{tmp_path}/rows.csv", "--domain", f"{tmp_path}/items.txt", "--mechanism", "joint", "--k", "1",
              "--epsilon", "1", "--output", f"{tmp_path}/ranking.csv"]  # fmt: skip
-    told = command("run", *asked, "--show-left-out", "--exact-counters")
+    told = command("run", *asked, "--show-dropped-rows", "--exact-counters")
     assert told.status == 0
     assert "rows left out (operator only, never publish; exact): not in domain 1, null 2" in told.err
-    told = command("run", *asked, "--overwrite", "--show-left-out")
+    told = command("run", *asked, "--overwrite", "--show-dropped-rows")
     assert "rows left out (operator only, never publish; fewer than 100 are not told): none" in told.err
     (tmp_path / "rows.csv").write_text("user,item\na,tea\n" + "b,\n" * 12_345 + "c,coal\n" * 99)
-    told = command("run", *asked, "--overwrite", "--show-left-out")
+    told = command("run", *asked, "--overwrite", "--show-dropped-rows")
     assert "(operator only, never publish; fewer than 100 are not told): null 10,000 or more" in told.err
     assert "left out" not in command("run", *asked, "--overwrite").err

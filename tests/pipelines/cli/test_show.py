@@ -9,7 +9,7 @@ import pytest
 
 from private_topk.pipelines.show.reading import read_told
 from private_topk.pipelines.show.text import in_text
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command
 
 ITEMS = ["<script>alert(1)</script>", "tea", "cake"]

@@ -15,8 +15,8 @@ from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli.status import guarded
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.published import what_is_out
-from private_topk.pipelines.question import ask
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
@@ -99,7 +99,7 @@ import os, signal, sys
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.cli.status import leave
 from private_topk.pipelines.unfinished import heed_signals
-from private_topk.transforms import sharding
+from private_topk.transforms import rows
 
 def hit(self, block):
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
@@ -107,7 +107,7 @@ def hit(self, block):
 
 if sys.argv[2] == "ours":
     heed_signals()
-sharding._ShardDoFn.process = hit
+rows._ShardDoFn.process = hit
 leave(main(sys.argv[3:]))
 """
 
@@ -137,8 +137,8 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
 def report(folder: Path, release: Release) -> Report:
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     period = Period(start, start + timedelta(days=14), timedelta(days=7))
-    question = ask(2, Joint(epsilon=1.0), ["a", "b", "c"], period=period, release=release)
-    return Report(question, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
+    spec = resolve(2, Joint(epsilon=1.0), ["a", "b", "c"], period=period, release=release)
+    return Report(spec, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
 
 
 def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> None:
@@ -150,7 +150,7 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
         return what_is_out(of, launch, LiveRun(), None, "run it again", before)
 
     out = folder / "out"
-    names = [f"{window.label()}" for window in asked.question.period.windows()]
+    names = [f"{window.label()}" for window in asked.spec.period.windows()]
     assert told() == "nothing is published. To go on with this very release, run it again"
     out.mkdir()
     manifest = '{"report": "r", "windows": [{"start": null, "end": null}]}'

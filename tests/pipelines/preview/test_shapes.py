@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.preview import PublicCounts, Released, Zipf
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 
 def test_zipf_is_its_rule() -> None:

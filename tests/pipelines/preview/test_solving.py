@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from private_topk.pipelines.preview import PublicCounts, Setting, Zipf, largest_k, least_epsilon, look
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 SHAPE = Zipf(1.0, 300, 2000, 5)
 

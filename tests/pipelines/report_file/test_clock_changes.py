@@ -15,7 +15,7 @@ from private_topk.pipelines.report_file.periods import Periods
 from private_topk.pipelines.report_file.publish import ScheduledReport
 from private_topk.pipelines.report_file.schedule import Schedule
 from private_topk.pipelines.report_file.schema import read_report
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.windows import WindowBounds
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

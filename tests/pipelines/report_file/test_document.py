@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.report_file.document import Document
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command
 
 LAUGHS = "a0: &a0 {x: y}\n" + "".join(

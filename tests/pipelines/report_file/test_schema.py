@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.cli import main, run, stream
-from private_topk.pipelines.fields import Asked
+from private_topk.pipelines.options import Options
 from private_topk.pipelines.report_file.schema import FIELDS, fields_for, read_report
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import WEEKLY
 
 GOOD = WEEKLY + "runner:\n  options: [--direct_num_workers=1]\n"
@@ -94,10 +94,10 @@ def test_what_a_run_refuses_points_at_the_line_too(
 def test_every_argument_of_run_and_stream_has_a_field_or_is_set_by_the_schedule() -> None:
     given = {action.dest for command in (run, stream) for action in command.parser()._actions}
     by_schedule = {"period_to", "every", "overwrite"}
-    of_a_terminal = {"check", "config", "exact_counters", "help", "json", "log_format", "quiet", "show_left_out"}
+    of_a_terminal = {"check", "config", "exact_counters", "help", "json", "log_format", "quiet", "show_dropped_rows"}
     fields = {rule.field for rule in fields_for(None).values() if rule.field}
     assert given - of_a_terminal == fields | by_schedule
-    known = {*Asked.__annotations__, "runner", *(rule.field for rule in fields_for(None).values() if rule.parameter)}
+    known = {*Options.__annotations__, "runner", *(rule.field for rule in fields_for(None).values() if rule.parameter)}
     assert fields | by_schedule <= known
 
 

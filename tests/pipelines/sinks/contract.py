@@ -16,10 +16,10 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.release import Ranking, Selection
+from private_topk.transforms.release import Ranking, Release, ReleaseKey
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -27,7 +27,7 @@ PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
 RELEASE = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "of the contract")
 OTHER = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "another")
 RANKINGS = [Ranking(PERIOD.window(0), ("tea", "cake"), 2, "sequence"), Ranking(PERIOD.window(1), (), 2, "sequence")]
-FACTS = describe_release(Selection(Joint(epsilon=1.0), 2, PublicDomain.of(["tea", "cake"])), RELEASE, "direct")
+FACTS = describe_release(TopK(Joint(epsilon=1.0), 2, PublicDomain.of(["tea", "cake"])), RELEASE, "direct")
 
 
 class SinkContract:

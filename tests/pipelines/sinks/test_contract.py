@@ -13,7 +13,7 @@ from private_topk.pipelines.sinks.file import ToFile
 from private_topk.pipelines.sinks.folder import ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.sinks.contract import PERIOD, RELEASE, SinkContract, written
 from tests.pipelines.sources.contract import tree
 from tests.pipelines.support import command, options, settled, write

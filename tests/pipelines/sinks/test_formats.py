@@ -23,13 +23,11 @@ from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.pipelines.sinks.rows import FIELDS, Shape, fields_of, ranking_rows, schema
-from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.keys import Release, ReleaseKey
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint, WeightedGaussian
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.release import NoiseSize, Ranking
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.windows import WindowBounds
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -103,8 +101,8 @@ def test_counts_say_how_far_they_are_off(ending: str) -> None:
 
 def test_the_manifest_and_messages_say_it_too() -> None:
     budget = CountBudget(1.0, 1e-6, 5)
-    selection = Selection(Joint(epsilon=0.5), 2, PublicDomain.of(["x", "y"]), None, budget)
-    found = manifest(selection, Release(ReleaseKey.fresh(), "r"), COUNTED)
+    spec = TopK(Joint(epsilon=0.5), 2, PublicDomain.of(["x", "y"]), None, budget)
+    found = manifest(spec, Release(ReleaseKey.fresh(), "r"), COUNTED)
     assert found["windows"] == [{"start": None, "end": None, "returned": 2, "noise_stddev": 3.14159, "noise_95": 6}]
     assert found["counts_rounded_to"] == 5 and found["privacy"]["noisy_counts"] == {"epsilon": 1.0, "delta": 1e-6}
     message = json.loads(message_of(COUNTED[0], "r"))
@@ -115,9 +113,9 @@ def test_the_manifest_and_messages_say_it_too() -> None:
 def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     """In place of no count; in the manifest, in messages and on the terminal too."""
     mechanism = WeightedGaussian(1.0, 1e-6, 10, 3)
-    selection = Selection(mechanism, 2, UnknownDomain(), 10)
+    spec = TopK(mechanism, 2, UnknownDomain(), 10)
     ranking = replace(COUNTED[0], noisy_counts=None, noise=None, noisy_weights=(1812.5, -3.25))
-    facts = describe_release(selection, Release(ReleaseKey.fresh(), "r"), "direct")
+    facts = describe_release(spec, Release(ReleaseKey.fresh(), "r"), "direct")
     assert facts["weights"]["of_a_user_with_t_items"] == "min(1, sqrt(3 / t))"
     assert facts["weights"]["noise_stddev"] == pytest.approx(float(mechanism.scale()) / 2**16, rel=1e-5)
     shape = Shape.of(facts)
@@ -143,14 +141,14 @@ def test_unknown_endings() -> None:
         format_of("ranking.xlsx")
 
 
-def manifest(selection: Selection, release: Release, rankings: list[Ranking]) -> dict[str, Any]:
-    return json.loads(encode_manifest(describe_release(selection, release, "direct"), rankings, "a/b/r.avro", b"rows"))
+def manifest(spec: TopK, release: Release, rankings: list[Ranking]) -> dict[str, Any]:
+    return json.loads(encode_manifest(describe_release(spec, release, "direct"), rankings, "a/b/r.avro", b"rows"))
 
 
 def test_the_manifest_says_how_and_nothing_private() -> None:
     release = Release(ReleaseKey.fresh(), "weekly é")
-    selection = Selection(Joint(epsilon=0.5, skew=0.6, neighbours="swap"), 12, PublicDomain.of(["x", "y", *ODD]), 7)
-    found = manifest(selection, release, RANKINGS)
+    spec = TopK(Joint(epsilon=0.5, skew=0.6, neighbours="swap"), 12, PublicDomain.of(["x", "y", *ODD]), 7)
+    found = manifest(spec, release, RANKINGS)
     versions = found.pop("versions")
     assert {"python", "private-topk", "apache-beam", "numpy", "python-flint"} <= set(versions)
     assert all(version[0].isdigit() for version in versions.values())
@@ -167,7 +165,7 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
         "k": 12,
         "max_items_per_user": 7,
         "delta_of_a_shared_hash": 2.0**-64,
-        "domain": {"kind": "public", "size": 14, "sha256": selection.domain.digest},
+        "domain": {"kind": "public", "size": 14, "sha256": spec.domain.digest},
         "output": "r.avro",
         "ranking_sha256": hashlib.sha256(b"rows").hexdigest(),
         "windows": [
@@ -178,7 +176,7 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
 
 
 def test_the_manifest_of_an_unknown_domain_and_one_window() -> None:
-    found = manifest(Selection(Joint(epsilon=1), 2, UnknownDomain()), Release.fresh(), SET)
+    found = manifest(TopK(Joint(epsilon=1), 2, UnknownDomain()), Release.fresh(), SET)
     assert found["domain"] == {"kind": "unknown"} and found["max_items_per_user"] is None
     assert found["windows"] == [{"start": None, "end": None, "returned": 2}]
 

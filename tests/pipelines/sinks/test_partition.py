@@ -22,15 +22,15 @@ from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.partition import Partition, escaped
 from private_topk.transforms import Groups, PublicDomain, Ranking
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.spec import TopK
 from tests.pipelines.sinks.contract import OTHER, PERIOD, RELEASE
 
 NAMES = ["DE", "côte d’ivoire", "a/b", "..", "x=1|%2F", "*[?]*", "\n", " ", "7"]
 GROUPS = PublicDomain.of(NAMES)
 ITEMS = PublicDomain.of(["tea", "cake"])
-FACTS = describe_release(Selection(Joint(epsilon=1.0), 2, ITEMS, groups=Groups(GROUPS)), RELEASE, "direct")
+FACTS = describe_release(TopK(Joint(epsilon=1.0), 2, ITEMS, groups=Groups(GROUPS)), RELEASE, "direct")
 RANKINGS = [
     Ranking(window, ("tea", "cake"), 2, "sequence", group=name) for window in PERIOD.windows() for name in NAMES
 ]

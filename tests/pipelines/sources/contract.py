@@ -18,8 +18,8 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from private_topk.pipelines.identity import UNASKED
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 KEY = ReleaseKey.held(b"a key of the tests, which is no secret")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.sources import Columns
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import avro_schema, read, to_avro, write
 
 TIMED = Columns(time="time")

@@ -13,7 +13,7 @@ import pytest
 from private_topk.pipelines.files import FileInfo, match
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.formats import reader_of
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.sources.test_avro_types import container, number
 from tests.pipelines.support import command, read, to_avro, write
 

@@ -16,7 +16,7 @@ from isal import isal_zlib
 
 from private_topk.pipelines.sources import avro_codecs
 from private_topk.pipelines.sources.avro_codecs import CODECS, LARGEST, TooLarge
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.sources.test_avro_types import container
 from tests.pipelines.sources.test_hostile import TEXTS
 from tests.pipelines.support import read, write

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from private_topk.pipelines.sources import Columns, avro_rows
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.payloads import AvroPayload
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.examples import examples
 from tests.pipelines.sources import reference
 from tests.pipelines.support import avro_schema, read, to_avro, write

@@ -16,7 +16,7 @@ from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.pipelines.sources.pubsub import PubSub
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.sources.contract import KEY, PERIOD, ROWS, SourceContract, rows_of, tree
 from tests.pipelines.support import write
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.sources import Columns
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import read, reasons, write
 
 

@@ -11,7 +11,7 @@ from private_topk.pipelines.files import match
 from private_topk.pipelines.sources import files as source
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.formats import cut_into_pieces, read_pieces
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command, to_avro, to_csv, to_json_lines, write
 
 ROWS = [{"user": f"u{number}", "item": f"i{number % 5}"} for number in range(200)]

@@ -10,7 +10,7 @@ import pytest
 
 from private_topk.pipelines.sources.domain import DomainFile, read_domain
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import avro_schema, to_avro, write
 
 ITEMS = ["b", "é🎵", "7", " spaced "]

@@ -22,7 +22,7 @@ LIMIT = 2 << 30
 READER = textwrap.dedent("""
     import resource, sys
     from pathlib import Path
-    from private_topk.transforms.refusal import Refusal
+    from private_topk.transforms.errors import Refusal
     from tests.pipelines.support import read, to_avro, write
     read(write(Path(sys.argv[2]).parent / "first.avro", to_avro([{"user": "a", "item": "b"}])))
     mapped = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmSize"))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from private_topk.pipelines.sources import Columns
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import Read, read, write
 
 TIMED = Columns(time="time")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.examples import examples
 from tests.pipelines.sources import reference
 from tests.pipelines.support import read, reasons, write

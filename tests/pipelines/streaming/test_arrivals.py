@@ -12,7 +12,7 @@ from private_topk.pipelines.sources.arrivals import NOTES
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.folder import _WatchDoFn
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.turns import Reading, short_windows
 from tests.pipelines.support import to_json_lines

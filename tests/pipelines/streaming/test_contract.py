@@ -19,7 +19,7 @@ from private_topk.pipelines.sources.kafka import Kafka
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.runners import Launch
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.sinks.contract import RELEASE, SinkContract
 from tests.pipelines.sources.contract import KEY, PERIOD, ROWS, SourceContract
 from tests.pipelines.streaming.replay import Topics

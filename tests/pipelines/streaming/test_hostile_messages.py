@@ -20,9 +20,9 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.pipelines.sources.pubsub import GatherMessages
 from private_topk.transforms import Period, Release, ReleaseKey
-from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.top_k import RankBlocks, make_selection
+from private_topk.transforms.windows.assign import AssignWindows
 from tests.transforms.streams import Collect, streaming
 
 START, HOUR, DAYS = datetime(2026, 1, 1, tzinfo=timezone.utc), 3600, 3
@@ -70,12 +70,12 @@ def delivered(log: list[Message], dice: random.Random | None, ahead: int = 0) ->
         if pending and pending[0][3] + ahead > clock:
             clock = pending[0][3] + ahead
             events = events.advance_watermark_to(clock)
-    selection = make_selection(4, Joint(epsilon=10_000.0), ITEMS)
+    spec = make_selection(4, Joint(epsilon=10_000.0), ITEMS)
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "messages")
     with streaming("direct") as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
-        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload()) | CutIntoWindows(PERIOD)
-        _ = blocks | RankBlocks(selection, release, PERIOD, 2) | beam.ParDo(Collect("messages"))
+        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload()) | AssignWindows(PERIOD)
+        _ = blocks | RankBlocks(spec, release, PERIOD, 2) | beam.ParDo(Collect("messages"))
     return [ranking.items for ranking in sorted(Collect.found["messages"], key=lambda ranking: ranking.window.start)]
 
 

@@ -23,7 +23,7 @@ from private_topk.pipelines.sources.kafka_partitions import Log, Positions, Read
 from private_topk.pipelines.sources.kafka_reader import GroupReader
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic, TopicFacts
 from private_topk.pipelines.sources.payloads import JsonPayload
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.replay import Topics
 from tests.pipelines.streaming.turns import Reading, in_the_background, short_windows

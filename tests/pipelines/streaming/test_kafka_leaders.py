@@ -17,7 +17,7 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka_partitions import Log, ReadPartitionsDoFn
 from private_topk.pipelines.sources.kafka_reader import GroupReader, first_offset
 from private_topk.pipelines.sources.payloads import JsonPayload
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.streaming import turns
 from tests.pipelines.streaming.turns import Reading, short_windows
 

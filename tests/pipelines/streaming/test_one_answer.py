@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from private_topk.pipelines.cli import stream as door
-from private_topk.pipelines.cli.arguments import asked_of
+from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
 from private_topk.runners import prepare
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import Done, command, options, write
 from tests.pipelines.test_announce import Nowhere
 
@@ -170,7 +170,7 @@ def test_what_nobody_can_look_at_is_not_sent_again() -> None:
 
 
 def _plain() -> dict[str, Any]:
-    return dict(asked_of(door.parser().read(options(**ASKED))[0]))
+    return dict(options_of(door.parser().read(options(**ASKED))[0]))
 
 
 def test_files_that_are_all_there_are_repeated_anywhere() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import AvroPayload, Decoder, JsonPayload, make_payload
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 COLUMNS = Columns(time="time")
 SCHEMA = {

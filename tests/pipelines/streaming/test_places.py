@@ -13,7 +13,7 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
-from private_topk.pipelines.cli.arguments import asked_of
+from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.cli.stream import parser
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.report import report_of
@@ -25,9 +25,9 @@ from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.pipelines.sources.pubsub import GatherMessages
 from private_topk.runners import Launch
 from private_topk.transforms import Period, Release, ReleaseKey
-from private_topk.transforms.cut import CutIntoWindows
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.top_k import RankBlocks, make_selection
+from private_topk.transforms.windows.assign import AssignWindows
 from tests.pipelines.streaming.replay import Commits
 from tests.pipelines.support import command, settled
 from tests.transforms.streams import Collect, streaming
@@ -69,7 +69,7 @@ def test_google_places_make_a_streaming_graph(
     options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
     launch = Launch("direct", BundleBasedDirectRunner(), options)
     pipeline = beam.Pipeline(runner=launch.runner, options=options)
-    build(pipeline, report_of(asked_of(arguments), watch=True), launch, LiveRun())
+    build(pipeline, report_of(options_of(arguments), watch=True), launch, LiveRun())
     found: list[str] = []
 
     class Look(beam.pipeline.PipelineVisitor):
@@ -104,13 +104,13 @@ def test_single_messages_are_gathered_and_late_by_their_own_arrival(
     events = test_stream.TestStream().advance_watermark_to(first)
     for group in (on_time[:9], [*on_time[9:], *broken], late):  # late ones too before the watermark closes their day
         events = events.add_elements([TimestampedValue(message.encode(), at) for message, at in group])
-    selection = make_selection(1, Joint(epsilon=1000.0), ["x", "y"])
+    spec = make_selection(1, Joint(epsilon=1000.0), ["x", "y"])
     period = Period(start, start + timedelta(days=2), timedelta(days=1))
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "gathered")
     with streaming(runner) as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
-        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload()) | CutIntoWindows(period)
-        _ = blocks | RankBlocks(selection, release, period, 4) | beam.ParDo(Collect("gathered"))
+        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload()) | AssignWindows(period)
+        _ = blocks | RankBlocks(spec, release, period, 4) | beam.ParDo(Collect("gathered"))
     found = {ranking.window.start: ranking.items for ranking in Collect.found["gathered"]}
     assert len(found) == 2 and found[start] == ("x",)
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 
 from private_topk.pipelines.sources.clock import now_of
-from private_topk.transforms.cut import _SplitDoFn, cells
-from private_topk.transforms.sent import mark_in, statement_in
+from private_topk.transforms.completeness import mark_in, statement_in
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.assign import _SplitDoFn, beam_windows
 
 
 class Reading:
@@ -81,7 +81,7 @@ class Reading:
                         assert cell not in said, "a window is stated twice"
                         said[cell] = statement.sums[0]
                         assert clock <= cell.max_timestamp().micros, "the statement is late for its own window"
-        assert list(said) == cells(period), "every window is stated, in their order"
+        assert list(said) == beam_windows(period), "every window is stated, in their order"
         assert said == {cell: sent[cell] % (1 << 63) for cell in said}
 
     def counted(self) -> Counter[tuple[int, str]]:

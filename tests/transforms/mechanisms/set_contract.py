@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import Cost, Mechanism, RandomBits
-from private_topk.transforms.mechanisms.exact import race, reals, strips
+from private_topk.transforms.mechanisms.exact import race, reals, staircase
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.testing import (
@@ -83,7 +83,7 @@ class SetContract(Contract):
         for bits in (30, 250):
             monkeypatch.setattr(race, "_PRECISION", bits)
             monkeypatch.setattr(reals, "_START_PRECISION", bits)
-            monkeypatch.setattr(strips, "_PRECISION", bits)
+            monkeypatch.setattr(staircase, "_PRECISION", bits)
             assert answers == [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
 
     def test_bad_noise(self) -> None:

@@ -1,6 +1,6 @@
 """Candidates, then rank: the law of both draws, and the privacy inequality on neighbours made of users and their items.
 
-Two draws of one user who moves, `moves_as_one`, are those of test_moves.
+Two draws of one user who moves, `swap_costs_one_draw`, are those of test_moves.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import CandidatesThenRank, RandomBits, WeightedOrder
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.weighting import UNIT
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.testing import Law, hockey_stick
 from private_topk.transforms.testing.frequencies import assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws
@@ -35,10 +35,11 @@ def told(users: tuple[User, ...], mechanism: CandidatesThenRank, k: int) -> Law:
     """P(candidates in their order, all of these in theirs), of four items: more than is published."""
     weights = sums(users, 4, mechanism.whole_items)
     counts = [sum(item in user for user in users) for item in range(4)]
-    found = mechanism.found(k, 4)
+    candidates = mechanism.candidates(k, 4)
     law: dict = {}
-    for first, p in order_law(weights, found, "gaussian", mechanism.finding_scale(4)).items():
-        second = order_law(tuple(counts[i] for i in first), found, "gaussian", mechanism.ordering_scale(found))
+    for first, p in order_law(weights, candidates, "gaussian", mechanism.finding_scale(4)).items():
+        held = tuple(counts[i] for i in first)
+        second = order_law(held, candidates, "gaussian", mechanism.ordering_scale(candidates))
         law |= {(first, order): p * q for order, q in second.items()}
     return law
 
@@ -107,8 +108,8 @@ class TestCandidatesThenRank(Contract):
         """All users of five items, replaced or not, and all candidates; of many items those that reach furthest."""
         mechanism = CandidatesThenRank(1.0, 1e-3, limit, whole, neighbours)
         allowed = 1 / float(gaussian_scale(Fraction(1), Fraction(1, 1000), Fraction(1))) ** 2
-        found = mechanism.found(k, d)
-        scales = float(mechanism.finding_scale(d)) / UNIT, float(mechanism.ordering_scale(found))
+        candidates = mechanism.candidates(k, d)
+        scales = float(mechanism.finding_scale(d)) / UNIT, float(mechanism.ordering_scale(candidates))
 
         def reach(v: np.ndarray) -> float:
             return float((v**2).sum() - v.sum() ** 2 / len(v))
@@ -116,12 +117,12 @@ class TestCandidatesThenRank(Contract):
         if d == 5:
             kinds: list[User] = [u for n in range(limit + 1) for u in itertools.combinations(range(5), n)]
         else:
-            kinds = [tuple(range(t)) for t in (0, whole, found // 2, limit)]
-            kinds += [tuple(range(found - t, found)) for t in (found // 2, min(limit, found))]
+            kinds = [tuple(range(t)) for t in (0, whole, candidates // 2, limit)]
+            kinds += [tuple(range(candidates - t, candidates)) for t in (candidates // 2, min(limit, candidates))]
         adds = [(np.array(sums((u,), d, whole)) / UNIT, np.bincount(u, minlength=d)) if u else
                 (np.zeros(d), np.zeros(d)) for u in kinds]  # fmt: skip
         others = adds if neighbours == "swap" else adds[:1]
-        told = [reach(w - x) / scales[0] ** 2 + reach((n - o)[:found]) / scales[1] ** 2
+        told = [reach(w - x) / scales[0] ** 2 + reach((n - o)[:candidates]) / scales[1] ** 2
                 for w, n in adds for x, o in others]  # fmt: skip
         assert max(told) <= allowed * (1 + 1e-9)
         assert max(told) > (0.9 if neighbours == "add-remove" else 0.6) * allowed
@@ -131,7 +132,7 @@ class TestCandidatesThenRank(Contract):
     def test_of_few_items_all_are_candidates(self) -> None:
         """Half of k more than k, rounded up; at the most all of them, and then their numbers alone decide."""
         mechanism = CandidatesThenRank(1000.0, 0.5, 4)
-        assert [mechanism.found(k, 100) for k in (1, 2, 3, 10, 80)] == [2, 3, 5, 15, 100]
+        assert [mechanism.candidates(k, 100) for k in (1, 2, 3, 10, 80)] == [2, 3, 5, 15, 100]
         far = np.array([10**9, 0, 5, 8]) * UNIT
         assert mechanism(far, 3, RandomBits.keyed(b"few"), [0, 90, 900, 9000]).tolist() == [3, 2, 1]
 

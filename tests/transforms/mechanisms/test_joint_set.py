@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact import set_losses, strips
+from private_topk.transforms.mechanisms.exact import set_losses, staircase
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.race import Region
 from private_topk.transforms.mechanisms.joint_set import JointSet
@@ -51,13 +51,13 @@ def test_astronomical_numbers_of_sets(noise: str) -> None:
 def test_easy_counts_are_padded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without padding, all-equal counts need one product of polynomials and Zipf ones a thousand."""
     products = Counter()
-    times = strips._Ways.times
+    times = staircase._Ways.times
 
-    def counted(ways: strips._Ways, weights: strips.arb_poly, k: int) -> strips._Ways:
+    def counted(ways: staircase._Ways, weights: staircase.arb_poly, k: int) -> staircase._Ways:
         products["all"] += len(weights) > 1
         return times(ways, weights, k)
 
-    monkeypatch.setattr(strips._Ways, "times", counted)
+    monkeypatch.setattr(staircase._Ways, "times", counted)
     done = []
     for counts in (np.full(2000, 7), 10**6 // np.arange(1, 2001), 10**9 * np.arange(2000)):
         products.clear()

@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Peeling, RandomBits
 from private_topk.transforms.mechanisms.mechanism import check_k, sensitivity
-from private_topk.transforms.refusal import Refusal
 
 
 def test_a_mechanism_is_frozen_and_its_parameters_are_json() -> None:

@@ -62,7 +62,7 @@ OTHERS = (
 
 
 def test_all_that_are_said_to_move_as_one_are_here() -> None:
-    assert {kind for kind in MECHANISMS.values() if kind.moves_as_one} == {*map(type, TYPED), *OTHERS}
+    assert {kind for kind in MECHANISMS.values() if kind.swap_costs_one_draw} == {*map(type, TYPED), *OTHERS}
 
 
 def one_way(mechanism: Mechanism, k: int, step: int) -> Iterator[tuple[Law, Law]]:
@@ -147,9 +147,9 @@ def test_two_draws_of_candidates_then_rank_cost_one() -> None:
     """Of both rounds: each of the two draws takes at most half of what each round may."""
     for d, whole, k in itertools.product((2, 3, 5, 8, 100), (1, 2, 5, 60), (1, 2, 7)):
         once, swapped = (CandidatesThenRank(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
-        found = once.found(min(k, d), d)
-        assert 2 * (swapped.finding_scale(d) / once.finding_scale(d)) ** -2 <= 1 + Fraction(1, 2**40)
-        assert 2 * (swapped.ordering_scale(found) / once.ordering_scale(found)) ** -2 <= 1 + Fraction(1, 2**40)
+        most, rounded = once.candidates(min(k, d), d), 1 + Fraction(1, 2**40)
+        assert 2 * (swapped.finding_scale(d) / once.finding_scale(d)) ** -2 <= rounded
+        assert 2 * (swapped.ordering_scale(most) / once.ordering_scale(most)) ** -2 <= rounded
 
 
 @dataclass(frozen=True)

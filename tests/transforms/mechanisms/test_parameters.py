@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameter, parameters_of
 from private_topk.transforms.mechanisms.parameters import check_decimal, check_parameter
-from private_topk.transforms.refusal import Refusal
 
 
 @dataclass(frozen=True)

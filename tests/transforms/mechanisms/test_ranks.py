@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import About, LimitDomain, Mechanism, RandomBits
 from private_topk.transforms.mechanisms.ranks import check_ranks
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.testing.audit.datasets import cases_of
 
 WRONG = [[0, 1], np.array([0, 0]), np.array([0.0, 1.0]), np.array([0]), np.array([0, 3]), np.array([-1, 0]),

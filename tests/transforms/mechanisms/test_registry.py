@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     About,
@@ -23,7 +24,6 @@ from private_topk.transforms.mechanisms import (
 )
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.refusal import Refusal
 
 ROOM = Path(__file__).resolve().parents[3] / "transforms" / "mechanisms"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import CandidatesThenRank, WeightedGaussian, WeightedOrder
 from private_topk.transforms.mechanisms.weighted import Weighted
-from private_topk.transforms.refusal import Refusal
 
 KINDS: list[type[Weighted]] = [WeightedGaussian, WeightedOrder, CandidatesThenRank]
 

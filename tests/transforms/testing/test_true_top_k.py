@@ -10,10 +10,10 @@ import pytest
 
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.keys import Release
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint, Mechanism, RandomBits, mechanism_by_name
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.release import Release
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import TrueTopK, fixed_release
 from tests.pipelines.support import command, write
 
@@ -69,7 +69,7 @@ def test_no_budget_covers_it() -> None:
     ],
 )
 def test_every_manifest_says_so(mechanism: Mechanism, release: Release, private: bool) -> None:
-    facts = describe_release(Selection(mechanism, 1, PublicDomain.of(["a"])), release, "direct")
+    facts = describe_release(TopK(mechanism, 1, PublicDomain.of(["a"])), release, "direct")
     assert facts.get("private", True) is private
     assert ("epsilon" in facts["privacy"]) is private
     json.dumps(facts)

@@ -1,4 +1,4 @@
-"""The machinery that draws exactly: bits, real numbers as balls, noise, and what races, thresholds and strips share.
+"""The machinery that draws exactly: bits, real numbers as balls, noise, races, thresholds and staircases.
 
 Nothing here knows a mechanism: integers, rationals and bits in, decisions out. A circle between these files, or an
 import of a mechanism, is an error that a test finds.

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 from flint import arb
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, precision
-from private_topk.transforms.refusal import Refusal
 
 __all__ = [
     "at_most", "bounded_range_epsilon", "exponential_share", "gaussian_delta", "gaussian_scale", "largest",

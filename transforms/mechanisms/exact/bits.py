@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["Draw", "RandomBits", "below"]
 

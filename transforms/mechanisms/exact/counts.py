@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
 __all__ = ["check_counts"]
 

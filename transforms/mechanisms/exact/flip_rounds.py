@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
+from private_topk.transforms.mechanisms.exact.count_lookup import CountLookup
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.ladder import Ladder
 from private_topk.transforms.mechanisms.exact.noise import float_rate
 from private_topk.transforms.mechanisms.exact.powers import below_powers_of_two
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, uniform
@@ -79,7 +79,7 @@ class FlipRounds:
         least = int(histogram.top(k)[-1])
         cuts = even_cuts(1 / (_FINENESS * rate), _FINENESS * _DIGITS, least)
         self._floor, self._reach = max(0, least - cuts[-1]), cuts[: _FINENESS * _NEAR][-1]
-        self._counts = Ladder(histogram, max(self._floor, least - self._reach))
+        self._counts = CountLookup(histogram, max(self._floor, least - self._reach))
         blocks = Blocks.of(histogram, k, cuts)
         self._exact = blocks.exact
         self._bounds, self._sizes, self._starts = blocks.bounds, blocks.sizes, blocks.starts
@@ -150,7 +150,7 @@ class FlipRounds:
         """The count at a rank below the k-th, of any item: looked at further down only where that is asked for."""
         while rank >= self._counts.items and self._counts.least > self._floor:
             self._reach *= 2
-            self._counts = Ladder(self._histogram, max(self._floor, self._counts.least - self._reach))
+            self._counts = CountLookup(self._histogram, max(self._floor, self._counts.least - self._reach))
         return self._counts.count_at(rank)
 
     def _chance(self, count: int, weight: int, total: int, waits: list[int]) -> Real:

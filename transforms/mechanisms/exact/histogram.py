@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.counts import check_counts
-from private_topk.transforms.refusal import Refusal
 
 __all__ = ["Histogram", "Named", "Picks"]
 

@@ -21,9 +21,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, uniform
-from private_topk.transforms.refusal import Refusal, verbatim
 
 __all__ = [
     "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "Noise", "add_counts",

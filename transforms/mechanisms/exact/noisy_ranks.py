@@ -131,10 +131,10 @@ def _along(s: Floats) -> Floats:
 @cache
 def _pieces() -> list[tuple[float, float, Floats]]:
     nodes = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
-    found = []
+    pieces = []
     for low, high in zip(_KNOTS, _KNOTS[1:], strict=False):
         with precision(640):  # 1 - exp(-tail) is taken near 1
             at = [arb((low + high) / 2 + (high - low) / 2 * node) for node in nodes.tolist()]
             values = [float((arb(2).sqrt() * (2 * (-s * s / 2).exp()).erfcinv()).mid()) for s in at]
-        found.append((low, high, np.polynomial.chebyshev.chebfit(nodes, np.array(values), _DEGREE)))
-    return found
+        pieces.append((low, high, np.polynomial.chebyshev.chebfit(nodes, np.array(values), _DEGREE)))
+    return pieces

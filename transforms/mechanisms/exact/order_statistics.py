@@ -212,7 +212,7 @@ class _Descents:
         places = readings.places[self._sizes[readings.places] > readings.turns]
         scores = [self._expected(places, sum(_span(octave)) - 1) for octave in octaves]
         widths = [np.full(len(places), _span(octave)[1]) for octave in octaves]
-        met = np.concatenate([found.scores for found in self.met])
+        met = np.concatenate([group.scores for group in self.met])
         every, each = np.concatenate((met, *scores)), np.concatenate((np.ones(len(met), np.int64), *widths))
         order = np.argsort(-every)
         return float(every[order[np.searchsorted(np.cumsum(each[order]), self.k)]])
@@ -269,8 +269,8 @@ class _Descents:
         v = words * 2.0**-64
         out = -np.log1p(-np.clip(v, LEAST, MOST))
         for row, column in zip(*np.nonzero((v < LEAST) | (v > MOST)), strict=True):  # about one word in a million
-            found = relative_float(self._exponential(int(places[row]), turn + int(column)))
-            out[row, column] = max(found, _TINIEST)
+            value = relative_float(self._exponential(int(places[row]), turn + int(column)))
+            out[row, column] = max(value, _TINIEST)
         return out
 
     def _exponential(self, place: int, turn: int) -> Real:

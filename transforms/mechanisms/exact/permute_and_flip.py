@@ -35,10 +35,10 @@ def permute_and_flip(
     Args:
         envelope: of the numbers of answers by loss.
         sample: a uniform answer of loss at most a threshold.
-        loss: an answer's loss, at least `stairs.first`.
+        loss: an answer's loss, at least `answers.first`.
         draw: where the bits come from.
     """
-    stairs = envelope.stairs
+    answers = envelope.answers
     waits: list[Real] = []
 
     def elapsed() -> arb:
@@ -51,10 +51,10 @@ def permute_and_flip(
         if threshold is None:
             continue
         answer = sample(threshold, draw)
-        excess = loss(answer) - stairs.first
+        excess = loss(answer) - answers.first
 
         def kept() -> arb:
-            p = (-ball(stairs.rate) * excess).exp()  # noqa: B023 - called at once
+            p = (-ball(answers.rate) * excess).exp()  # noqa: B023 - called at once
             return 1 / ((1 - p) * elapsed().exp() + p)
 
         if excess == 0 or greater(kept, uniform(draw, _FLIP_LANE, number)):

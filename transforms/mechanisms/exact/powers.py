@@ -22,13 +22,13 @@ def below_powers_of_two(bits: int) -> list[int]:
     Eight square roots, each rounded down, are the 256th root rounded down: n <= sqrt(x) says as much of a whole n as
     n <= floor(sqrt(x)) does.
     """
-    found = []
+    roots = []
     for i in range(_PARTS):
         root = fmpz(1) << (_PARTS * bits - i)
         for _ in range(_PARTS.bit_length() - 1):
             root = root.isqrt()
-        found.append(int(root))
-    return found
+        roots.append(int(root))
+    return roots
 
 
 _ROOTS = np.array([float((root >> 12) + 1) * 2.0**-52 for root in below_powers_of_two(64)])

@@ -12,10 +12,10 @@ from flint import arb
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.count_lookup import CountLookup
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.ladder import Ladder
 from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
-from private_topk.transforms.mechanisms.exact.thresholds import Staircase
+from private_topk.transforms.mechanisms.exact.thresholds import AnswersByLoss
 
 __all__ = ["Sequences"]
 
@@ -24,7 +24,7 @@ _FACTORS = 256
 _MOST_ASKED = 300
 
 
-class Sequences(Staircase):
+class Sequences(AnswersByLoss):
     """Sequences (s_1 .. s_k) of ranks under the loss max_i of (b - a) c_i - a c_{s_i}, for a skew a/b in [1/2, 1].
 
     The item at place i of a sequence of loss at most R is one of the t_i(R) with a c_j >= (b - a) c_i - R. As c_i falls
@@ -40,7 +40,7 @@ class Sequences(Staircase):
         # Counts far apart need about 60, counts next to each other up to 650; for a few items that takes no time.
         self.asked = min(k // 4, _MOST_ASKED)
         self._histogram, self._d, self._k = histogram, histogram.items, k
-        self._steps: Ladder | None = None
+        self._lookup: CountLookup | None = None
         self._a, self._rest = skew.numerator, skew.denominator - skew.numerator
         # Beyond 64 bits the products of counts with a and b - a need Python's integers.
         kind = np.int64 if self._a * histogram.largest < 2**63 else object
@@ -116,17 +116,17 @@ class Sequences(Staircase):
         if self._a > 1:
             least = -(-least // self._a)
         least = least.astype(np.int64, copy=False)
-        reach = self._ladder(int(least[-1].min())).at_least(least)
+        reach = self._looked_up(int(least[-1].min())).at_least(least)
         if self.settled is not None:
             reach[:, (thresholds >= self.settled).astype(np.bool_)] = self._d
         return reach
 
-    def _ladder(self, least: int) -> Ladder:
+    def _looked_up(self, least: int) -> CountLookup:
         """The counts down to `least`: the first thresholds asked for reach as far as most that follow."""
         least = max(0, least)
-        if self._steps is None or least < self._steps.least:
-            self._steps = Ladder(self._histogram, least)
-        return self._steps
+        if self._lookup is None or least < self._lookup.least:
+            self._lookup = CountLookup(self._histogram, least)
+        return self._lookup
 
 
 def _one(threshold: int) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision, uniform
-from private_topk.transforms.mechanisms.exact.strips import Strip
+from private_topk.transforms.mechanisms.exact.staircase import SetsBetween
 from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 
 __all__ = ["LossInterval", "SetLosses"]
@@ -51,9 +51,9 @@ class SetLosses:
     def _counted(self, loss: int) -> arb:
         if loss >= self._most:  # all sets: no need to look at the smallest counts
             return arb.bin_uiui(self._d, self._k)
-        strip = Strip(self.reach(loss))
-        self._segments += len(strip.segments)
-        return strip.number()
+        sets = SetsBetween(self.reach(loss))
+        self._segments += len(sets.segments)
+        return sets.number()
 
     def around(self, loss: int) -> tuple[int, int]:
         """The largest loss of a set up to this one, from 0 on, and the least beyond, this one being below the largest.
@@ -72,10 +72,10 @@ class SetLosses:
 
     def pad(self) -> None:
         """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data."""
-        strip = Strip(_STEP * np.arange(1, self._k + 1))
+        sets = SetsBetween(_STEP * np.arange(1, self._k + 1))
         with precision(96):
             for _ in range(math.ceil(_EASY * self._k**0.2 - self._segments / self._k)):
-                strip.number()
+                sets.number()
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ class LossInterval:
     def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
         """A uniform set of the interval: its ranks, from 0."""
         inner = None if self.below is None else self.losses.reach(self.below)
-        strip = Strip(self.losses.reach(self.most_loss), inner)
-        numbers = [uniform(draw, _WALK_LANE, i) for i in range(len(strip.segments))]
+        sets = SetsBetween(self.losses.reach(self.most_loss), inner)
+        numbers = [uniform(draw, _WALK_LANE, i) for i in range(len(sets.segments))]
         ranks, start = [], 0
-        for segment, m in zip(strip.segments, strip.members(numbers), strict=True):
+        for segment, m in zip(sets.segments, sets.members(numbers), strict=True):
             ranks += [start + i for i in uniform_subset(draw, segment.size, m)]
             start += segment.size
         return np.array(ranks)

@@ -30,7 +30,7 @@ from private_topk.transforms.mechanisms.exact.powers import NO_END, Powers
 from private_topk.transforms.mechanisms.exact.reals import ball, floor, greater, uniform
 from private_topk.transforms.mechanisms.exact.scaled import Magnitudes, Scaled
 
-__all__ = ["Envelope", "Staircase", "draw_threshold"]
+__all__ = ["AnswersByLoss", "Envelope", "draw_threshold"]
 
 Indices = NDArray[np.int64]
 Whole = NDArray[Any]
@@ -43,7 +43,7 @@ _FIRST_PLACE = np.zeros(1, np.int64)
 _LARGE = 1 << 56
 
 
-class Staircase(abc.ABC):
+class AnswersByLoss(abc.ABC):
     """The numbers N(R) of answers of loss at most R, for one loss on one vector of counts.
 
     Attributes:
@@ -85,14 +85,14 @@ class Envelope:
     than about a quarter.
     """
 
-    def __init__(self, stairs: Staircase) -> None:
-        self.stairs = stairs
-        self._powers = Powers(stairs.rate)
-        found = self._first_cuts()
+    def __init__(self, answers: AnswersByLoss) -> None:
+        self.answers = answers
+        self._powers = Powers(answers.rate)
+        ends = self._first_cuts()
         # Up to here 64 bits hold sums and small multiples of thresholds.
-        kind = np.int64 if found[-1] + abs(stairs.first) < _LARGE else object
-        cuts = np.array(found, kind)
-        tail, no_end = Magnitudes.above(stairs.most), np.array([NO_END], kind)
+        kind = np.int64 if ends[-1] + abs(answers.first) < _LARGE else object
+        cuts = np.array(ends, kind)
+        tail, no_end = Magnitudes.above(answers.most), np.array([NO_END], kind)
         self._asked = 0
         first = self._between(cuts[:-1], cuts[1:], _FIRST_PLACE, _ONE)
         self._blocks = _Blocks.joined(first, self._block(cuts[-1:], no_end, tail, tail))
@@ -104,19 +104,19 @@ class Envelope:
                 break
             self._cut(gaps >= _least_to_cut(gaps, self.total))
         self._ends = np.cumsum(self.weights)
-        while self._asked < stairs.asked:
-            some = cuts[1:][: stairs.asked - self._asked]  # more at once leave the processor's cache
-            stairs.upper(some + (stairs.first - 1))
+        while self._asked < answers.asked:
+            some = cuts[1:][: answers.asked - self._asked]  # more at once leave the processor's cache
+            answers.upper(some + (answers.first - 1))
             self._asked += len(some)
 
     def propose(self, draw: Draw, number: int) -> int | None:
         """Proposal `number` of this draw: a threshold, or None where it is rejected."""
         index = int(self._ends.searchsorted(draw.below(self.total), "right"))
         start, stop = int(self._blocks.starts[index]), int(self._blocks.stops[index])
-        threshold = self.stairs.first + self._position(draw, number, start, stop)
+        threshold = self.answers.first + self._position(draw, number, start, stop)
 
         def probability() -> arb:
-            mass = self.stairs.exact(threshold) * self._mass(start, stop)
+            mass = self.answers.exact(threshold) * self._mass(start, stop)
             return mass / Scaled(int(self.weights[index]), self.exponent).ball()
 
         return threshold if greater(probability, uniform(draw, _ACCEPT_LANE, number)) else None
@@ -128,7 +128,7 @@ class Envelope:
         u = uniform(draw, _POSITION_LANE, number)
 
         def offset() -> arb:
-            rate = ball(self.stairs.rate)
+            rate = ball(self.answers.rate)
             inside = -u() if stop == NO_END else u() * (rate * (start - stop)).expm1()
             # Without an end 1 - u is as uniform as u.
             return -inside.log1p() / rate
@@ -137,7 +137,7 @@ class Envelope:
 
     def _mass(self, start: int, stop: int) -> arb:
         """(1 - q) * sum of q**x over start <= x < stop."""
-        rate = ball(self.stairs.rate)
+        rate = ball(self.answers.rate)
         after = (-rate * start).exp()
         return after if stop == NO_END else after * -(rate * (start - stop)).expm1()
 
@@ -147,22 +147,22 @@ class Envelope:
         Without a public settled threshold the bound is one beyond which the mass, at most most * q**bound, is below
         2**-12.
         """
-        stairs = self.stairs
-        if stairs.settled is not None:
-            bound = stairs.settled - stairs.first
+        answers = self.answers
+        if answers.settled is not None:
+            bound = answers.settled - answers.first
         else:
             # exp(-0.7) < 1/2, so q**bound < 2**-(bits + 12).
-            bound = -int(-Fraction(7, 10) * (stairs.most.bit_length() + 12) // stairs.rate)
-        step = max(1, int(1 / (stairs.rate * stairs.fineness)))
+            bound = -int(-Fraction(7, 10) * (answers.most.bit_length() + 12) // answers.rate)
+        step = max(1, int(1 / (answers.rate * answers.fineness)))
         cuts = [0]
         while cuts[-1] < bound:
-            cuts.append(min(bound, cuts[-1] + max(step, cuts[-1] // stairs.fineness)))
+            cuts.append(min(bound, cuts[-1] + max(step, cuts[-1] // answers.fineness)))
         return cuts
 
     def _cut(self, loose: NDArray[np.bool_]) -> None:
         """Cut some blocks: never a block of one threshold, never the tail."""
         whole = self._blocks.at(np.flatnonzero(loose))
-        starts, stops, firsts = whole.cut(self.stairs.pieces)
+        starts, stops, firsts = whole.cut(self.answers.pieces)
         rest = self._blocks.at(np.flatnonzero(~loose))
         self._blocks = _Blocks.joined(rest, self._between(starts, stops, firsts, whole.below))
 
@@ -172,7 +172,7 @@ class Envelope:
         `below` bounds N before those, whose places are `firsts`.
         """
         self._asked += len(stops)
-        bounds = self.stairs.upper(stops + (self.stairs.first - 1))
+        bounds = self.answers.upper(stops + (self.answers.first - 1))
         return self._block(starts, stops, bounds.moved(firsts, below), bounds)
 
     def _block(self, starts: Whole, stops: Whole, below: Magnitudes, bounds: Magnitudes) -> _Blocks:

@@ -13,14 +13,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.headings import Heading
-from private_topk.transforms.keys import Release, ReleaseKey
-from private_topk.transforms.select import WindowCounts, rank
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.release import Release, ReleaseKey
+from private_topk.transforms.select import RankingKey, WindowCounts, rank
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Case, Dataset, Neighbours
 from private_topk.transforms.testing.audit.distinguish import (
     Answer,
@@ -104,35 +102,33 @@ class Sampler:
             tuple(
                 answer
                 for dataset in datasets
-                for answer in self._answers(
-                    case.selection, dataset, paths[n % len(paths)], n // len(paths), f"{name} {n}"
-                )
+                for answer in self._answers(case.spec, dataset, paths[n % len(paths)], n // len(paths), f"{name} {n}")
             )
             for n in numbers
         ]
 
-    def _answers(self, selection: Selection, dataset: Dataset, path: Path, number: int, name: str) -> Iterator[Answer]:
+    def _answers(self, spec: TopK, dataset: Dataset, path: Path, number: int, name: str) -> Iterator[Answer]:
         """What is published of one window: an answer, or one for every group."""
         # What is kept of a user hangs on the key, so there are two of them.
-        key = self.key(dataset.key + 2 * (number % 2 if selection.max_items_per_user else 0))
-        counts, rankings = self._prepared(selection, key, dataset, path), rankings_of(selection)
+        key = self.key(dataset.key + 2 * (number % 2 if spec.max_items_per_user else 0))
+        counts, rankings = self._prepared(spec, key, dataset, path), rankings_of(spec)
         window = (number // 2 + dataset.window) % (len(counts) // rankings)
         bounds = WindowBounds() if path.period is None else path.period.window(window)
         for place in range(rankings):
-            of = Heading(bounds, None if selection.groups is None else GROUPS[place])
-            yield _drawn(selection, Release(key, name + dataset.id), of, counts[window * rankings + place], dataset)
+            of = RankingKey(bounds, None if spec.groups is None else GROUPS[place])
+            yield _drawn(spec, Release(key, name + dataset.id), of, counts[window * rankings + place], dataset)
 
 
-def _drawn(selection: Selection, release: Release, of: Heading, counts: WindowCounts, dataset: Dataset) -> Answer:
-    ranking = rank(selection, release, of, counts)
+def _drawn(spec: TopK, release: Release, of: RankingKey, counts: WindowCounts, dataset: Dataset) -> Answer:
+    ranking = rank(spec, release, of, counts)
     weights = ranking.noisy_weights
     noisy = ranking.noisy_counts if weights is None else [round(100 * weight) for weight in weights]
-    return answer_of(ranking.items, noisy, selection, dataset)
+    return answer_of(ranking.items, noisy, spec, dataset)
 
 
-def answer_of(items: Sequence[str], noisy: Sequence[Any] | None, selection: Selection, dataset: Dataset) -> Answer:
+def answer_of(items: Sequence[str], noisy: Sequence[Any] | None, spec: TopK, dataset: Dataset) -> Answer:
     """What was published, by the numbers of a dataset; amounts in units."""
-    unit, labels = 1 if selection.amounts is None else RESOLUTION, dataset.labels()
+    unit, labels = 1 if spec.amounts is None else RESOLUTION, dataset.labels()
     numbers = tuple(labels.index(item) for item in items)
     return Answer(numbers, None if noisy is None else tuple(int(count) // unit for count in noisy))
 
@@ -144,7 +140,7 @@ def audit_case(case: Case, sampler: Sampler, draws: int, risk: float) -> Finding
         draws: from each of the two neighbours; of those that test, from one that a coin chooses each time.
         risk: that a bound is above what is so.
     """
-    name = f"{case.selection.parameters()} {case.releases}"
+    name = f"{case.spec.parameters()} {case.releases}"
     choosing = round(draws * _CHOOSING)
     pair, guess = _choose(case, sampler, choosing, name)
     sides = sampler.coins(2 * (draws - choosing), name)
@@ -184,12 +180,12 @@ def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> float:
     One of two items is asked for, and the noise has a standard deviation of about 4. Draws of the one and of the other
     are told apart by their noise, as if neighbours had published it: one half of them chooses, and the other tests.
     """
-    selection, epsilon = case.selection, cast(dict[str, Any], {"epsilon": 0.5})
-    domain = PublicDomain.of(LABELS[:2]) if isinstance(selection.domain, PublicDomain) else selection.domain
-    mechanism = replace(selection.mechanism, **epsilon)
-    case = replace(case, selection=replace(
-        selection, k=1, domain=domain, mechanism=mechanism, publish_counts=CountBudget(0.5)))  # fmt: skip
-    dataset, name = Dataset((401, 400)), f"noise {case.selection.parameters()}"
+    spec, epsilon = case.spec, cast(dict[str, Any], {"epsilon": 0.5})
+    domain = PublicDomain.of(LABELS[:2]) if isinstance(spec.domain, PublicDomain) else spec.domain
+    mechanism = replace(spec.mechanism, **epsilon)
+    case = replace(case, spec=replace(
+        spec, k=1, domain=domain, mechanism=mechanism, publish_counts=CountBudget(0.5)))  # fmt: skip
+    dataset, name = Dataset((401, 400)), f"noise {case.spec.parameters()}"
 
     def sides(half: str) -> tuple[Drawn, Drawn]:
         """The noise of either item, as if it were an answer."""
@@ -228,19 +224,19 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
     ):
         if of == "" or name == "an item of one's own":
             bound = "no bound" if limit is None else f"at most {limit}"
-            selection = Selection(TrueTopK(), 1, its, limit, None, *what)
-            for fault in _wrong(selection, dataset, sampler.key(0)):
+            spec = TopK(TrueTopK(), 1, its, limit, None, *what)
+            for fault in _wrong(spec, dataset, sampler.key(0)):
                 yield f"{domain} domain, {bound}, {of}{name}, {fault}"
 
 
-def _wrong(selection: Selection, dataset: Dataset, key: ReleaseKey) -> Iterator[str]:
-    limit, rankings = selection.max_items_per_user, rankings_of(selection)
+def _wrong(spec: TopK, dataset: Dataset, key: ReleaseKey) -> Iterator[str]:
+    limit, rankings = spec.max_items_per_user, rankings_of(spec)
     allowed = min(len(dataset.target), limit or len(dataset.target))
-    most = 1 if selection.amounts is None else _CAP
-    in_all_groups = selection.groups is None or selection.groups.per_user > 1
+    most = 1 if spec.amounts is None else _CAP
+    in_all_groups = spec.groups is None or spec.groups.per_user > 1
     kept: set[tuple[int, ...]] = set()
     for path in PATHS:
-        for window, counts in enumerate(prepared_counts(selection, key, dataset, path)):
+        for window, counts in enumerate(prepared_counts(spec, key, dataset, path)):
             added = -np.array(dataset.others)
             for label, count in zip(counts.labels(counts.held).to_pylist(), counts.counts.tolist(), strict=True):
                 added[dataset.labels().index(label)] += count

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.count_budget import CountBudget
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.weighting import UNIT
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.top_k import make_selection
 
 __all__ = [
@@ -189,15 +188,15 @@ class Case:
         releases: 1; or 2, of which a user is in the second alone, and both have one key and id or nearly so.
     """
 
-    selection: Selection
+    spec: TopK
     releases: int
 
     @cached_property
     def pairs(self) -> tuple[Neighbours, ...]:
         """All pairs of neighbouring inputs that are tried."""
-        swap, public = self.neighbours == "swap", isinstance(self.selection.domain, PublicDomain)
+        swap, public = self.neighbours == "swap", isinstance(self.spec.domain, PublicDomain)
         size = (_PUBLIC if public else _UNKNOWN)[self.counted]
-        height = 0 if public else threshold_of(self.selection)
+        height = 0 if public else threshold_of(self.spec)
         if self.releases == 2:
             others = (6,) * size if public else (height, height, *(0,) * (size - 2))
             return tuple(two_release_neighbours(not public, others, tuple(range(size // 2 if public else 2))))
@@ -206,26 +205,26 @@ class Case:
     @property
     def counted(self) -> bool:
         """Whether noisy counts are published."""
-        return self.selection.publish_counts is not None
+        return self.spec.publish_counts is not None
 
     @property
     def epsilon(self) -> float:
         """That is declared for one user in one window, in all groups."""
-        return self.selection.epsilon() * self.selection.rankings_of_a_user()
+        return self.spec.epsilon() * self.spec.rankings_of_a_user()
 
     @property
     def delta(self) -> float:
-        return self.selection.delta() * self.selection.rankings_of_a_user()
+        return self.spec.delta() * self.spec.rankings_of_a_user()
 
     @property
     def of(self) -> str:
         """What is counted."""
-        selection = self.selection
-        return "groups" if selection.groups is not None else "amounts" if selection.amounts is not None else "users"
+        spec = self.spec
+        return "groups" if spec.groups is not None else "amounts" if spec.amounts is not None else "users"
 
     @property
     def neighbours(self) -> str:
-        return str(self.selection.mechanism.parameter("neighbours", "add-remove"))
+        return str(self.spec.mechanism.parameter("neighbours", "add-remove"))
 
 
 def cases_of(names: Iterable[str] = ()) -> list[Case]:
@@ -236,25 +235,25 @@ def cases_of(names: Iterable[str] = ()) -> list[Case]:
 def _cases(kind: type[Mechanism]) -> Iterator[Case]:
     for neighbours in kind.neighbours_offered:
         for counted in (False,) if kind.weighs_users else (False, True):
-            selection = _selection(kind, neighbours, counted)
-            yield Case(selection, 1)
+            spec = _spec(kind, neighbours, counted)
+            yield Case(spec, 1)
             if neighbours == "add-remove":
-                yield Case(selection, 2)
+                yield Case(spec, 2)
     for neighbours in kind.neighbours_offered:
         if vars(kind).get("amounts_offered", False):  # said by the class that draws
-            yield Case(_selection(kind, neighbours, False, amounts=_AMOUNTS), 1)
-            yield Case(_selection(kind, neighbours, True, amounts=_AMOUNTS), 1)
-        yield Case(_selection(kind, neighbours, False, groups=Groups.of(GROUPS)), 1)
+            yield Case(_spec(kind, neighbours, False, amounts=_AMOUNTS), 1)
+            yield Case(_spec(kind, neighbours, True, amounts=_AMOUNTS), 1)
+        yield Case(_spec(kind, neighbours, False, groups=Groups.of(GROUPS)), 1)
 
 
-def _selection(
+def _spec(
     kind: type[Mechanism],
     neighbours: str,
     counted: bool,
     amounts: Amounts | None = None,
     groups: Groups | None = None,
     share: int = 1,
-) -> Selection:
+) -> TopK:
     """Without counts one item of a public domain is asked for at a large epsilon, since what few draws can show is then
     larger. With them it is nearly all of many, at a small epsilon: one user moves all their counts, so that noise for
     fewer shows. A bound is set where the mechanism needs one.
@@ -278,22 +277,22 @@ def _selection(
     budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
     domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
     k = (size - 1 if public else size - 2) if counted else 1 if public else 2
-    selection = make_selection(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
-    rankings = selection.rankings_of_a_user()
-    return selection if rankings == share else _selection(kind, neighbours, counted, amounts, groups, rankings)
+    spec = make_selection(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
+    rankings = spec.rankings_of_a_user()
+    return spec if rankings == share else _spec(kind, neighbours, counted, amounts, groups, rankings)
 
 
-def threshold_of(selection: Selection) -> int:
+def threshold_of(spec: TopK) -> int:
     """About the least count that comes out in a quarter of the draws, where two items have it and nothing else is held.
 
     Cost: some hundred draws.
     """
-    mechanism, unit = selection.mechanism, UNIT if selection.mechanism.weighs_users else 1
+    mechanism, unit = spec.mechanism, UNIT if spec.mechanism.weighs_users else 1
     bits = RandomBits.keyed(b"where the threshold is")
 
     def passes(height: int) -> bool:
         counts = np.array([height, height]) * unit
-        return sum(len(mechanism(counts, selection.k, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
+        return sum(len(mechanism(counts, spec.k, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
 
     heights = [round(2 * 1.2**n) for n in range(_HEIGHTS)]
     return heights[min(bisect.bisect_left(heights, True, key=passes), _HEIGHTS - 1)]

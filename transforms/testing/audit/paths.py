@@ -12,18 +12,18 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from private_topk.transforms import cut, sharding
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.counts import add_up
+from private_topk.transforms.combine import add_up
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import Part
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts, by_window
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.audit.datasets import GROUPS, TARGET, Dataset, Row, rows_of
-from private_topk.transforms.user_shard import UserShard
-from private_topk.transforms.windows import Period, SlidingWindows
+from private_topk.transforms.user_shards import UserShard
+from private_topk.transforms.windows import Period, SlidingWindows, assign
 
 __all__ = ["PATHS", "Path", "count_blocks", "prepared_counts", "rankings_of"]
 
@@ -59,45 +59,43 @@ class Path(NamedTuple):
 PATHS = (Path("whole", 1, 1), Path("days", 3, 4), Path("sliding", 2, 2), Path("stream", 2, 4), Path("stream", 1, 1))
 
 
-def rankings_of(selection: Selection) -> int:
+def rankings_of(spec: TopK) -> int:
     """How many rankings a window has."""
-    return 1 if selection.groups is None else selection.groups.size
+    return 1 if spec.groups is None else spec.groups.size
 
 
-def prepared_counts(selection: Selection, key: ReleaseKey, dataset: Dataset, path: Path) -> list[WindowCounts]:
+def prepared_counts(spec: TopK, key: ReleaseKey, dataset: Dataset, path: Path) -> list[WindowCounts]:
     """For every window, and every group of it, what its ranking is drawn from; each holds all rows of the dataset.
 
     The target also sends some rows that must count nowhere and move nobody: of no domain and of no group; and where
     rows have times before the period, after it, and arrived when all windows had closed.
     """
-    return count_blocks(selection, key, _blocks(selection, dataset, path), path)
+    return count_blocks(spec, key, _blocks(spec, dataset, path), path)
 
 
-def count_blocks(
-    selection: Selection, key: ReleaseKey, blocks: Sequence[pa.RecordBatch], path: Path
-) -> list[WindowCounts]:
+def count_blocks(spec: TopK, key: ReleaseKey, blocks: Sequence[pa.RecordBatch], path: Path) -> list[WindowCounts]:
     """The counts of any blocks."""
-    period, parts = path.period, 0 if selection.groups is None else selection.groups.size
+    period, parts = path.period, 0 if spec.groups is None else spec.groups.size
     if path.kind == "stream" and period is not None:
         cells: dict[Any, list[pa.RecordBatch]] = defaultdict(list)
         for block in blocks:
-            for piece in _run(cut._SplitDoFn(period), block):
+            for piece in _run(assign._SplitDoFn(period), block):
                 for cell in piece.windows:
                     cells[cell].append(piece.value)
-        layout = Layout.of(selection.domain, None, parts)
-        return [its for cell in cut.cells(period) for its in _counts(selection, key, cells[cell], layout, path)]
+        layout = Layout.of(spec.domain, None, parts)
+        return [its for cell in assign.beam_windows(period) for its in _counts(spec, key, cells[cell], layout, path)]
     if period is not None:
-        blocks = [numbered for block in blocks for numbered in _run(cut._NumberDoFn(period), block)]
-    return _counts(selection, key, blocks, Layout.of(selection.domain, period, parts), path)
+        blocks = [numbered for block in blocks for numbered in _run(assign._NumberDoFn(period), block)]
+    return _counts(spec, key, blocks, Layout.of(spec.domain, period, parts), path)
 
 
 def _counts(
-    selection: Selection, key: ReleaseKey, blocks: Iterable[pa.RecordBatch], layout: Layout, path: Path
+    spec: TopK, key: ReleaseKey, blocks: Iterable[pa.RecordBatch], layout: Layout, path: Path
 ) -> list[WindowCounts]:
-    amounts, groups = selection.amounts, selection.groups
-    sharder = sharding._ShardDoFn(selection.domain, key, path.shards, layout, amounts=amounts, groups=groups)
-    counter = UserShard(layout, key, selection.max_items_per_user, amounts.cap if amounts else None,
-                        groups.per_user if groups else 1, selection.mechanism.weighting)  # fmt: skip
+    amounts, groups = spec.amounts, spec.groups
+    sharder = _ShardDoFn(spec.domain, key, path.shards, layout, amounts=amounts, groups=groups)
+    counter = UserShard(layout, key, spec.max_items_per_user, amounts.cap if amounts else None,
+                        groups.per_user if groups else 1, spec.mechanism.weighting)  # fmt: skip
     shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for block in blocks:
         for shard, pairs in _run(sharder, block):
@@ -108,9 +106,9 @@ def _counts(
     for shard, tables in shards.items():
         for place, table in counter.counts(tables):
             places[place].append(Part(np.array([shard]), table))
-    totals = [add_up(place, its, layout, selection.head(), selection.least())[1].table for place, its in places.items()]
+    totals = [add_up(place, its, layout, spec.head(), spec.least())[1].table for place, its in places.items()]
     windows = by_window(totals, range(layout.windows)) if layout.windows > 1 else [(0, totals)]
-    return [WindowCounts.of(selection, its, number % layout.parts) for number, its in windows]
+    return [WindowCounts.of(spec, its, number % layout.parts) for number, its in windows]
 
 
 def _run(fn: beam.DoFn, block: pa.RecordBatch) -> Iterator[Any]:
@@ -118,20 +116,20 @@ def _run(fn: beam.DoFn, block: pa.RecordBatch) -> Iterator[Any]:
     yield from fn.process(block)
 
 
-def _blocks(selection: Selection, dataset: Dataset, path: Path) -> list[pa.RecordBatch]:
+def _blocks(spec: TopK, dataset: Dataset, path: Path) -> list[pa.RecordBatch]:
     """Blocks whose rows are shuffled, the same way every time."""
-    others, target = rows_of(dataset, rankings_of(selection))
+    others, target = rows_of(dataset, rankings_of(spec))
     strays: list[Row] = []
     if target:
-        if not isinstance(selection.domain, UnknownDomain):
+        if not isinstance(spec.domain, UnknownDomain):
             target += [row._replace(item="of no domain") for row in target[:1] * len(target)]
-        if selection.groups is not None:
+        if spec.groups is not None:
             target += [row._replace(group="of no group") for row in target[:1] * len(target)]
         strays = [Row(TARGET, label, GROUPS[0], 2.0**62) for label in dataset.labels()]
-    return [_block(selection, others[n :: path.blocks], target, strays, path) for n in range(path.blocks)]
+    return [_block(spec, others[n :: path.blocks], target, strays, path) for n in range(path.blocks)]
 
 
-def _block(selection: Selection, others: list[Row], target: list[Row], strays: list[Row], path: Path) -> pa.RecordBatch:
+def _block(spec: TopK, others: list[Row], target: list[Row], strays: list[Row], path: Path) -> pa.RecordBatch:
     period, arrives = path.period, path.kind in ("days", "stream")
     rows: list[tuple] = [(*row, 0, 0) for row in others + target]
     if period is not None:
@@ -149,7 +147,7 @@ def _block(selection: Selection, others: list[Row], target: list[Row], strays: l
         pa.array(users, pa.string()),
         pa.array(items, pa.string()),
         None if period is None else pa.array(times, pa.int64()),
-        None if selection.amounts is None else pa.array(amounts, pa.float64()),
-        None if selection.groups is None else pa.array(groups, pa.string()),
+        None if spec.amounts is None else pa.array(amounts, pa.float64()),
+        None if spec.groups is None else pa.array(groups, pa.string()),
     )
     return block.append_column("arrived", pa.array(arrived, pa.int64())) if arrives else block

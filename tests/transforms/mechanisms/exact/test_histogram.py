@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
-from private_topk.transforms.refusal import Refusal
 from private_topk.transforms.testing import SMALL_COUNTS
 
 VECTORS = [

@@ -11,12 +11,12 @@ from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
 from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase
+from private_topk.transforms.mechanisms.exact.thresholds import AnswersByLoss, Envelope
 from private_topk.transforms.testing import assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws
 
 
-class Listed(Staircase):
+class Listed(AnswersByLoss):
     """Answers 0, 1, ... with the losses given, in increasing order."""
 
     def __init__(self, losses: list[int], rate: Fraction) -> None:
@@ -36,11 +36,11 @@ class Listed(Staircase):
     ("losses", "rate"), [([0, 0, 1, 3], Fraction(4)), ([-2, 0, 0, 0, 5], Fraction(1, 10)), ([7], Fraction(1))]
 )
 def test_it_is_permute_and_flip_by_definition(losses: list[int], rate: Fraction) -> None:
-    stairs, bits = Listed(losses, rate), RandomBits.keyed(b"flip")
-    envelope = Envelope(stairs)
+    answers, bits = Listed(losses, rate), RandomBits.keyed(b"flip")
+    envelope = Envelope(answers)
 
     def sample(threshold: int, draw: Draw) -> int:
-        return draw.below(stairs.number(threshold))
+        return draw.below(answers.number(threshold))
 
     law = laws.least_loss({(i,): loss for i, loss in enumerate(losses)}, rate, "exponential")
     draws = draws_to_see(law, 0.09)

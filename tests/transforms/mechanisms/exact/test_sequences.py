@@ -18,7 +18,7 @@ from tests.transforms.mechanisms.exact.test_scaled import exact as exact_values
 SKEWS = [Fraction(1, 2), Fraction(5, 9), Fraction(1)]
 
 
-def stairs(
+def answers(
     counts: tuple[int, ...], k: int, skew: Fraction = SKEWS[0], rate: Fraction = Fraction(1), settled: int | None = None
 ) -> Sequences:
     return Sequences(Histogram.of(np.array(counts)), k, skew, rate, settled)
@@ -38,7 +38,7 @@ def test_the_mixture_over_thresholds_is_the_exponential_mechanism(counts: tuple[
     """In rationals: with q = 1/3, sum over R >= loss(S) of q**R N(R) * 1/N(R) is q**loss(S) / (1 - q), for all S."""
     q = Fraction(1, 3)
     for k in range(1, min(3, len(counts)) + 1):
-        sequences = stairs(counts, k, skew)
+        sequences = answers(counts, k, skew)
         losses = {s: x * skew.denominator for s, x in laws.sequence_losses(counts, k, skew).items()}
         assert sequences.first == min(losses.values())
         last = int(max(losses.values()))
@@ -56,7 +56,7 @@ def test_the_mixture_over_thresholds_is_the_exponential_mechanism(counts: tuple[
 def test_the_members_of_a_threshold_are_drawn_uniformly(skew: Fraction) -> None:
     counts = (5, 3, 3, 0)
     losses = laws.sequence_losses(counts, 3, skew)
-    sequences = stairs(counts, 3, skew)
+    sequences = answers(counts, 3, skew)
     for threshold in (sequences.first, sequences.first + 3 * skew.denominator // 2):
         members = [s for s, x in losses.items() if x * skew.denominator <= threshold]
         draw, law = RandomBits.keyed(b"members").draw(), {s: Fraction(1, len(members)) for s in members}
@@ -66,7 +66,7 @@ def test_the_members_of_a_threshold_are_drawn_uniformly(skew: Fraction) -> None:
 
 
 def test_a_truncated_loss_settles() -> None:
-    sequences = stairs((9, 5, 0), 2, settled=3)
+    sequences = answers((9, 5, 0), 2, settled=3)
     assert [exact(sequences, r) for r in range(5)] == [1, 1, 1, 6, 6]
 
 
@@ -87,7 +87,7 @@ def test_upper_bounds_are_bounds_close_and_rising(top: int, skew: Fraction) -> N
 
 
 def test_memory_does_not_grow_with_places_times_thresholds() -> None:
-    sequences = stairs(range(0, 200_000, 10), 20_000)
+    sequences = answers(range(0, 200_000, 10), 20_000)
     tracemalloc.start()
     together = sequences.upper(np.arange(0, 2000, 10))
     _, peak = tracemalloc.get_traced_memory()
@@ -101,7 +101,7 @@ def test_wide_integers_and_python_integers_agree() -> None:
     """Beyond 64 bits the look-ups go through Python's integers: scale by one more bit, get the same staircase."""
     counts = (2**60, 2**60 - 8, 2**59, 4, 0)
     double = tuple(2 * c for c in counts)
-    small, large = (stairs(c, 3, Fraction(4, 5)) for c in (counts, double))
+    small, large = (answers(c, 3, Fraction(4, 5)) for c in (counts, double))
     for x in (0, 5, 24, 2**59, 2**60, 2**64):
         assert exact(small, small.first + x) == exact(large, large.first + 2 * x)
     last_first = np.array([4, 1, 0])

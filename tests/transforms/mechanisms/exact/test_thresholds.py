@@ -12,15 +12,15 @@ from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
 from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Staircase, draw_threshold
+from private_topk.transforms.mechanisms.exact.thresholds import AnswersByLoss, Envelope, draw_threshold
 from private_topk.transforms.testing import assert_follows, draws_to_see
 
 
-def stairs(counts: tuple[int, ...], k: int, skew: Fraction = Fraction(1, 2), rate: Fraction = Fraction(1)) -> Sequences:
-    return Sequences(Histogram.of(np.array(counts)), k, skew, rate)
+def answers(counts: tuple[int, ...], k: int, rate: Fraction = Fraction(1)) -> Sequences:
+    return Sequences(Histogram.of(np.array(counts)), k, Fraction(1, 2), rate)
 
 
-class Jump(Staircase):
+class Jump(AnswersByLoss):
     """N jumps from 1 to 30 somewhere, under the coarsest of envelopes."""
 
     first, most, fineness, pieces = -5, 30, 1, 2
@@ -36,20 +36,20 @@ class Jump(Staircase):
 
 
 @pytest.mark.parametrize(
-    ("stairs", "edges"),
+    ("answers", "edges"),
     [
         (Jump(Fraction(1, 50), 70, 100), [-5, 20, 50, 65, 70, 75, 100, 140, 200]),  # half of it in the tail
         (Jump(Fraction(1, 2), 4, None), list(range(-5, 12))),  # blocks of two thresholds
     ],
 )
-def test_thresholds_follow_their_law(stairs: Jump, edges: list[int]) -> None:
+def test_thresholds_follow_their_law(answers: Jump, edges: list[int]) -> None:
     draw = RandomBits.keyed(b"thresholds").draw
-    beyond = [(-arb(stairs.rate.numerator) / stairs.rate.denominator * edge).exp() for edge in edges]
+    beyond = [(-arb(answers.rate.numerator) / answers.rate.denominator * edge).exp() for edge in edges]
     cells = zip(edges, beyond, [*beyond[1:], arb(0)], strict=True)
-    masses = [(a - b) * (30 if edge >= stairs.jump else 1) for edge, a, b in cells]
+    masses = [(a - b) * (30 if edge >= answers.jump else 1) for edge, a, b in cells]
     law = {(cell,): mass / sum(masses, arb(0)) for cell, mass in enumerate(masses)}
     draws = range(draws_to_see(law, 0.07))
-    seen = Counter((bisect.bisect(edges, draw_threshold(Envelope(stairs), draw())) - 1,) for _ in draws)
+    seen = Counter((bisect.bisect(edges, draw_threshold(Envelope(answers), draw())) - 1,) for _ in draws)
     assert_follows(seen, law, smallest_error=0.07)
 
 
@@ -74,6 +74,6 @@ def test_few_values_of_n_are_looked_at_whatever_the_counts(shape: str, epsilon: 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 10**300), Fraction(1, 10**9), Fraction(10**9), Fraction(10**300)])
 def test_absurd_rates_take_no_absurd_time(rate: Fraction) -> None:
-    sequences = stairs((2**62, 2**62 - 9, 5, 0), 2, rate=rate)
+    sequences = answers((2**62, 2**62 - 9, 5, 0), 2, rate=rate)
     threshold = draw_threshold(Envelope(sequences), RandomBits.keyed(b"absurd").draw())
     assert threshold == 0 if rate > 1 else threshold >= 0

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from private_topk.transforms import cut, select, selection, user_shard
+from private_topk.transforms import select, spec, user_shards
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 from private_topk.transforms.testing.audit.audit import Sampler, audit_case, dependence, wrong_counts
 from private_topk.transforms.testing.audit.datasets import Case, cases_of
+from private_topk.transforms.windows import assign
 
 __all__ = ["DEFECTS", "Defect", "finds"]
 
@@ -28,13 +29,13 @@ Plant = Callable[[pytest.MonkeyPatch], object]
 
 
 def head_one_short(patch: pytest.MonkeyPatch) -> None:
-    real = selection.Selection.head
-    patch.setattr(selection.Selection, "head", lambda self: None if real(self) is None else real(self) - 1)
+    real = spec.TopK.head
+    patch.setattr(spec.TopK, "head", lambda self: None if real(self) is None else real(self) - 1)
 
 
 def counts_bounded_by_one(patch: pytest.MonkeyPatch) -> None:
-    real = selection.publish_counts
-    patch.setattr(selection, "publish_counts", lambda *given: real(*given[:5], 1, *given[6:]))
+    real = spec.publish_counts
+    patch.setattr(spec, "publish_counts", lambda *given: real(*given[:5], 1, *given[6:]))
 
 
 def counts_from_the_draw_of_the_selection(patch: pytest.MonkeyPatch) -> None:
@@ -52,8 +53,8 @@ def a_digest_without_labels(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_seed_without_digest(patch: pytest.MonkeyPatch) -> None:
-    real = selection.release_seed
-    patch.setattr(selection, "release_seed", lambda release, window, asked, _: real(release, window, asked, b""))
+    real = spec.release_seed
+    patch.setattr(spec, "release_seed", lambda release, window, asked, _: real(release, window, asked, b""))
 
 
 def repeated_rows_count(patch: pytest.MonkeyPatch) -> None:
@@ -63,12 +64,12 @@ def repeated_rows_count(patch: pytest.MonkeyPatch) -> None:
         fresh = np.append(True, users[1:] != users[:-1])[: len(users)]
         return np.cumsum(fresh) - 1, codes, users[fresh]
 
-    patch.setattr(user_shard, "sorted_pairs", all_of_them)
+    patch.setattr(user_shards, "sorted_pairs", all_of_them)
 
 
 def one_item_too_many(patch: pytest.MonkeyPatch) -> None:
-    real = user_shard.kept_pairs
-    patch.setattr(user_shard, "kept_pairs", lambda *given: real(*given[:4], given[4] + 1))
+    real = user_shards.kept_pairs
+    patch.setattr(user_shards, "kept_pairs", lambda *given: real(*given[:4], given[4] + 1))
 
 
 def lateness_by_the_latest_of_all_rows(patch: pytest.MonkeyPatch) -> None:
@@ -82,16 +83,16 @@ def lateness_by_the_latest_of_all_rows(patch: pytest.MonkeyPatch) -> None:
             running = isinstance(values, np.ndarray) and values.max(initial=0) > edges.max()
             return np.searchsorted(edges, np.maximum.accumulate(values) if running else values, side=side)
 
-    patch.setattr(cut, "np", Numpy())
+    patch.setattr(assign, "np", Numpy())
 
 
 def every_group_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(user_shard, "chosen", lambda users, *_: np.ones(len(users), bool))
+    patch.setattr(user_shards, "chosen", lambda users, *_: np.ones(len(users), bool))
 
 
 def amounts_without_a_cap(patch: pytest.MonkeyPatch) -> None:
-    real = user_shard.sorted_sums
-    patch.setattr(user_shard, "sorted_sums", lambda users, codes, amounts, cap: real(users, codes, amounts, cap * 9))
+    real = user_shards.sorted_sums
+    patch.setattr(user_shards, "sorted_sums", lambda users, codes, amounts, cap: real(users, codes, amounts, cap * 9))
 
 
 def noise_for_one_unit(patch: pytest.MonkeyPatch) -> None:
@@ -124,7 +125,7 @@ class Defect(NamedTuple):
         ]
         if not found:
             return None
-        unknown = found[0].selection.mechanism.about.domain == "unknown"
+        unknown = found[0].spec.mechanism.about.domain == "unknown"
         return found[0] if unknown or self.plant not in (head_one_short, a_digest_without_labels) else None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from private_topk.transforms import selection
+from private_topk.transforms import spec
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.testing.audit.audit import Sampler, audit_case, dependence
@@ -58,15 +58,15 @@ def test_twice_what_is_declared_is_found() -> None:
 def test_noise_that_follows_the_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise whose last digit is that of the first item; before that, noise with bits of its own."""
     assert dependence(COUNTED, Sampler(b"1"), 400, 1e-4) == 0
-    real = selection.Selection.draw
+    real = spec.TopK.draw
 
-    def following(self: selection.Selection, histogram: Histogram, *rest: Any) -> selection.Draws:  # noqa: ANN401
+    def following(self: spec.TopK, histogram: Histogram, *rest: Any) -> spec.Draws:  # noqa: ANN401
         drawn = real(self, histogram, *rest)
         assert drawn.noisy_counts is not None
         noise = drawn.noisy_counts - histogram.picks(drawn.ranks).values
         return drawn._replace(noisy_counts=drawn.noisy_counts - noise % 4 + drawn.ranks[0] % 4)
 
-    monkeypatch.setattr(selection.Selection, "draw", following)
+    monkeypatch.setattr(spec.TopK, "draw", following)
     assert dependence(COUNTED, Sampler(b"1"), 600, 1e-4) > 0.5
 
 
@@ -84,13 +84,13 @@ def test_a_seed_repeats_every_draw_and_fresh_ones_differ() -> None:
 def test_every_case_of_every_mechanism_can_be_drawn() -> None:
     sampler = Sampler(b"every")
     for case in cases_of():
-        domain, k = case.selection.domain, case.selection.k
+        domain, k = case.spec.domain, case.spec.k
         size = domain.size if isinstance(domain, PublicDomain) else 5
         for answers in sampler.draw(case, (Dataset((80,) * size),) * case.releases, range(2), str(case)):
             assert len(answers) == case.releases * (len(GROUPS) if case.of == "groups" else 1)
             for answer in answers:
                 assert len(answer.items) <= k and set(answer.items) <= set(range(size))
-                told = case.counted or case.selection.mechanism.publishes_weights
+                told = case.counted or case.spec.mechanism.publishes_weights
                 assert (answer.noisy is not None) == told
 
 

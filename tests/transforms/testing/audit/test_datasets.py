@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from private_topk.transforms import user_shard
+from private_topk.transforms import user_shards
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.keys import ReleaseKey
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.audit.audit import Sampler, wrong_counts
 from private_topk.transforms.testing.audit.datasets import (
     GROUPS,
@@ -62,15 +62,15 @@ def test_of_two_releases_the_target_is_in_the_second_alone(unknown: bool) -> Non
 
 def test_every_mechanism_domain_relation_and_kind_of_release_is_a_case() -> None:
     cases = cases_of()
-    seen = {(case.selection.mechanism.about.name, case.neighbours, case.counted, case.releases, case.of)
+    seen = {(case.spec.mechanism.about.name, case.neighbours, case.counted, case.releases, case.of)
             for case in cases}  # fmt: skip
     uncounted = sum(kind.weighs_users for kind in MECHANISMS.values())
     assert len(seen) == len(cases) == (6 + 4 + 2) * len(MECHANISMS) - (3 + 4) * uncounted
     for case in cases:
-        approximate = case.selection.mechanism.about.guarantee == "approximate"
+        approximate = case.spec.mechanism.about.guarantee == "approximate"
         assert (case.delta > 0) == approximate and case.epsilon in (1.25, 2.0)
     hidden = cases_of(["limit-domain"])[0]
-    threshold = threshold_of(hidden.selection)
+    threshold = threshold_of(hidden.spec)
     assert 3 <= threshold <= 20 and {pair.one[0].others[0] for pair in hidden.pairs} > {0, threshold}
 
 
@@ -78,8 +78,8 @@ def test_every_mechanism_domain_relation_and_kind_of_release_is_a_case() -> None
 @pytest.mark.parametrize("public", [True, False])
 def test_every_window_of_every_path_holds_all_rows(path: Path, public: bool) -> None:
     """Whatever strays the target sends along: out of the period, of the domain, and too late."""
-    selection = Selection(TrueTopK(), 1, PublicDomain.of(LABELS[:4]) if public else UnknownDomain())
-    windows = prepared_counts(selection, ReleaseKey.fresh(), Dataset((4, 0, 2, 1), (1, 2)), path)
+    spec = TopK(TrueTopK(), 1, PublicDomain.of(LABELS[:4]) if public else UnknownDomain())
+    windows = prepared_counts(spec, ReleaseKey.fresh(), Dataset((4, 0, 2, 1), (1, 2)), path)
     assert len(windows) == (1 if path.period is None else len(path.period))
     for window in windows:
         found = dict(zip(window.labels(window.held).to_pylist(), window.counts.tolist(), strict=True))
@@ -92,7 +92,7 @@ def test_nothing_is_wrong_with_the_counts() -> None:
 
 def test_a_choice_that_hangs_on_the_order_of_rows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by the code of an item, which in an unknown domain is the order of arrival."""
-    real = user_shard.kept_pairs
-    monkeypatch.setattr(user_shard, "kept_pairs", lambda ranks, codes, users, words, limit: real(
+    real = user_shards.kept_pairs
+    monkeypatch.setattr(user_shards, "kept_pairs", lambda ranks, codes, users, words, limit: real(
         ranks, codes, users * 0, None if words is None else words * 0, limit))  # fmt: skip
     assert any("is not the same on every path" in fault for fault in wrong_counts(Sampler(b"order")))

@@ -242,10 +242,10 @@ class _Band:
 
     def _note(self, s: int, row: _Doubles | _Balls, least: int, last: int, side: int) -> bool:
         """Those of the row that lie beyond `last` on one side."""
-        found = row.step(last - least, last + side - least)
-        if found is None:
+        outer = row.step(last - least, last + side - least)
+        if outer is None:
             return False
-        step, first = found
+        step, first = outer
         bounds = []
         for ways in (self._bounded, self._unbounded):
             beyond, before = ways(s, last + side), ways(s, last)

@@ -1,4 +1,4 @@
-"""Everything that may be asked for, by the one name that a field has: what the doors pass on, read and typed.
+"""The options of a report, by the one name that each has: read and typed, whichever way they were given.
 
 Each door spells the names in its own way (`publish_counts` is --publish-counts, or budget.publish_counts in a report
 file); behind a door nobody does.
@@ -11,19 +11,22 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any, TypedDict
 
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 
-__all__ = ["Asked", "names_a_file", "require"]
+__all__ = ["RENAMED", "Options", "names_a_file", "require"]
+
+RENAMED = {"complete_when": "success_file", "show_left_out": "show_dropped_rows"}
+"""Names that options had before, and have now."""
 
 
-class Asked(TypedDict, total=False):
+class Options(TypedDict, total=False):
     """The fields that were given; those that were not are absent, and the values they then have are their own rooms'.
 
     `parameters` are the mechanism's own, by the names of its fields. Moments without a time zone are in `time_zone`.
     """
 
     input: str
-    complete_when: str
+    success_file: str
     expect_rows_at_least: int
     user_column: str
     item_column: str
@@ -83,9 +86,9 @@ class Asked(TypedDict, total=False):
     shards: int
 
 
-def require(asked: Mapping[str, Any], *names: str) -> None:
+def require(options: Mapping[str, Any], *names: str) -> None:
     """Raise Refusal unless every one of the fields was given."""
-    missing = [f"{{{name}}}" for name in names if name not in asked]
+    missing = [f"{{{name}}}" for name in names if name not in options]
     if missing:
         raise Refusal("", f"{', '.join(missing)} must be given")
 

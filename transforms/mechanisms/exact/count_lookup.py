@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
-__all__ = ["Ladder"]
+__all__ = ["CountLookup"]
 
 Indices = NDArray[np.int64]
 
@@ -19,7 +19,7 @@ _TABLE = 1 << 17
 _FEW = 1 << 12
 
 
-class Ladder:
+class CountLookup:
     """The counts of a histogram from `least` on, >= 0. Look-ups below it answer as for `least`.
 
     A look-up within 131,072 of `least` is one in a table, above that a search among the counts there, mostly few.
@@ -65,17 +65,17 @@ class Ladder:
         high = int(np.count_nonzero(span[:, 1] >= end))
         if not high:
             return self._table.take(counts - self.least, mode="clip")
-        found = np.empty(counts.shape, self._table.dtype)
-        found[high:] = self._table.take(counts[high:] - self.least, mode="clip")
+        numbers = np.empty(counts.shape, self._table.dtype)
+        numbers[high:] = self._table.take(counts[high:] - self.least, mode="clip")
         # Where counts are far apart most rows are the same all along.
         most, fewest = self._searched(span[:high]).T
-        found[:high] = fewest[:, None]
+        numbers[:high] = fewest[:, None]
         mixed = np.flatnonzero((most != fewest) | (span[:high, 0] < end))
         if len(mixed):
             asked = counts[mixed]
             low = self._table.take(asked - self.least, mode="clip")
-            found[mixed] = np.where(asked < end, low, self._searched(asked))
-        return found
+            numbers[mixed] = np.where(asked < end, low, self._searched(asked))
+        return numbers
 
     def _searched(self, counts: Indices) -> Indices:
         """The same for counts beyond the table."""

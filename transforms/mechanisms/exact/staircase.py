@@ -18,10 +18,10 @@ import numpy as np
 from flint import arb, arb_poly, ctx
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.bands import number_in_band, row_of_binomials
+from private_topk.transforms.mechanisms.exact.banded_staircase import number_in_band, row_of_binomials
 from private_topk.transforms.mechanisms.exact.reals import Real, precision
 
-__all__ = ["Segment", "Strip"]
+__all__ = ["Segment", "SetsBetween"]
 
 _PRECISION = 96
 _FEW = 75  # members, for which a band is about as wide as all
@@ -29,7 +29,7 @@ _FEW = 75  # members, for which a band is about as wide as all
 
 @dataclass(frozen=True)
 class Segment:
-    """A run of `size` ranks. At least `need` of a set lie in the segments up to it; in the inner strip `spare`."""
+    """A run of `size` ranks. At least `need` of a set lie in the segments up to it; of the inner staircase `spare`."""
 
     size: int
     need: int
@@ -60,7 +60,7 @@ class _Ways:
         return self.numbers[a - self.least]
 
 
-class Strip:
+class SetsBetween:
     """The k-sets j_1 < ... < j_k with j_i <= outer_i for all i, and j_i > inner_i for at least one i.
 
     Only the distinct values of the staircases matter: between two of them lies a segment of ranks, and a set breaks a

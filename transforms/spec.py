@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.count_budget import CountBudget, NoiseSize, noise_size
 from private_topk.transforms.domain import Domain, UnknownDomain
+from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.keys import Release, release_seed
-from private_topk.transforms.mechanisms import Mechanism, RandomBits, publish_counts
+from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.risers import Risers
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.release import NoiseSize, Release, release_seed
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
-__all__ = ["Draws", "Selection"]
+__all__ = ["CountBudget", "Draws", "NoiseSize", "TopK", "count_budget", "noise_size"]
+
 
 _MOST_UNITS = 1 << 29
 """Of what a user moves a score by: the differences of eight billion users' scores are below 2**63."""
@@ -32,7 +33,7 @@ _MOST_UNITS = 1 << 29
 class Draws(NamedTuple):
     """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights.
 
-    Of a mechanism that `orders_by_users` the ranks of its candidates, of which `Selection.order` makes the answer.
+    Of a `two_stage` mechanism the ranks of its candidates, of which `TopK.order` makes the answer.
     """
 
     ranks: np.ndarray
@@ -41,7 +42,7 @@ class Draws(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Selection:
+class TopK:
     """What is drawn in every window: the whole question, but for the data.
 
     Args:
@@ -78,12 +79,12 @@ class Selection:
             **({} if self.risers is None else {"against": self.risers.describe()}),
         }
 
-    def bounded(self, max_windows_per_user: int | None) -> Selection:
+    def bounded(self, max_windows_per_user: int | None) -> TopK:
         """This one with a bound on the windows of a user, or as it is. Raises Refusal."""
         most = check_parameter("max_windows_per_user", max_windows_per_user)
         return self if most is None else replace(self, max_windows_per_user=most)
 
-    def rising(self, risers: Risers | None) -> Selection:
+    def rising(self, risers: Risers | None) -> TopK:
         """This one by how scores rise, or as it is. Raises Refusal where it cannot be."""
         if risers is None:
             return self
@@ -93,10 +94,10 @@ class Selection:
         if isinstance(self.domain, UnknownDomain):
             raise Refusal("against", "needs a public domain: over an unknown one thresholds tell items that few hold, "
                           "and scores may lie below 0, where nobody holds an item", "give the public list")  # fmt: skip
-        if not vars(kind).get("differences_alone", False):  # said by the class that draws
+        if not vars(kind).get("translation_invariant", False):  # said by the class that draws
             raise Refusal("mechanism", f"{kind.about.name} does not rank risers: it is proved for users who move all "
                           "counts one way, and one who was here before moves some down", "take a mechanism that says "
-                          "`differences_alone`")  # fmt: skip
+                          "`translation_invariant`")  # fmt: skip
         if self.publish_counts is not None:
             raise Refusal("publish_counts", "does not go with {against}: the noise of counts is proved for users who "
                           "move them one way", "leave it out, or publish each window with its counts")  # fmt: skip
@@ -128,7 +129,7 @@ class Selection:
             return 1
         # In the window before a user may have counted in other groups: one moves by one part of the cap, the other by
         # the other. Noise is in proportion to the cap, so that both cost one, where users who leave and enter do.
-        as_one = self.risers is None or vars(type(self.mechanism)).get("moves_as_one", False)
+        as_one = self.risers is None or vars(type(self.mechanism)).get("swap_costs_one_draw", False)
         return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
 
     def bounds_a_user(self) -> bool:
@@ -179,7 +180,7 @@ class Selection:
         """
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
-        if self.mechanism.orders_by_users:
+        if self.mechanism.two_stage:
             return Draws(self.mechanism.find(histogram, self.k, bits.draw()), None)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
         if self.mechanism.publishes_weights:  # of the same draw once more, whose noise they have
@@ -214,3 +215,65 @@ class Selection:
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
         limit, cap = self.max_items_per_user, self.mechanism.cap
         return budget.epsilon, budget.delta or None, limit, neighbours, cap, self.users_move()
+
+
+_CENTRAL = Fraction(95, 100)
+
+
+@dataclass(frozen=True)
+class CountBudget:
+    """What publishing noisy counts of the released items costs, on top of the mechanism's own budget.
+
+    Args:
+        delta: 0 for a pure release, above 0 for Gaussian noise.
+        round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
+    """
+
+    identity_tag: ClassVar[str] = "count-budget"
+
+    epsilon: float | Fraction
+    delta: float | Fraction = 0.0
+    round_to: int = field(default=1, metadata={"unasked": "rounding comes after the draw: the same noise either way"})
+
+    def parameters(self) -> dict[str, Any]:
+        """What the noise depends on, by name, as JSON."""
+        return {"epsilon": plain(self.epsilon), "delta": plain(self.delta)}
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
+        if isinstance(self.round_to, bool) or not isinstance(self.round_to, int) or self.round_to < 1:
+            raise Refusal("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
+
+    def rounded(self, counts: np.ndarray) -> np.ndarray:
+        """The nearest multiples of `round_to`, int64; halves go up."""
+        if self.round_to == 1:
+            return counts
+        steps = (counts.astype(object) + self.round_to // 2) // self.round_to * self.round_to
+        return np.clip(steps, -(2**63), 2**63 - 1).astype(np.int64)
+
+
+def count_budget(given: object) -> CountBudget | None:
+    """The budget of published counts; a number is its epsilon. Raises Refusal for anything else."""
+    if given is None or isinstance(given, CountBudget):
+        return given
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise Refusal("publish_counts", f"must be an epsilon such as 0.5, or a CountBudget, got {type(given).__name__}")
+    try:
+        return CountBudget(cast(float, given))
+    except Refusal as refusal:
+        raise Refusal("publish_counts", refusal.rule) from None
+
+
+def noise_size(
+    published: int,
+    budget: CountBudget,
+    max_items_per_user: int | None = None,
+    neighbours: Neighbours = "add-remove",
+    cap: int = 1,
+    moving: bool = False,
+) -> NoiseSize:
+    """The noise of so many published counts, at least 1, in units. Cost: about 5 ms, once."""
+    delta = budget.delta or None
+    noise = noise_of_counts(published, budget.epsilon, delta, max_items_per_user, neighbours, cap, moving)
+    return NoiseSize(noise.stddev(), noise.half_width(_CENTRAL) + budget.round_to // 2)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from private_topk import Period, UnknownDomain
-from private_topk.pipelines.question import ask, question_of
 from private_topk.pipelines.report import Report, sink_for, source_for
+from private_topk.pipelines.report_spec import resolve, spec_of
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows.asked import period_of
+from private_topk.transforms.windows.period import period_of
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 WEEKS = Period(START, START + timedelta(28), timedelta(7))
@@ -20,12 +20,12 @@ TEA = ["tea", "cake", "scone"]
 
 
 def asked(**changes: Any) -> Any:  # noqa: ANN401
-    return ask(**{"k": 1, "mechanism": Joint(epsilon=1.0), "domain": TEA, **changes})
+    return resolve(**{"k": 1, "mechanism": Joint(epsilon=1.0), "domain": TEA, **changes})
 
 
 def test_a_question_has_one_window_s_share() -> None:
-    question = asked(period=WEEKS, privacy_unit="user")
-    assert question.selection.mechanism.parameter("epsilon") == pytest.approx(0.25) and question.privacy.windows == 4
+    spec = asked(period=WEEKS, privacy_unit="user")
+    assert spec.top_k.mechanism.parameter("epsilon") == pytest.approx(0.25) and spec.privacy.windows == 4
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ ASKED: dict[str, Any] = {"input": "rows.csv", "output": "out.csv", "mechanism": 
 )
 def test_fields_that_do_not_go_together(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(Refusal) as caught:
-        question_of({**ASKED, "unknown_domain": True, **changes})  # type: ignore[typeddict-item]
+        spec_of({**ASKED, "unknown_domain": True, **changes})  # type: ignore[typeddict-item]
     assert caught.value.field == field
 
 

@@ -14,9 +14,9 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.parts import MANIFEST, SENT, Part, PlacedPart, in_pieces
-from private_topk.transforms.shelf import PutAside, Shelf, taken
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.shuffle import PutAside, Shelf, taken
 
 __all__ = ["AddUp", "add_up", "add_up_codes", "add_up_labels", "largest", "sums_by_cell"]
 

@@ -10,6 +10,7 @@ import uuid
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
@@ -17,9 +18,9 @@ import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.guard import lost
+from private_topk.transforms.completeness import lost
 
-__all__ = ["PutAside", "Shelf", "taken"]
+__all__ = ["PutAside", "Shelf", "SideBySideDoFn", "taken"]
 
 
 class Shelf:
@@ -43,7 +44,7 @@ class Shelf:
         return number
 
     def take(self, number: int) -> deque[Any]:
-        """The pieces, which are on the shelf no more. Raises LostPartError where they were taken before."""
+        """The pieces, which are on the shelf no more. Raises IncompleteDataError where they were taken before."""
         pieces = self._pieces.pop(number, None)
         if pieces is None:
             raise lost("the same rows or counts were handed over twice")
@@ -95,3 +96,49 @@ def taken(shelf: str, numbers: Iterable[int]) -> Iterator[Any]:
         pieces = found.take(number)
         while pieces:
             yield pieces.popleft()
+
+
+class SideBySideDoFn(beam.DoFn):
+    """`work` on up to `cores` elements at a time; `hand_on` of the results, on Beam's own thread and in their order.
+
+    numpy and Arrow release Python's lock, so this fills as many cores. What comes out is the same whatever `cores` is.
+    A result leaves while a later element is handled, and with its window: more than one core is for collections in the
+    global window only. Memory: that of `cores` elements at work, and as many more that wait or are done.
+    """
+
+    def __init__(self, cores: int = 1) -> None:
+        self._cores = cores
+        self._pool: ThreadPoolExecutor | None = None
+
+    def work(self, element: Any) -> Any:  # noqa: ANN401 - a subclass says
+        """The costly part: touches nothing but the element, since it runs beside others."""
+        raise NotImplementedError
+
+    def hand_on(self, result: Any) -> Iterable[Any]:  # noqa: ANN401
+        """What leaves for a result of `work`."""
+        raise NotImplementedError
+
+    def setup(self) -> None:
+        if self._cores > 1:
+            self._pool = ThreadPoolExecutor(self._cores)
+
+    def start_bundle(self) -> None:
+        self._ahead: deque[Future] = deque()
+
+    def process(self, element: Any) -> Iterator[Any]:  # noqa: ANN401
+        if self._pool is None:
+            yield from self.hand_on(self.work(element))
+            return
+        self._ahead.append(self._pool.submit(self.work, element))
+        # More than the cores work on, so that none of them waits while a result is handed on.
+        if len(self._ahead) >= 2 * self._cores:
+            yield from self.hand_on(self._ahead.popleft().result())
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        while self._ahead:
+            for found in self.hand_on(self._ahead.popleft().result()):
+                yield GlobalWindows.windowed_value(found)
+
+    def teardown(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)

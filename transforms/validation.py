@@ -7,12 +7,11 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.count_budget import CountBudget
-from private_topk.transforms.keys import Release, ReleaseKey, not_here
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.release import Release, ReleaseKey, not_here
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.windows import Period
 
 __all__ = ["check_all_windows", "check_key", "check_kinds", "check_made", "check_scores", "refuse_second_firings"]
@@ -40,17 +39,17 @@ def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineO
         raise not_here()
 
 
-def check_all_windows(selection: Selection, period: Period | None, bounded: bool) -> None:
+def check_all_windows(spec: TopK, period: Period | None, bounded: bool) -> None:
     """Raise Refusal where rows of several windows are needed at once, and are not there."""
-    if selection.max_windows_per_user is not None and period is None:
+    if spec.max_windows_per_user is not None and period is None:
         raise Refusal("max_windows_per_user", "needs a declared period, in so many of whose windows a user counts")
     if bounded:
         return
     remedy = "rank files with `run`, once the horizon is over"
-    if selection.max_windows_per_user is not None:
+    if spec.max_windows_per_user is not None:
         raise Refusal("max_windows_per_user", "needs all windows at once, to choose among those of a user; a stream is "
                       "published window by window", remedy)  # fmt: skip
-    if selection.risers is not None:
+    if spec.risers is not None:
         raise Refusal("against", "needs a window and the one before at once; a stream is published window by window, "
                       "and what was counted is not kept", f"{remedy}, or each period with `report`")  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""From the pairs of a user shard to counts, each user bounded: plain functions, the same for files and for streams."""
+"""What of a user counts where a bound leaves some of it out: chosen by hashes, a key for each purpose. No Beam."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.choices import Choices
 from private_topk.transforms.columnar import (
     Codes,
     Words,
@@ -18,21 +17,105 @@ from private_topk.transforms.columnar import (
     joined,
     kept_pairs,
     make_table,
+    mix,
+    numbered,
     of_rows,
     parted,
     sorted_pairs,
     sorted_sums,
+    sorted_words,
 )
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.keys import ReleaseKey
-from private_topk.transforms.layout import Layout
 from private_topk.transforms.mechanisms.weighting import Weighting
-from private_topk.transforms.risers import Risers
-from private_topk.transforms.sorting import numbered, sorted_words
-from private_topk.transforms.windows_of_users import WindowsOfUsers
+from private_topk.transforms.metric import Risers
+from private_topk.transforms.plan import Layout
+from private_topk.transforms.release import ReleaseKey
 
-__all__ = ["UserShard"]
+__all__ = ["Choices", "UserShard", "WindowsOfUsers"]
+
+
+class Choices:
+    """A word of each user for each purpose, which decides together with the hash of what there is to choose from.
+
+    One word for two purposes would tie them together: the group that a user counts in would tell which items do.
+    """
+
+    def __init__(self, key: ReleaseKey) -> None:
+        self._key, self._own = key, dict[str, np.uint64]()  # found where it is needed: a key may be kept far away
+
+    def words(self, purpose: Literal["groups", "items", "windows"], users: Words) -> Words:
+        """The words of users for a purpose: different users have different ones.
+
+        Args:
+            users: (n,) their keyed hashes.
+        """
+        if purpose not in self._own:
+            self._own[purpose] = np.uint64(int.from_bytes(self._key.derive(f"choice of {purpose}")[:8], "little"))
+        return mix(users ^ self._own[purpose])
+
+
+_MOST_PAIRS = 1 << 22
+
+
+class WindowsOfUsers:
+    """In which windows every user counts: at most `limit` of those in which they have a row, the lowest by a keyed hash
+    of user and window.
+
+    Every window that a user is active in is as likely as any other, whatever they did in it, so no window gains users
+    by what happened in the others. The choice depends on that user's rows alone.
+
+    Privacy: a user who is added or removed changes at most `limit` windows; one who is replaced at most twice as many.
+    Of a user whose rows in one window are others, that window changes, and perhaps another that gives way to it, or
+    takes its place.
+
+    Args:
+        users: (n,) words of the users for this choice, one a row.
+        first, after: the first window of every row, and the one after its last.
+        windows: how many there are.
+
+    Cost: two sorts of the rows. Overlapping windows are written out for some four million pairs at a time.
+    """
+
+    def __init__(self, users: Words, first: Codes, after: Codes, windows: int, limit: int) -> None:
+        self._users, ranks = np.unique(users, return_inverse=True)
+        self._windows = windows
+        kept = [np.empty(0, np.int64)]
+        for some, at in _pairs(ranks, first, after, windows):
+            places = kept_pairs(some, at, self._users, None, limit)
+            kept.append(np.sort(some[places] * windows + at[places]))
+        self._kept = np.concatenate(kept)
+
+    def count(self, users: Words, windows: Codes) -> np.ndarray:
+        """Whether users count in windows, (n,) of bool. They are users of whom there are rows."""
+        wanted = np.searchsorted(self._users, users) * self._windows + windows
+        places = np.minimum(np.searchsorted(self._kept, wanted), max(len(self._kept) - 1, 0))
+        return self._kept[places] == wanted if len(self._kept) else np.zeros(len(wanted), bool)
+
+
+def _pairs(ranks: Codes, first: Codes, after: Codes, windows: int) -> Iterator[tuple[Codes, Codes]]:
+    """The distinct (rank, window) pairs in order, whole users at a time."""
+    order = np.lexsort((after, first, ranks))
+    ranks, first, after = ranks[order], first[order], after[order]
+    offset = ranks * (windows + 1)
+    reached = np.maximum.accumulate(after + offset) - offset  # up to where a user's rows so far have got
+    fresh = ranks[1:] != ranks[:-1]
+    low = np.maximum(first, np.append(0, np.where(fresh, 0, reached[:-1]))) if len(ranks) else first
+    lengths = np.maximum(after - low, 0)
+    edges = np.flatnonzero(np.append(True, fresh)) if len(ranks) else np.empty(0, np.int64)
+    ends = np.append(edges[1:], len(ranks))
+    held = np.cumsum(lengths)
+    start = 0
+    while start < len(ranks):
+        most = (held[start - 1] if start else 0) + _MOST_PAIRS
+        fitting = ends[(ends > start) & (held[ends - 1] <= most)] if len(ends) else ends
+        stop = int(fitting[-1]) if len(fitting) else int(ends[ends > start][0])
+        rows = slice(start, stop)
+        some = lengths[rows]
+        within = np.arange(some.sum()) - np.repeat(np.cumsum(some) - some, some)
+        yield np.repeat(ranks[rows], some), np.repeat(low[rows], some) + within
+        start = stop
+
 
 _NO_LABELS = pa.array([], pa.large_string())
 _MOST_ROWS = 1 << 22

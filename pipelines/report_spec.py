@@ -1,34 +1,33 @@
-"""What is asked of the rows, wherever they come from: settled and checked before any work starts."""
+"""The specification of a report: what is drawn from its rows, checked, and its budget shared out over windows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.pipelines.budget.composition import Total, check_epsilon
 from private_topk.pipelines.budget.sharing import Privacy, Reach, share_out, windows_of_a_user
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.fields import Asked, require
+from private_topk.pipelines.identity import TAG
 from private_topk.pipelines.lists import domain_of, groups_of
-from private_topk.transforms.admission import check_all_windows, check_kinds
-from private_topk.transforms.amounts import Amounts
-from private_topk.transforms.count_budget import CountBudget, count_budget
+from private_topk.pipelines.options import Options, require
 from private_topk.transforms.domain import Domain
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.keys import Release, ReleaseKey, fresh_id
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.refusal import Refusal, verbatim
-from private_topk.transforms.risers import Risers
-from private_topk.transforms.selection import Selection
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.release import Release, ReleaseKey, fresh_id
+from private_topk.transforms.spec import CountBudget, TopK, count_budget
 from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.validation import check_all_windows, check_kinds
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.asked import period_of
+from private_topk.transforms.windows.period import period_of
 
 __all__ = [
-    "Question", "amounts_of", "ask", "counts_of", "declared_period", "question_of", "reach_of", "release_of",
-    "risers_of",
+    "ReportSpec", "amounts_of", "counts_of", "declared_period", "reach_of", "release_of", "resolve", "risers_of",
+    "spec_of",
 ]  # fmt: skip
 
 RISERS_THAT_SHARE = 3
@@ -36,8 +35,8 @@ RISERS_THAT_SHARE = 3
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is drawn from every window, settled: the mechanism in `selection` has one window's share of the budget.
+class ReportSpec:
+    """What is drawn from every window, settled: the mechanism in `spec` has one window's share of the budget.
 
     Args:
         period: the declared windows; None ranks all rows together.
@@ -46,7 +45,7 @@ class Question:
 
     identity_tag: ClassVar[str] = "question"
 
-    selection: Selection
+    top_k: TopK = field(metadata={TAG: "selection"})
     period: Period | None
     release: Release
     privacy: Privacy = Privacy()
@@ -54,10 +53,10 @@ class Question:
     @property
     def reads(self) -> Period | None:
         """The windows whose rows are read: those that are ranked, and perhaps one before them."""
-        return self.selection.reads(self.period)
+        return self.top_k.reads(self.period)
 
 
-def ask(
+def resolve(
     k: int,
     mechanism: Mechanism,
     domain: Domain | Iterable[str | int],
@@ -74,8 +73,8 @@ def ask(
     groups: Groups | Iterable[str | int] | None = None,
     max_windows_per_user: int | None = None,
     risers: Risers | None = None,
-) -> Question:
-    """A question, checked, with the budget shared out over its windows.
+) -> ReportSpec:
+    """The specification of a report, checked, with its budget shared out over the windows.
 
     Args:
         mechanism, publish_counts: with the whole budget: of every window, or with the unit `user` of all together.
@@ -116,9 +115,9 @@ def ask(
     )
     shared = share_out(mechanism, whole.k, publish_counts, spare_delta, reach, held)
     drawn = shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
-    selection = make_selection(whole.k, *drawn).bounded(most).rising(risers)
+    top_k = make_selection(whole.k, *drawn).bounded(most).rising(risers)
     privacy = shared.privacy if risers is None else replace(shared.privacy, pairs=True)
-    return Question(selection, period, release or Release.fresh(), privacy)
+    return ReportSpec(top_k, period, release or Release.fresh(), privacy)
 
 
 def _check_numbers(horizon: object, spare_delta: object) -> None:
@@ -128,111 +127,111 @@ def _check_numbers(horizon: object, spare_delta: object) -> None:
         raise Refusal("delta", f"must be a number, got {verbatim(repr(spare_delta))}")
 
 
-def reach_of(selection: Selection, period: Period | None) -> int:
+def reach_of(top_k: TopK, period: Period | None) -> int:
     """For how many windows of a period to pay for one user, each with all of its rankings that are paid for."""
-    each, alone = selection.rankings_of_a_user(), selection.rankings_of_a_newcomer()
-    most, mechanism = selection.max_windows_per_user, selection.mechanism
+    each, alone = top_k.rankings_of_a_user(), top_k.rankings_of_a_newcomer()
+    most, mechanism = top_k.max_windows_per_user, top_k.mechanism
     return windows_of_a_user(len(period) if period else 1, most, mechanism, each, alone)
 
 
-def _check_bound(selection: Selection, period: Period | None, unit: str, horizon: int | None) -> None:
+def _check_bound(top_k: TopK, period: Period | None, unit: str, horizon: int | None) -> None:
     """Raise Refusal where a bound on the windows of a user says nothing, or cannot be kept."""
     if unit != "user":
         raise Refusal("max_windows_per_user", "needs {privacy_unit} user", "with user-window every window has its own "
                       "budget, and a bound makes none of them larger")  # fmt: skip
-    check_all_windows(selection, period, bounded=True)
+    check_all_windows(top_k, period, bounded=True)
     if period is not None and horizon not in (None, len(period)):
         raise Refusal("horizon", f"{horizon} does not go with {{max_windows_per_user}} in a run of {len(period)} "
                       "windows", "the windows of a user are chosen among all of the horizon: rank it in one run, and "
                       "leave {horizon} out")  # fmt: skip
 
 
-def question_of(asked: Asked, held: Total | None = None) -> Question:
-    """The question that a door was given. Reads the domain's file. Raises Refusal."""
-    require(asked, "mechanism", "k", "epsilon")
-    mechanism, spare_delta = mechanism_of(asked)
-    return ask(
-        asked["k"],
+def spec_of(options: Options, held: Total | None = None) -> ReportSpec:
+    """The specification that options describe. Reads the domain's file. Raises Refusal."""
+    require(options, "mechanism", "k", "epsilon")
+    mechanism, spare_delta = mechanism_of(options)
+    return resolve(
+        options["k"],
         mechanism,
-        domain_of(asked),
-        max_items_per_user=asked.get("max_items_per_user"),
-        publish_counts=counts_of(asked),
+        domain_of(options),
+        max_items_per_user=options.get("max_items_per_user"),
+        publish_counts=counts_of(options),
         spare_delta=spare_delta,
-        period=declared_period(asked),
-        release=release_of(asked),
-        privacy_unit=asked.get("privacy_unit", "user-window"),
-        horizon=asked.get("horizon"),
+        period=declared_period(options),
+        release=release_of(options),
+        privacy_unit=options.get("privacy_unit", "user-window"),
+        horizon=options.get("horizon"),
         held=held,
-        amounts=amounts_of(asked),
-        groups=groups_of(asked),
-        max_windows_per_user=asked.get("max_windows_per_user"),
-        risers=risers_of(asked),
+        amounts=amounts_of(options),
+        groups=groups_of(options),
+        max_windows_per_user=options.get("max_windows_per_user"),
+        risers=risers_of(options),
     )
 
 
-def amounts_of(asked: Asked) -> Amounts | None:
+def amounts_of(options: Options) -> Amounts | None:
     """What is added up, or None where users are counted. Raises Refusal."""
-    if "value_column" not in asked:
+    if "value_column" not in options:
         for name in ("max_value", "value_resolution"):
-            if name in asked:
+            if name in options:
                 raise Refusal(name, "needs {value_column}: the column of the amounts")
         return None
-    if "max_value" not in asked:
+    if "max_value" not in options:
         raise Refusal("value_column", "needs {max_value}: the most that one user adds to an item",
                       "choose it without a look at the data: docs/amounts.md says how")  # fmt: skip
-    return Amounts.of(asked["max_value"], asked.get("value_resolution"))
+    return Amounts.of(options["max_value"], options.get("value_resolution"))
 
 
-def risers_of(asked: Asked) -> Risers | None:
+def risers_of(options: Options) -> Risers | None:
     """How scores rise, or None where windows are ranked by themselves. Raises Refusal."""
-    if "against" not in asked:
-        if "against_weight" in asked:
+    if "against" not in options:
+        if "against_weight" in options:
             raise Refusal("against_weight", "needs {against} previous: it says how much of the window before counts")
         return None
-    return Risers(asked.get("against_weight", 1), asked.get("against_from"))  # type: ignore[arg-type]
+    return Risers(options.get("against_weight", 1), options.get("against_from"))  # type: ignore[arg-type]
 
 
-def release_of(asked: Asked) -> Release:
+def release_of(options: Options) -> Release:
     """The key and the id of the release, new ones where none were given. Raises Refusal where the key is unreadable."""
-    if "release_key" not in asked:
-        if "release_id" in asked:
+    if "release_key" not in options:
+        if "release_id" in options:
             raise Refusal("release_id", "needs {release_key}", "an id repeats a release only under the same key")
         return Release.fresh()
-    key = ReleaseKey.parse(asked["release_key"])
+    key = ReleaseKey.parse(options["release_key"])
     if not key.elsewhere:
         key.secret()
-    return Release(key, asked["release_id"] if "release_id" in asked else fresh_id())
+    return Release(key, options["release_id"] if "release_id" in options else fresh_id())
 
 
-def counts_of(asked: Asked) -> CountBudget | None:
+def counts_of(options: Options) -> CountBudget | None:
     """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
-    epsilon, delta = asked.get("publish_counts"), asked.get("publish_counts_delta")
+    epsilon, delta = options.get("publish_counts"), options.get("publish_counts_delta")
     if epsilon is None:
         for name in ("publish_counts_delta", "round_counts"):
-            if name in asked:
+            if name in options:
                 raise Refusal(name, "needs {publish_counts}: the epsilon of the noisy counts")
         return None
     check_epsilon(epsilon, "publish_counts")
     if delta is not None and not delta:
         raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
     try:
-        return CountBudget(epsilon, delta or 0.0, asked.get("round_counts", 1))
+        return CountBudget(epsilon, delta or 0.0, options.get("round_counts", 1))
     except Refusal as error:
         if error.field == "round_counts":
             raise
         raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
 
 
-def declared_period(asked: Asked) -> Period | None:
+def declared_period(options: Options) -> Period | None:
     """The period that was asked for, or None where all rows are ranked together. Raises Refusal."""
     try:
-        period = period_of(asked)
+        period = period_of(options)
     except Refusal as error:
         if error.field:
             raise
         raise Refusal("period_from", f"and {{period_to}}: {error.rule}", error.remedy) from None
     for name in ("every", "time_zone"):
-        if period is None and name in asked:
+        if period is None and name in options:
             raise Refusal(
                 name, "is of the windows of a period: give {period_from} and {period_to} too, or leave it out"
             )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Refusal", "literal", "plain", "printable", "refused", "verbatim"]
+__all__ = ["Refusal", "did_you_mean", "literal", "plain", "printable", "refused", "verbatim"]
+
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
@@ -74,3 +76,19 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
         with suppress(OverflowError):
             return float(value) if Fraction(repr(float(value))) == value else str(value)
     return value if isinstance(value, int | float | str | bool | None) else str(value)
+
+
+_LEAST = 3
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """`did you mean NAME?` of the name that a word begins, or else is spelt like; or another remedy."""
+    names = {_plain(name): name for name in known}
+    word = _plain(word)
+    begun = [name for name in names if len(word) >= _LEAST and name.startswith(word)]
+    found = sorted(begun, key=len)[:1] or get_close_matches(word, names, n=1)
+    return f"did you mean {names[found[0]]}?" if found else otherwise
+
+
+def _plain(name: str) -> str:
+    return name.lower().lstrip("-").replace("_", "-")

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from private_topk.transforms import shelf as shelves
-from private_topk.transforms.blocks import MakeBlocks
+from private_topk.transforms import shuffle as shelves
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.cut import CutIntoWindows
+from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
-from private_topk.transforms.guard import LostPartError
 from private_topk.transforms.mechanisms import Joint, LimitDomain
 from private_topk.transforms.parts import Part
-from private_topk.transforms.shelf import Shelf, _PutAsideDoFn, taken
+from private_topk.transforms.rows import MakeBlocks
+from private_topk.transforms.shuffle import Shelf, _PutAsideDoFn, taken
 from private_topk.transforms.top_k import RankBlocks, make_selection
+from private_topk.transforms.windows.assign import AssignWindows
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
 
@@ -48,7 +48,7 @@ def test_every_piece_is_taken_once_whoever_puts_and_takes() -> None:
 def test_a_piece_is_not_counted_twice() -> None:
     shelf = Shelf()
     number = shelf.put(deque([piece(1)]))
-    with pytest.raises(LostPartError, match="rows or counts were handed over twice"):
+    with pytest.raises(IncompleteDataError, match="rows or counts were handed over twice"):
         list(taken(shelf.name, [number, number]))
 
 
@@ -72,9 +72,9 @@ def released(domain: Domain, cut: str | None, by_reference: bool) -> list[Any]:
     pipeline = beam.Pipeline(runner=FnApiRunner())
     blocks = pipeline | beam.Create(stamped(some_rows(3, 72, 2_000))) | MakeBlocks(with_times=period is not None)
     if period is not None:
-        blocks = blocks | CutIntoWindows(period)
-    selection = make_selection(5, mechanism, domain, 3)
-    rankings = blocks | RankBlocks(selection, RELEASE, period, 8, cores=2, by_reference=by_reference)
+        blocks = blocks | AssignWindows(period)
+    spec = make_selection(5, mechanism, domain, 3)
+    rankings = blocks | RankBlocks(spec, RELEASE, period, 8, cores=2, by_reference=by_reference)
     _ = rankings | beam.ParDo(Collect(f"by reference {by_reference}"))
     pipeline.run().wait_until_finish()
     return sorted((r.window.label(), r.items) for r in Collect.found[f"by reference {by_reference}"])

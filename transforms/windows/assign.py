@@ -1,12 +1,12 @@
-"""Placing blocks in the declared windows, on any runner.
+"""Rows to the declared windows that they are in, and Beam's windows that stand for these, on any runner.
 
 Portable runners know the windows of Beam's own window functions and no others: windows of a calendar are none of them.
-So every declared window is represented by a *cell*: the piece of a regular grid, Beam's `FixedWindows`, whose last
-millisecond is the one in which the window closes. A cell fires when the watermark has reached that, and rows are late
-after it: exactly as the declared window would have it.
+So every declared window is represented by one of Beam's `FixedWindows`: the piece of a regular grid whose last
+millisecond is the one in which the declared window closes. It fires when the watermark has reached that, and rows are
+late after it: exactly as the declared window would have it.
 
-Nothing is stamped with a cell's last moment. A timer set for that moment may fire while elements of the same moment are
-still to come, and these would be lost.
+Nothing is stamped with the last moment of such a window. A timer set for it may fire while elements of the same moment
+are still to come, and these would be lost.
 """
 
 from __future__ import annotations
@@ -23,15 +23,22 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, make_table, of_rows, partition
+from private_topk.transforms.completeness import Statement, closed_in, mark_in, mark_of_piece, statement_in, with_mark
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.refusal import Refusal
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import Ranking
-from private_topk.transforms.sent import Statement, closed_in, mark_in, mark_of_piece, statement_in, with_mark
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
-from private_topk.transforms.windows.stretches import Stretches
+from private_topk.transforms.windows.period import Stretches
 
 __all__ = [
-    "CutIntoWindows", "IntoCells", "bounds_of_cell", "cells", "enter_cells", "fire_once", "last_moment", "window_named",
+    "AssignWindows",
+    "IntoWindows",
+    "beam_windows",
+    "declared_window",
+    "fire_once",
+    "into_windows",
+    "last_moment",
+    "window_named",
 ]  # fmt: skip
 
 
@@ -41,12 +48,12 @@ _TICK = 1000
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(pa.RecordBatch)
-class CutIntoWindows(beam.PTransform):
+class AssignWindows(beam.PTransform):
     """Blocks with times to blocks in their declared windows. Rows outside the period are left out and counted.
 
     Of a bounded input a window is a number: blocks get the columns `first` and, where windows overlap, `after`, the
     windows of each row (none where there is only one window). Those of an unbounded input close at different times,
-    so there every window is a cell of Beam's.
+    so there every window is one of Beam's.
 
     Where a block also has a column `arrived`, a row is late for the windows that had closed when it arrived, wherever
     the watermark stands: so which rows are late depends on themselves alone, and not on what other users did. Where the
@@ -62,11 +69,11 @@ class CutIntoWindows(beam.PTransform):
             # block with the column time  ->  block of users and items and the numbers of their windows
             everything = blocks | "Out of the windows" >> beam.WindowInto(GlobalWindows())
             return everything | "Number the windows" >> beam.ParDo(_NumberDoFn(self._period))
-        # block with the column time  ->  block of users and items, in the cells of its windows
+        # block with the column time  ->  block of users and items, in its windows
         return (
             blocks
             | "Stamp" >> beam.Map(TimestampedValue, last_moment(self._period, -1))
-            | "Enter the cells" >> enter_cells(self._period)
+            | "Enter the windows" >> into_windows(self._period)
             | "Split by window" >> beam.ParDo(_SplitDoFn(self._period))
         )
 
@@ -99,14 +106,14 @@ class _NumberDoFn(beam.DoFn):
 
 
 class _SplitDoFn(beam.DoFn):
-    """Rows between two neighbouring edges of windows share all of their windows: one block in several cells."""
+    """Rows between two neighbouring edges of windows share all of their windows: one block in several."""
 
     def __init__(self, period: Period) -> None:
         self._period = period
         self._outside, self._late = LeftOutRows("outside_the_period"), LeftOutRows("late")
 
     def setup(self) -> None:
-        self._cells = cells(self._period)
+        self._beam_windows = beam_windows(self._period)
         self._moments = [last_moment(self._period, number) for number in range(len(self._period))]
         self._stretches = Stretches(self._period)
 
@@ -125,16 +132,16 @@ class _SplitDoFn(beam.DoFn):
         for place, members in partition(stretch, len(self._stretches)):
             first = int(self._stretches.first[place])
             for opening, some in _parted(open_from[members], members) if late else [(first, members)]:
-                windows = self._cells[opening : int(self._stretches.after[place])]
+                windows = self._beam_windows[opening : int(self._stretches.after[place])]
                 if windows:
-                    own = None if mark is None else mark_of_piece(mark, place, opening, len(self._cells))
+                    own = None if mark is None else mark_of_piece(mark, place, opening, len(self._beam_windows))
                     piece = with_mark(rows.take(pa.array(some)), own)
                     yield WindowedValue(piece, self._moments[opening], tuple(windows))
 
     def _by_window(self, said: Statement) -> Iterator[WindowedValue]:
         for number, total in enumerate(said.sums, said.first):
             block = Statement(said.reader, number, [total]).block()
-            yield WindowedValue(block, self._moments[number], (self._cells[number],))
+            yield WindowedValue(block, self._moments[number], (self._beam_windows[number],))
 
 
 def _parted(firsts: Codes, members: Codes) -> Iterator[tuple[int, Codes]]:
@@ -147,15 +154,15 @@ def _count(counter: LeftOutRows, rows: np.ndarray) -> None:
         counter.inc(int(rows.sum()))
 
 
-def cells(period: Period) -> list[IntervalWindow]:
-    """The cell of every declared window, in order."""
+def beam_windows(period: Period) -> list[IntervalWindow]:
+    """Beam's window for every declared one, in order."""
     size, _ = _grid(period)
     ends = (period.closing + _TICK).tolist()
     return [IntervalWindow(Timestamp(micros=end - size), Timestamp(micros=end)) for end in ends]
 
 
-def enter_cells(period: Period) -> beam.WindowInto:
-    """The windowing of the cells: one firing each, at the watermark, no lateness."""
+def into_windows(period: Period) -> beam.WindowInto:
+    """The windowing of `beam_windows`: one firing each, at the watermark, no lateness."""
     size, offset = _grid(period)
     return fire_once(FixedWindows(Duration(micros=size), Timestamp(micros=offset)))
 
@@ -166,13 +173,13 @@ def fire_once(windowfn: WindowFn) -> beam.WindowInto:
 
 
 def last_moment(period: Period, number: int) -> Timestamp:
-    """The last moment before a window closes, for whatever is of that window: just before the cell's own last one."""
+    """The last moment before a window closes, for whatever is of that window: just before the last one of Beam's."""
     return Timestamp(micros=int(period.closing[number]) - 1)
 
 
 @beam.typehints.with_output_types(Ranking)
-class IntoCells(beam.PTransform):
-    """Rankings into the cells of their windows: as they come out of a stream."""
+class IntoWindows(beam.PTransform):
+    """Rankings into their windows: as they come out of a stream."""
 
     def __init__(self, period: Period) -> None:
         super().__init__()
@@ -180,7 +187,7 @@ class IntoCells(beam.PTransform):
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         period, numbers = self._period, {start: number for number, start in enumerate(self._period.starts.tolist())}
-        return rankings | beam.Map(_stamped, period, numbers) | enter_cells(period)
+        return rankings | beam.Map(_stamped, period, numbers) | into_windows(period)
 
 
 def _stamped(ranking: Ranking, period: Period, numbers: dict[int, int]) -> TimestampedValue:
@@ -188,9 +195,9 @@ def _stamped(ranking: Ranking, period: Period, numbers: dict[int, int]) -> Times
     return TimestampedValue(ranking, last_moment(period, numbers[microseconds(ranking.window.start)]))
 
 
-def bounds_of_cell(period: Period, cell: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window
-    """The declared window of a cell. Raises RuntimeError for a window that was not declared."""
-    closing = cell.end.micros - _TICK
+def declared_window(period: Period, window: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window
+    """The declared window that one of Beam's stands for. Raises RuntimeError for a window that was not declared."""
+    closing = window.end.micros - _TICK
     number = int(np.searchsorted(period.closing, closing))
     if number == len(period) or period.closing[number] != closing:
         raise RuntimeError("a window that was not declared reached the release stage: nothing is released for it")
@@ -204,7 +211,7 @@ def window_named(period: Period | None, number: int, window: Any, several: bool)
         return period.window(number)
     if isinstance(window, IntervalWindow):
         if period is not None:
-            return bounds_of_cell(period, window)
+            return declared_window(period, window)
         try:
             return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
         except OverflowError:  # Beam's time of elements that were given none is long before the year 1

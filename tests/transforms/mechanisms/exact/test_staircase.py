@@ -11,7 +11,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision, uniform
 from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
-from private_topk.transforms.mechanisms.exact.strips import Strip
+from private_topk.transforms.mechanisms.exact.staircase import SetsBetween
 from private_topk.transforms.testing import assert_follows
 
 STAIRCASES = [
@@ -36,21 +36,21 @@ def sets_between(outer: list[int], inner: list[int] | None) -> list[tuple[int, .
 
 @pytest.mark.parametrize(("outer", "inner"), STAIRCASES)
 def test_sets_between_staircases_are_counted(outer: list[int], inner: list[int] | None) -> None:
-    strip = Strip(np.array(outer), None if inner is None else np.array(inner))
-    assert strip.number() == len(sets_between(outer, inner))
+    sets = SetsBetween(np.array(outer), None if inner is None else np.array(inner))
+    assert sets.number() == len(sets_between(outer, inner))
 
 
 @pytest.mark.parametrize(("outer", "inner"), [pair for pair in STAIRCASES if sets_between(*pair)])
 def test_members_of_segments_are_those_of_a_uniform_set(outer: list[int], inner: list[int] | None) -> None:
-    strip = Strip(np.array(outer), None if inner is None else np.array(inner))
-    ends = np.cumsum([segment.size for segment in strip.segments])
-    sets = sets_between(outer, inner)
+    sets = SetsBetween(np.array(outer), None if inner is None else np.array(inner))
+    ends = np.cumsum([segment.size for segment in sets.segments])
+    listed = sets_between(outer, inner)
     expected, seen = Counter(), Counter()
-    for y in sets:
-        expected[tuple(np.bincount(np.searchsorted(ends, y), minlength=len(ends)).tolist())] += Fraction(1, len(sets))
+    for y in listed:
+        expected[tuple(np.bincount(np.searchsorted(ends, y), minlength=len(ends)).tolist())] += Fraction(1, len(listed))
     draw = Draw(bytes(32))
     for i in range(1500):
-        seen[tuple(strip.members([uniform(draw, j, i) for j in range(len(ends))]))] += 1
+        seen[tuple(sets.members([uniform(draw, j, i) for j in range(len(ends))]))] += 1
     assert_follows(seen, expected, 0.13)
 
 
@@ -58,13 +58,13 @@ def test_members_are_the_same_at_any_precision() -> None:
     """Balls too wide to decide by must be noticed: at 8 bits nearly every walk has to be tried again."""
     descending = 10**6 // np.arange(1, 3001)
     losses = SetLosses(Histogram.of(descending), 40)
-    strip = Strip(losses.reach(30_000), losses.reach(20_000))
+    sets = SetsBetween(losses.reach(30_000), losses.reach(20_000))
     for seed in range(5):
-        numbers = [uniform(Draw(bytes([seed] * 32)), 0, i) for i in range(len(strip.segments))]
-        members = strip.members(numbers)
+        numbers = [uniform(Draw(bytes([seed] * 32)), 0, i) for i in range(len(sets.segments))]
+        members = sets.members(numbers)
         assert sum(members) == 40
         with precision(8):
-            hasty = strip._walk(numbers)
+            hasty = sets._walk(numbers)
         with precision(500):
-            assert strip._walk(numbers) == members
+            assert sets._walk(numbers) == members
         assert hasty is None or hasty == members

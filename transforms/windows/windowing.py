@@ -1,22 +1,38 @@
-"""The ways of cutting a period into windows. Each knows all that anybody asks of it; nobody asks which one it is.
+"""How a period is divided into windows: `Windowing` and its kinds, `Run` and `WindowBounds`.
 
-Cells, schedules, budgets and ledgers go by starts, ends, overlap and runs, so a new way of cutting is a class here.
+Schedules, budgets and ledgers go by starts, ends, overlap and runs, so a new kind is a class here, and nobody asks
+which one it is.
 """
 
 from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from private_topk.transforms.refusal import Refusal
-from private_topk.transforms.windows.instants import MICROSECOND, MILLISECOND, Instants, microseconds
+from private_topk.transforms.errors import Refusal
 
-__all__ = ["Cut", "FixedWindows", "Run", "SlidingWindows", "TwoWindows", "Whole", "cut_of", "whole_milliseconds"]
+__all__ = [
+    "MICROSECOND",
+    "MILLISECOND",
+    "FixedWindows",
+    "Instants",
+    "Run",
+    "SlidingWindows",
+    "TwoWindows",
+    "Whole",
+    "WindowBounds",
+    "Windowing",
+    "from_microseconds",
+    "microseconds",
+    "whole_milliseconds",
+    "windowing_of",
+]
 
 
 class Run(NamedTuple):
@@ -40,12 +56,12 @@ class Run(NamedTuple):
         return np.where(starts < self.end, np.maximum(last - first + 1, 0), 0)
 
 
-class Cut(abc.ABC):
-    """A way of cutting a period [start, end), both in UTC, into windows in order of their ends."""
+class Windowing(abc.ABC):
+    """A division of a period [start, end), both in UTC, into windows in order of their ends."""
 
     @abc.abstractmethod
     def check(self, start: datetime, end: datetime) -> None:
-        """Raise ValueError, with the rule and the remedy, unless the period can be cut so."""
+        """Raise ValueError, with the rule and the remedy, unless the period can be divided so."""
 
     @abc.abstractmethod
     def runs(self, start: datetime, end: datetime) -> list[Run]:
@@ -63,8 +79,8 @@ class Cut(abc.ABC):
         """How many of so many windows the rows of one of them can be in."""
         return 1
 
-    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
-        """Where a window before the first one starts, and the way of cutting with it. Raises Refusal where they
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
+        """Where a window before the first one starts, and the windowing with it. Raises Refusal where they
         overlap.
 
         Args:
@@ -78,7 +94,7 @@ class Cut(abc.ABC):
 
 
 @dataclass(frozen=True)
-class Whole(Cut):
+class Whole(Windowing):
     """The whole period is one window."""
 
     identity_tag: ClassVar[str] = "whole"
@@ -95,7 +111,7 @@ class Whole(Cut):
 
 
 @dataclass(frozen=True)
-class TwoWindows(Cut):
+class TwoWindows(Windowing):
     """Two windows, of which the second starts at a moment."""
 
     identity_tag: ClassVar[str] = "two-windows"
@@ -115,7 +131,7 @@ class TwoWindows(Cut):
 
 
 @dataclass(frozen=True)
-class FixedWindows(Cut):
+class FixedWindows(Windowing):
     """Windows of one length from the start on; the last one ends with the period."""
 
     identity_tag: ClassVar[str] = "fixed-windows"
@@ -128,7 +144,7 @@ class FixedWindows(Cut):
             raise Refusal("window", f"must be longer than nothing, got {self.length}")
 
     def check(self, start: datetime, end: datetime) -> None:
-        """Any period can be cut so."""
+        """Any period can be divided so."""
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         whole = end - start
@@ -136,7 +152,7 @@ class FixedWindows(Cut):
         count = -(-whole // size)
         return [Run(microseconds(start), microseconds(end), size // MICROSECOND, size // MICROSECOND, count)]
 
-    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
         return start - self.length, self
 
     def words(self) -> str:
@@ -144,7 +160,7 @@ class FixedWindows(Cut):
 
 
 @dataclass(frozen=True)
-class SlidingWindows(Cut):
+class SlidingWindows(Windowing):
     """Windows of `size`, one every `every`, which overlap: all those that lie wholly in the period.
 
     A row belongs to up to ceil(size / every) of them.
@@ -172,7 +188,7 @@ class SlidingWindows(Cut):
         first, last = microseconds(start), microseconds(end)
         return [Run(first, last, size, step, (last - first - size) // step + 1)]
 
-    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Cut]:
+    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
         raise Refusal("every", "does not go with {against}: a window and the one before it overlap, and what is in "
                       "both is no change", "leave {every} out")  # fmt: skip
 
@@ -185,12 +201,12 @@ class SlidingWindows(Cut):
         return min(windows, 2 * -(-self.size // self.every) - 1)
 
 
-def cut_of(way: Cut | timedelta | None) -> Cut:
-    """A way of cutting: a length stands for windows of it, None for one whole window."""
+def windowing_of(way: Windowing | timedelta | None) -> Windowing:
+    """A windowing: a length stands for windows of it, None for one whole window."""
     if isinstance(way, timedelta):
         return FixedWindows(way)
-    if way is not None and not isinstance(way, Cut):
-        raise Refusal("window", f"must be a timedelta or a way of cutting, got {type(way).__name__}",
+    if way is not None and not isinstance(way, Windowing):
+        raise Refusal("window", f"must be a timedelta or a Windowing, got {type(way).__name__}",
                       "Period.of takes texts such as 7d and month")  # fmt: skip
     return Whole() if way is None else way
 
@@ -199,3 +215,46 @@ def whole_milliseconds(length: timedelta) -> None:
     """Raise ValueError unless a length is as coarse as Beam's windows are."""
     if length % MILLISECOND:
         raise Refusal("window", f"must be whole milliseconds, which is as fine as Beam's windows are, got {length}")
+
+
+Instants = NDArray[np.int64]
+"""Microseconds since 1970 UTC."""
+
+MICROSECOND = timedelta(microseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class WindowBounds:
+    """A half-open window [start, end) of event time in UTC; both None for all rows whatever their time."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def label(self, group: str | None = None) -> str:
+        """How the window is named in a release's seed and in file names: no spaces, brackets or colons.
+
+        Args:
+            group: names this group's ranking in the window, behind a bar, which no window's own name has.
+        """
+        if group is not None:
+            return f"{self.label()}|{group}"
+        if self.start is None or self.end is None:
+            return "all"
+        return f"{_stamp(self.start)}--{_stamp(self.end)}"
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds since 1970 UTC, exactly."""
+    return (moment - _EPOCH) // MICROSECOND
+
+
+def from_microseconds(value: int) -> datetime:
+    """The moment in UTC. Raises OverflowError outside the years 1 to 9999."""
+    return _EPOCH + value * MICROSECOND
+
+
+def _stamp(moment: datetime) -> str:
+    text = moment.astimezone(timezone.utc)
+    return text.strftime("%Y%m%dT%H%M%SZ") if text.microsecond == 0 else text.strftime("%Y%m%dT%H%M%S.%fZ")

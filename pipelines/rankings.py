@@ -15,8 +15,8 @@ from private_topk.pipelines.files import as_path
 from private_topk.pipelines.publishing import publish
 from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.show.page import page, snippet
+from private_topk.pipelines.show.published import Listing, PublishedReport
 from private_topk.pipelines.show.templates import STYLE
-from private_topk.pipelines.show.told import Listing, Told
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.rows import Shape
 from private_topk.transforms.errors import Refusal
@@ -79,7 +79,7 @@ class Rankings:
 
     @cached_property
     def windows(self) -> list[Listing]:
-        return self.told().listings()
+        return self.report().listings()
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class Rankings:
 
     def plot(self) -> Picture:
         """Places over the windows; of one window its published counts with their noise. Raises Refusal otherwise."""
-        listings = self.told().listings()
+        listings = self.report().listings()
         if has_places(listings):
             return Picture(bump_chart(listings, "places"))
         if len(listings) == 1 and listings[0].counted:
@@ -122,7 +122,7 @@ class Rankings:
 
     def html(self) -> str:
         """A page that stands alone, to be handed on."""
-        return page(self.told())
+        return page(self.report())
 
     def write(self, path: str, overwrite: bool = False) -> None:
         """A ranking file and its manifest, as `private-topk run` writes them. Raises Refusal where one stands."""
@@ -132,16 +132,16 @@ class Rankings:
         manifest = json.dumps({**self.facts, **own}, indent=2, ensure_ascii=False) + "\n"
         publish(path, rows, manifest.encode(), overwrite)
 
-    def told(self) -> Told:
+    def report(self) -> PublishedReport:
         """What there is to show."""
         own = {name: value for name, value in self.facts.items() if name not in ("output", "ranking_sha256")}
-        return Told(self.rows(), own, "group" if "group" in self.table.column_names else None)
+        return PublishedReport(self.rows(), own, "group" if "group" in self.table.column_names else None)
 
     def __str__(self) -> str:
-        from private_topk.pipelines.show.text import in_text
+        from private_topk.pipelines.show.words import in_text
 
-        return "\n".join(in_text(self.told()))
+        return "\n".join(in_text(self.report()))
 
     def _repr_html_(self) -> str:
         name = hashlib.sha256(repr(self.rows()).encode()).hexdigest()[:12]
-        return snippet(self.told(), f"ptk-{name}")
+        return snippet(self.report(), f"ptk-{name}")

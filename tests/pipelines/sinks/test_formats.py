@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from private_topk.pipelines.show.page import page
-from private_topk.pipelines.show.text import in_text
-from private_topk.pipelines.show.told import Told
+from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.words import in_text
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS, format_of
 from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
@@ -124,7 +124,7 @@ def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     assert [row["noisy_weight"] for row in rows] == [1812.5, -3.25]
     assert {row["noisy_count"] for row in rows} | {row["noise_95"] for row in rows} == {None}
     assert json.loads(message_of(ranking, "r"))["noisy_weights"] == [1812.5, -3.25]
-    told = Told(rows, facts)
+    told = PublishedReport(rows, facts)
     assert "weighs about 1,812.50" in "\n".join(in_text(told)) and "Noisy weight" in page(told)
 
 

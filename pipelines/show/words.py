@@ -1,4 +1,4 @@
-"""What a ranking promises to the people in its data, in words and in symbols, and how to read it. From its manifest.
+"""A published report in words: its rankings on a terminal, what they promise and how to read them.
 
 Every sentence has to be true of any ranking that it is said of: what a manifest does not say is not said here either.
 """
@@ -6,29 +6,32 @@ Every sentence has to be true of any ranking that it is said of: what a manifest
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from private_topk.pipelines.show.told import Told
+from private_topk.pipelines.show.published import Listing, PublishedReport
+from private_topk.transforms.errors import printable
 from private_topk.transforms.stated import number
 
-__all__ = ["how_to_read", "in_symbols", "in_words", "parameters"]
+__all__ = ["how_to_read", "in_symbols", "in_text", "in_words", "parameters", "promise", "table", "what_is_ranked"]
 
 _WEAK = math.log(100)
+_WIDTH = 100
 NOT_PRIVATE = "This ranking is not private. It was made for a test, without noise or with noise that anybody can " \
               "take off, and must not be handed on."  # fmt: skip
 
 
-def in_words(told: Told) -> list[str]:
+def in_words(report: PublishedReport) -> list[str]:
     """The guarantee as sentences; empty where there is no manifest to take it from."""
-    if not told.is_private:
+    if not report.is_private:
         return [NOT_PRIVATE]
-    privacy = told.facts.get("privacy")
+    privacy = report.facts.get("privacy")
     if not privacy:
         return []
     total = "share_of_a_window" in privacy
-    windows = len({(window.get("start"), window.get("end")) for window in told.facts.get("windows") or ()})
-    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", _who(told.facts)]
+    windows = len({(window.get("start"), window.get("end")) for window in report.facts.get("windows") or ()})
+    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", _who(report.facts)]
     if not total and windows > 1:
         sentences.append(
             f"Each window has this budget of its own. Of a person who is active in several of the {windows} windows, "
@@ -86,10 +89,10 @@ def _who(facts: Mapping[str, Any]) -> str:
            f"{most}{of_groups}{of_windows}"  # fmt: skip
 
 
-def in_symbols(told: Told) -> str:
+def in_symbols(report: PublishedReport) -> str:
     """The inequality, or nothing where there is no manifest."""
-    privacy = told.facts.get("privacy")
-    if not privacy or not told.is_private:
+    privacy = report.facts.get("privacy")
+    if not privacy or not report.is_private:
         return ""
     delta = f" + {number(privacy['delta'])}" if privacy["delta"] else ""
     how = "replacing one user's rows" if privacy.get("neighbours") == "swap" else "adding or removing one user"
@@ -97,11 +100,11 @@ def in_symbols(told: Told) -> str:
            f"D, D′ that differ by {how}"  # fmt: skip
 
 
-def how_to_read(told: Told) -> list[str]:
+def how_to_read(report: PublishedReport) -> list[str]:
     """What places and counts mean, and what they do not."""
-    listings = told.listings()
-    sentences = [_what_is_ranked(told.facts)]
-    if told.facts.get("answer", "sequence") == "set":
+    listings = report.listings()
+    sentences = [what_is_ranked(report.facts)]
+    if report.facts.get("answer", "sequence") == "set":
         sentences.append("This mechanism answers with a set: the items are in the order of the public list, or of "
                          "their spelling, and not in order of rank.")  # fmt: skip
     sentences.append("Items were drawn with noise. Items whose true counts are close may have changed places, and "
@@ -114,13 +117,24 @@ def how_to_read(told: Told) -> list[str]:
     if any(listing.counted for listing in listings):
         sentences.append("Counts have noise of their own and may be below zero. Where a range is shown, the true count "
                          "lies in it with a probability of at least 95%, for each item by itself.")  # fmt: skip
-    if any(row["returned"] < row["k"] for row in told.rows):
+    if any(row["returned"] < row["k"] for row in report.rows):
         sentences.append("Fewer items than asked for were returned somewhere: where the items are not public, rare "
                          "ones must stay unpublished.")  # fmt: skip
     return sentences
 
 
-def _what_is_ranked(facts: Mapping[str, Any]) -> str:
+def promise(report: PublishedReport) -> str:
+    """The guarantee in a few words, or nothing."""
+    privacy = report.facts.get("privacy")
+    if not privacy or not report.is_private:
+        return ""
+    delta = f", delta {number(privacy['delta'])}" if privacy["delta"] else ""
+    unit = f" for {privacy['unit']}" if "unit" in privacy else ""
+    return f"epsilon {number(privacy['epsilon'])}{delta}{unit}"
+
+
+def what_is_ranked(facts: Mapping[str, Any]) -> str:
+    """In one sentence."""
     against = facts.get("against")
     if against:
         less = "" if against["weight"] == 1 else f" {against['weight']} of"
@@ -140,18 +154,18 @@ def _items(domain: Mapping[str, Any]) -> str:
     return f"{domain['size']:,}, a public list{split}" if domain.get("kind") == "public" else "not known beforehand"
 
 
-def parameters(told: Told) -> list[tuple[str, str]]:
+def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     """The settings, as names and values."""
-    facts, found = told.facts, []
+    facts, found = report.facts, []
     domain, privacy = facts.get("domain") or {}, facts.get("privacy") or {}
-    found.append(("release", told.name))
+    found.append(("release", report.name))
     if facts.get("mechanism"):
         own = {name: value for name, value in (facts.get("parameters") or {}).items() if value is not None}
         found.append(
             ("mechanism", ", ".join([facts["mechanism"], *(f"{name} {value}" for name, value in own.items())]))
         )
-    if told.rows or "k" in facts:
-        found.append(("items asked for", f"{facts.get('k') or told.rows[0]['k']:,}"))
+    if report.rows or "k" in facts:
+        found.append(("items asked for", f"{facts.get('k') or report.rows[0]['k']:,}"))
     if domain:
         found.append(("items to choose from", _items(domain)))
     if "unit" in privacy:
@@ -165,3 +179,46 @@ def parameters(told: Told) -> list[tuple[str, str]]:
     if facts.get("versions"):
         found.append(("versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())))
     return found
+
+
+def in_text(report: PublishedReport) -> Iterator[str]:
+    """The lines: every window, then the guarantee and how to read it."""
+    for listing in report.listings():
+        yield from table(listing)
+        yield ""
+    if not report.rows:
+        yield "No item was released: with such a mechanism that is a possible answer."
+        yield ""
+    promise = [*in_words(report), *([in_symbols(report)] if in_symbols(report) else [])]
+    for title, sentences in (("What it promises", promise), ("How to read it", how_to_read(report))):
+        if sentences:
+            yield title
+            for sentence in sentences:
+                yield textwrap.fill(sentence, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+            yield ""
+
+
+def table(listing: Listing) -> list[str]:
+    """The items of one window, below its name."""
+    rows, title = listing.rows, printable(listing.caption())
+    if not rows:
+        return [f"{title}: no item was released"]
+    if rows[0]["returned"] < rows[0]["k"]:
+        title += f": {rows[0]['returned']} of {rows[0]['k']}, as the guarantee allows"
+    if not listing.ranked:
+        title += ": a set, in no order of rank"
+    width = len(str(rows[0]["k"]))
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
+    if listing.counted:
+        widest = max(len(line) for line in lines)
+        lines = [f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
+                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
+    elif listing.weighed:
+        widest = max(len(line) for line in lines)
+        lines = [f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}"
+                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
+    return [title, *lines]
+
+
+def _range(noise: int | None) -> str:
+    return "" if noise is None else f" ± {noise:,}"

@@ -80,13 +80,17 @@ def beside(counts: np.ndarray, k: int, epsilon: float) -> Iterator[tuple[str, bo
     """Every mechanism of a public domain, each followed by its published form: a name, whether it is a set, draws."""
     rng = np.random.default_rng(1)
     for name, kind in MECHANISMS.items():
-        if kind.about.domain != "public":
+        if kind.guarantee.domain != "public":
             continue
         mechanism = make(name, epsilon)
-        yield name, mechanism.answer == "set", ours(mechanism, counts, k)
+        yield name, mechanism.guarantee.answer == "set", ours(mechanism, counts, k)
         if name in PUBLISHED:
             published = PUBLISHED[name]
-            yield f"  {name} in numpy", mechanism.answer == "set", lambda p=published: p(counts, k, epsilon, rng)  # type: ignore[misc]
+            yield (
+                f"  {name} in numpy",
+                mechanism.guarantee.answer == "set",
+                lambda p=published: p(counts, k, epsilon, rng),
+            )  # type: ignore[misc]
 
 
 def compare(data: str, ks: list[int], epsilons: list[float], draws: int, results: Results, names: list[str]) -> None:
@@ -147,7 +151,10 @@ def _against_the_papers(names: list[str], k: int, epsilon: float, draws: int) ->
     print(f"{'data':<14}" + "".join(f"{name:>20}" for name in mechanisms))
     for data in names:
         counts = load(data).astype(np.int64)
-        cells = [median_errors(ours(m, counts, k), counts, k, draws, m.answer == "set") for m in mechanisms.values()]
+        cells = [
+            median_errors(ours(m, counts, k), counts, k, draws, m.guarantee.answer == "set")
+            for m in mechanisms.values()
+        ]
         print(f"{data:<14}" + "".join(f"{'/'.join(f'{v:.0f}' for v in cell):>20}" for cell in cells), flush=True)
 
 

@@ -104,7 +104,7 @@ def _end() -> str:
 
 
 _COPIES = multiprocessing.get_context("forkserver")
-_COPIES.set_forkserver_preload(["benchmarks.apart", "private_topk.pipelines.cli.launching"])
+_COPIES.set_forkserver_preload(["benchmarks.apart", "private_topk.pipelines.cli.publish"])
 
 
 def start(words: list[str], log: Path, unfinished_bundles: bool = False) -> ForkServerProcess:
@@ -122,7 +122,7 @@ def start(words: list[str], log: Path, unfinished_bundles: bool = False) -> Fork
 
 def _run(words: list[str], log: str, unfinished_bundles: bool) -> None:
     from private_topk.pipelines.cli import main
-    from private_topk.pipelines.cli.status import leave
+    from private_topk.pipelines.cli.output import leave
     from private_topk.runners.flink import JOB_OPTIONS
 
     if unfinished_bundles:

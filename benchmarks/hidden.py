@@ -29,7 +29,7 @@ from private_topk.transforms.mechanisms import (
     WeightedGaussian,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 
 DELTA, BOUNDS, LIMIT = 1e-6, (10, 50), 1000
 Pairs = tuple[np.ndarray, np.ndarray]

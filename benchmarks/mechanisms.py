@@ -115,7 +115,7 @@ def sorts(draws: int, names: list[str]) -> None:
     grid = (0.01, 0.1, 1.0, 10.0)
     print(f"{'mechanism':<22}{'k':>6}" + "".join(f"{f'epsilon {e:g}':>20}" for e in grid))
     table, bits = Histogram.of(counts), RandomBits.keyed(b"benchmark")
-    for name in (name for name in names if MECHANISMS[name].about.domain == "public" and name not in _SLOW):
+    for name in (name for name in names if MECHANISMS[name].guarantee.domain == "public" and name not in _SLOW):
         for k in (10, 100, 200, 1000):
             cells = []
             for epsilon in grid:

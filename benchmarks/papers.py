@@ -73,7 +73,7 @@ def error_lines(mechanisms: Mapping[str, Mechanism], counts: np.ndarray, ks: Ite
     found: list[Lines] = [{name: {} for name in mechanisms} for _ in range(3)]
     for name, mechanism in mechanisms.items():
         for k in ks:
-            each = np.array([errors(counts, answer, k, mechanism.answer == "set")
+            each = np.array([errors(counts, answer, k, mechanism.guarantee.answer == "set")
                              for answer in answers(mechanism, counts, k, draws)])  # fmt: skip
             for lines, values in zip(found, each.T, strict=True):
                 lines[name][k] = values + 1

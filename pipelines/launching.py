@@ -10,9 +10,9 @@ from contextlib import contextmanager, redirect_stderr
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
-from private_topk.pipelines.options import Options
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
 from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
+from private_topk.transforms.options import Options
 
 __all__ = ["check_words", "launch_of", "reach_files"]
 

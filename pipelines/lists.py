@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.options import Options
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.options import Options
+from private_topk.transforms.spec import TopK
 
 __all__ = ["check_domain", "check_groups", "check_unknown", "domain_of", "groups_of"]
 
@@ -29,7 +29,7 @@ def check_domain(options: Options) -> None:
 def check_unknown(options: Options) -> None:
     """Raise Refusal for a mechanism that needs a public domain where none is asked for. Looks at no file."""
     if options.get("unknown_domain"):
-        make_selection(options["k"], mechanism_of(options)[0], UnknownDomain(), options.get("max_items_per_user"))
+        TopK.of(options["k"], mechanism_of(options)[0], UnknownDomain(), options.get("max_items_per_user"))
 
 
 def domain_of(options: Options) -> Domain:

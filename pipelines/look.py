@@ -17,7 +17,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of
 from private_topk.pipelines.sources.times import to_microseconds
 from private_topk.transforms.counters import told_roughly
-from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period, from_microseconds
 
@@ -97,7 +97,7 @@ def look_at(report: Report) -> Look:
                       "files can be looked at; a run tells afterwards")  # fmt: skip
     columns = report.source.columns if period is not None else replace(report.source.columns, time=None)
     found = Look(period=period)
-    spelled = None if isinstance(domain, UnknownDomain) else _Spelled(domain)
+    spelled = _Spelled(domain) if domain.is_public else None
     for rows in parts:
         _add(found, rows, columns, spelled)
     return found
@@ -138,9 +138,9 @@ def _try_units(look: Look, rows: Rows, columns: Columns) -> None:
 class _Spelled:
     """The domain, and its items without what writers of items differ in."""
 
-    def __init__(self, domain: PublicDomain | RangeDomain) -> None:
+    def __init__(self, domain: CodedDomain) -> None:
         self._domain = domain
-        labels = domain.index().labels if isinstance(domain, PublicDomain) else None  # numbers have one spelling
+        labels = domain.spellings()
         self._plain = {} if labels is None else {name: _without(labels, name) for name in _SPELLINGS}
 
     def add(self, items: pa.Array, spellings: dict[str, int]) -> int:

@@ -12,7 +12,6 @@ from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
-from private_topk.transforms.domain import DomainByGroup, UnknownDomain
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
     check(report, launch)
     spec = report.spec
     yield "input", f"{report.source.place}: {_columns(report)}"
-    yield "domain", _domain(spec)
+    yield "domain", spec.top_k.domain.words()
     yield "windows", _windows(spec)
     yield "draw", f"{_mechanism(spec)}, k {spec.top_k.k}{_measure(spec)}"
     yield "privacy", _privacy(spec)
@@ -50,15 +49,6 @@ def _columns(report: Report) -> str:
     if period is not None and source.columns.time is not None:
         names["time"] = source.columns.time
     return ", ".join(f"{role} {name}" for role, name in names.items())
-
-
-def _domain(spec: ReportSpec) -> str:
-    domain = spec.top_k.domain
-    if isinstance(domain, UnknownDomain):
-        return "unknown: of the items only those that enough users hold can be published"
-    digest = domain.describe().get("sha256")
-    lists = f" in lists of {domain.least:,} or more, one for each group" if isinstance(domain, DomainByGroup) else ""
-    return f"{domain.size:,} public items{lists}" + (f", SHA-256 {str(digest)[:16]}..." if digest else "")
 
 
 def _windows(spec: ReportSpec) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.files import as_path, exists, is_local, why
 from private_topk.pipelines.lists import groups_of
-from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.protected_files import protected_files
 from private_topk.pipelines.report_spec import ReportSpec, spec_of
@@ -19,6 +18,7 @@ from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.options import Options, require
 from private_topk.transforms.validation import check_all_windows
 
 __all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "source_for"]

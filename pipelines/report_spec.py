@@ -12,15 +12,14 @@ from private_topk.pipelines.budget.sharing import Privacy, Reach, share_out, win
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.identity import TAG
 from private_topk.pipelines.lists import domain_of, groups_of
-from private_topk.pipelines.options import Options, require
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.options import Options, require
 from private_topk.transforms.release import Release, ReleaseKey, fresh_id
-from private_topk.transforms.spec import CountBudget, TopK, count_budget
-from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.validation import check_all_windows, check_kinds
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
@@ -95,10 +94,9 @@ def resolve(
     """
     check_kinds(period=period, release=release)
     _check_numbers(horizon, spare_delta)
-    publish_counts = count_budget(publish_counts)
+    counts = None if publish_counts is None else CountBudget.of(publish_counts)
     # Checked with the whole budget first, so that sharing it out meets no k that is none.
-    whole = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
-    whole = whole.bounded(max_windows_per_user).rising(risers)
+    whole = TopK.of(k, mechanism, domain, max_items_per_user, counts, amounts, groups, max_windows_per_user, risers)
     whole.reads(period)
     number, most = len(period) if period else 1, whole.max_windows_per_user
     if most is not None:
@@ -113,9 +111,8 @@ def resolve(
         alone=whole.rankings_of_a_newcomer(),
         bounded=risers is None and whole.bounds_a_user(),
     )
-    shared = share_out(mechanism, whole.k, publish_counts, spare_delta, reach, held)
-    drawn = shared.mechanism, whole.domain, max_items_per_user, shared.counts, amounts, whole.groups
-    top_k = make_selection(whole.k, *drawn).bounded(most).rising(risers)
+    shared = share_out(mechanism, whole.k, counts, spare_delta, reach, held)
+    top_k = replace(whole, mechanism=shared.mechanism, publish_counts=shared.counts)
     privacy = shared.privacy if risers is None else replace(shared.privacy, pairs=True)
     return ReportSpec(top_k, period, release or Release.fresh(), privacy)
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.options import Options
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.counts import check_counts
+from private_topk.transforms.mechanisms.exact.histogram import check_counts
+from private_topk.transforms.options import Options
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
 __all__ = ["Counts", "Drawn", "read_counts", "select"]
@@ -38,15 +38,15 @@ def select(counts: Counts, options: Options) -> Drawn:
     name, k = mechanism.about.name, options["k"]
     if spare_delta is not None:
         raise Refusal("delta", f"does not apply to {name}", "leave it out")
-    if mechanism.weighs_users:
+    if mechanism.guarantee.metric == "weights":
         raise Refusal("mechanism", f"{name} needs rows: it adds up weights of users, which counts do not tell")
     if "max_items_per_user" in options and mechanism.parameter("max_items_per_user") is None:
         raise Refusal("max_items_per_user", f"does not apply to {name} here, where users are counted already",
                       "leave it out")  # fmt: skip
     try:
-        values = check_counts(counts.values, mechanism.about.domain)
+        values = check_counts(counts.values, mechanism.guarantee.domain)
         bits = _bits(options, {"mechanism": name, **mechanism.parameters(), "k": k}, values)
-        return Drawn(mechanism(values, k, bits).tolist(), mechanism.answer == "sequence")
+        return Drawn(mechanism(values, k, bits).tolist(), mechanism.guarantee.answer == "sequence")
     except TypeError as error:
         raise Refusal("counts", verbatim(f"{counts.path}: {error}")) from None
     except Refusal as error:

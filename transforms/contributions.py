@@ -13,7 +13,7 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 
 from private_topk.transforms.completeness import add_shares, share_in, statements
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.mechanisms.weighting import Weighting
+from private_topk.transforms.mechanisms.weighted import Weighting
 from private_topk.transforms.metric import Risers
 from private_topk.transforms.parts import PlacedPart, with_manifest
 from private_topk.transforms.plan import Layout

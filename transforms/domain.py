@@ -1,4 +1,7 @@
-"""Which items can be ranked: public ones, or whatever the data hold. Types, not flags."""
+"""Which items can be ranked: public ones, or whatever the data hold.
+
+What differs between the kinds is a method of theirs, so that nobody asks which kind a domain is.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,26 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.labels import DomainIndex, as_integers, check_items, column_of, digest_of
 
-__all__ = ["Domain", "DomainByGroup", "Pairs", "PublicDomain", "RangeDomain", "UnknownDomain"]
-
+__all__ = ["CodedDomain", "Domain", "DomainByGroup", "Known", "Pairs", "PublicDomain", "RangeDomain", "UnknownDomain",
+           "as_domain"]  # fmt: skip
 
 _LARGEST_RANGE = 1 << 40
+
+Known = tuple[NDArray[np.bool_], "np.ndarray | pa.Array"]
+"""Which of the items of some rows can be ranked, and what these are counted by: codes, or labels."""
+
+Pairs = tuple[pa.Array, pa.Array]
+"""(n,) groups and (n,) items: one pair for each item of a group's list."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +37,27 @@ class UnknownDomain:
     """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them."""
 
     identity_tag: ClassVar[str] = "unknown-domain"
+    is_public: ClassVar[Literal[False]] = False
+    sparse: ClassVar[bool] = False
+    size: ClassVar[int] = 0
 
     def prepare(self) -> None:
         """Make what the first block needs, once per process."""
 
+    def known(self, items: pa.Array, groups: Codes | None = None) -> Known:
+        """Every item can be ranked, and is counted by its label."""
+        return np.ones(len(items), bool), items
+
+    def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[UnknownDomain, PublicDomain | None]:
+        """This domain where these groups are ranked, and which they are."""
+        return self, groups
+
     def describe(self) -> dict[str, object]:
         return {"kind": "unknown"}
+
+    def words(self) -> str:
+        """How a person reads it."""
+        return "unknown: of the items only those that enough users hold can be published"
 
 
 @dataclass(frozen=True)
@@ -47,29 +72,31 @@ class PublicDomain:
     """
 
     identity_tag: ClassVar[str] = "public-domain"
+    is_public: ClassVar[Literal[True]] = True
+    sparse: ClassVar[bool] = False
 
     load: Callable[[], pa.Array] = field(repr=False, compare=False, metadata={"unasked": "the digest names the items"})
     digest: str
     size: int
 
     @classmethod
-    def of(cls, items: Iterable[str | int] | pa.Array) -> PublicDomain:
+    def of(cls, items: PublicDomain | Iterable[str | int] | pa.Array) -> PublicDomain:
         """The domain of a list of items, which travels inside the pipeline: up to about a million items."""
+        if isinstance(items, PublicDomain):
+            return items
         labels = check_items(items if isinstance(items, pa.Array) else column_of(items))
-        return cls(_Embedded(labels), digest_of(labels), len(labels))
+        return PublicDomain(_Embedded(labels), digest_of(labels), len(labels))
 
     def index(self) -> DomainIndex:
         """The look-up table, made once per process. Raises Refusal if the list changed since the launch."""
-        with _LOCK:
-            index = _INDEXES.get(self.digest)
-            if index is None:
-                labels = as_labels(self.load())
-                if not labels.null_count and digest_of(labels) == self.digest:
-                    index = _INDEXES[self.digest] = DomainIndex(labels)
-                else:
-                    check_items(labels)
-                    raise Refusal("domain", "changed since the launch: keep the file unchanged until the job has ended")
-        return index
+        return _once(_INDEXES, self.digest, self._indexed)
+
+    def _indexed(self) -> DomainIndex:
+        labels = as_labels(self.load())
+        if labels.null_count or digest_of(labels) != self.digest:
+            check_items(labels)
+            raise Refusal("domain", "changed since the launch: keep the file unchanged until the job has ended")
+        return DomainIndex(labels)
 
     def prepare(self) -> None:
         """Make what the first block needs, once per process."""
@@ -79,6 +106,10 @@ class PublicDomain:
         """The code of every item, -1 for those outside the domain; of its group's list, where there are such."""
         return self.index().encode(items)
 
+    def known(self, items: pa.Array, groups: Codes | None = None) -> Known:
+        """Items of the domain can be ranked, and are counted by their codes."""
+        return _known(self.encode(items, groups), self.size)
+
     def listed(self, group: int) -> range | Codes:
         """The codes of all items of a group of users' rows, in their order."""
         return range(self.size)
@@ -87,8 +118,20 @@ class PublicDomain:
         """The items of codes."""
         return self.index().labels.take(pa.array(codes))
 
+    def spellings(self) -> pa.Array | None:
+        """All items, where rows may spell them otherwise; None where there is one spelling."""
+        return self.index().labels
+
+    def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[PublicDomain, PublicDomain | None]:
+        """This domain where these groups are ranked, and which they are. Raises Refusal."""
+        return self, groups
+
     def describe(self) -> dict[str, object]:
         return {"kind": "public", "size": self.size, "sha256": self.digest}
+
+    def words(self) -> str:
+        """How a person reads it."""
+        return f"{self.size:,} public items, SHA-256 {self.digest[:16]}..."
 
 
 @dataclass(frozen=True)
@@ -103,6 +146,9 @@ class RangeDomain:
     """
 
     identity_tag: ClassVar[str] = "range-domain"
+    is_public: ClassVar[Literal[True]] = True
+    sparse: ClassVar[bool] = True
+    """Few of the items are held, however many there are."""
 
     start: int
     stop: int
@@ -137,6 +183,10 @@ class RangeDomain:
         values, integer = as_integers(items)
         return np.where(integer & (values >= self.start) & (values < self.stop), values - self.start, -1)
 
+    def known(self, items: pa.Array, groups: Codes | None = None) -> Known:
+        """Integers of the range can be ranked, and are counted by their codes."""
+        return _known(self.encode(items, groups), self.size)
+
     def listed(self, group: int) -> range | Codes:
         """The codes of all items, which are those of every group."""
         return range(self.size)
@@ -145,29 +195,20 @@ class RangeDomain:
         """The items of codes."""
         return pa.array(codes + self.start).cast(pa.large_string())
 
+    def spellings(self) -> pa.Array | None:
+        """None: an integer has one spelling."""
+        return None
+
+    def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[RangeDomain, PublicDomain | None]:
+        """This domain where these groups are ranked, and which they are."""
+        return self, groups
+
     def describe(self) -> dict[str, object]:
         return {"kind": "range", "start": self.start, "stop": self.stop}
 
-
-@dataclass(frozen=True)
-class _Embedded:
-    """Labels, or pairs, that travel inside the pipeline."""
-
-    loaded: Any
-
-    def __call__(self) -> Any:  # noqa: ANN401 - what `load` or `load_pairs` gives
-        return self.loaded
-
-
-Domain = PublicDomain | RangeDomain | UnknownDomain
-
-
-_LOCK = threading.RLock()
-_INDEXES: dict[str, DomainIndex] = {}
-
-
-Pairs = tuple[pa.Array, pa.Array]
-"""(n,) groups and (n,) items: one pair for each item of a group's list."""
+    def words(self) -> str:
+        """How a person reads it."""
+        return f"{self.size:,} public items"
 
 
 @dataclass(frozen=True)
@@ -215,7 +256,6 @@ class DomainByGroup(PublicDomain):
         return cls(rest.load, rest.digest, rest.size, groups, load, digest, int(sizes.min()))
 
     def prepare(self) -> None:
-        """Make what the first block needs, once per process."""
         super().prepare()
         self._keys()
 
@@ -234,16 +274,25 @@ class DomainByGroup(PublicDomain):
         start, stop = np.searchsorted(self._keys(), [group * self.size, (group + 1) * self.size])
         return self._keys()[start:stop] - group * self.size
 
+    def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[PublicDomain, PublicDomain | None]:
+        """With its lists in the order of the groups, which are those that have one where none are given."""
+        same = groups is None or groups.digest == self.groups.digest
+        domain = self if same else DomainByGroup.of_pairs(self.load_pairs, cast(PublicDomain, groups))
+        if k > domain.least:
+            raise Refusal("k", f"must be at most the number of items of every group, got k = {k} and a group of "
+                          f"{domain.least} items")  # fmt: skip
+        return domain, self.groups if groups is None else groups
+
     def describe(self) -> dict[str, object]:
         return {**super().describe(), "by_group": {"sha256": self.pairs_digest, "least": self.least}}
 
+    def words(self) -> str:
+        return (f"{self.size:,} public items in lists of {self.least:,} or more, one for each group, SHA-256 "
+                f"{self.digest[:16]}...")  # fmt: skip
+
     def _keys(self) -> Codes:
         """Group times size plus code of every pair, sorted, made once per process."""
-        with _LOCK:
-            keys = _KEYS.get(self.pairs_digest)
-            if keys is None:
-                keys = _KEYS[self.pairs_digest] = self._keys_of(*(as_labels(column) for column in self.load_pairs()))
-        return keys
+        return _once(_KEYS, self.pairs_digest, lambda: self._keys_of(*map(as_labels, self.load_pairs())))
 
     def _keys_of(self, groups: pa.Array, items: pa.Array) -> Codes:
         found = self.groups.encode(groups)
@@ -254,6 +303,27 @@ class DomainByGroup(PublicDomain):
         if np.any(keys[1:] == keys[:-1]):
             raise Refusal("domain", "must hold every item of a group once, and holds some twice")
         return keys
+
+
+CodedDomain = PublicDomain | RangeDomain
+"""Public, with the codes 0 to size - 1."""
+
+Domain = CodedDomain | UnknownDomain
+
+
+def as_domain(given: Domain | Iterable[str | int]) -> Domain:
+    """A domain; a list of items is a public one, and a dict of lists one by group. Raises Refusal."""
+    if isinstance(given, str | bytes):
+        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), got "
+                        "a single string")  # fmt: skip
+    if isinstance(given, PublicDomain | RangeDomain | UnknownDomain):
+        return given
+    return DomainByGroup.by_group(given) if isinstance(given, Mapping) else PublicDomain.of(given)
+
+
+def _known(codes: Codes, size: int) -> Known:
+    known = codes >= 0
+    return known, (codes if known.all() else codes[known]).astype(np.min_scalar_type(size - 1))
 
 
 @dataclass(frozen=True)
@@ -270,4 +340,24 @@ class _Distinct:
         return as_labels(self.pairs()[1]).unique()
 
 
+@dataclass(frozen=True)
+class _Embedded:
+    """Labels, or pairs, that travel inside the pipeline."""
+
+    loaded: Any
+
+    def __call__(self) -> Any:  # noqa: ANN401 - what `load` or `load_pairs` gives
+        return self.loaded
+
+
+def _once(made: dict[str, Any], digest: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - what is made
+    """What belongs to a list, made once per process."""
+    with _LOCK:
+        if digest not in made:
+            made[digest] = make()
+        return made[digest]
+
+
+_LOCK = threading.RLock()  # the keys of lists by group are made with the index of their items
+_INDEXES: dict[str, DomainIndex] = {}
 _KEYS: dict[str, Codes] = {}

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, Words, mix
-from private_topk.transforms.domain import Domain, DomainByGroup, PublicDomain
+from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter
 
-__all__ = ["Groups", "chosen", "groups_for"]
+__all__ = ["Groups", "chosen"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Groups:
         if isinstance(labels, str | bytes):
             raise Refusal("groups", "must be a list of groups, got a single text")
         try:
-            listed = labels if isinstance(labels, PublicDomain) else PublicDomain.of(labels)
+            listed = PublicDomain.of(labels)
         except Refusal as error:
             raise Refusal("groups", error.rule, error.remedy) from None
         return cls(listed, per_user)
@@ -103,18 +103,3 @@ def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: i
     found = np.empty(len(users), bool)
     found[order] = np.repeat(kept, np.diff(np.append(starts, len(users))))
     return found
-
-
-def groups_for(domain: Domain, groups: Groups | Iterable[str | int] | None, k: int) -> tuple[Domain, Groups | None]:
-    """The groups that are ranked, and the domain with its lists in their order. Raises Refusal."""
-    found = groups if groups is None or isinstance(groups, Groups) else Groups.of(groups)
-    if not isinstance(domain, DomainByGroup):
-        return domain, found
-    if found is None:
-        found = Groups(domain.groups)
-    elif found.labels.digest != domain.groups.digest:
-        domain = DomainByGroup.of_pairs(domain.load_pairs, found.labels)
-    if k > domain.least:
-        raise Refusal("k", f"must be at most the number of items of every group, got k = {k} and a group of "
-                      f"{domain.least} items")  # fmt: skip
-    return domain, found

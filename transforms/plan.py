@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
+from private_topk.transforms.domain import Domain
 from private_topk.transforms.windows import Period
 
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Layout"]
@@ -66,10 +66,9 @@ class Layout:
         Args:
             shards: how many user shards there are, which tells how much input.
         """
-        size = 0 if isinstance(domain, UnknownDomain) else domain.size
         parts, overlap = max(split, 1), period is not None and period.overlaps
-        windows, sparse = (1 if period is None else len(period)) * parts, isinstance(domain, RangeDomain)
-        found = cls(size, windows, overlap, split, sparse)
+        windows = (1 if period is None else len(period)) * parts
+        found = cls(domain.size, windows, overlap, split, domain.sparse)
         many = max(min(shards, _MOST_RESIDUES_ALIKE), shards // _USER_SHARDS_OF_A_RESIDUE)
         return replace(found, residues=max(UNKNOWN_ITEM_SHARDS, many // found.groups))
 

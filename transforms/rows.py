@@ -17,7 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from private_topk.transforms.columnar import LONGEST_LABEL, Codes, joined, make_block, make_table, parted
 from private_topk.transforms.completeness import add_shares, mark_in, shares, statement_in, with_share
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.domain import Domain, UnknownDomain
+from private_topk.transforms.domain import Domain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
@@ -278,22 +278,15 @@ class _ShardDoFn(SideBySideDoFn):
         if self._groups is not None:
             block = _of_groups(block, self._groups)
         elsewhere = before - len(block)
-        values: np.ndarray | pa.Array
-        unknown = 0
-        if not isinstance(self._domain, UnknownDomain):
-            codes = self._domain.encode(block["item"], None if self._groups is None else block["group"].to_numpy())
-            known = codes >= 0
-            if not known.all():
-                unknown = int(len(known) - known.sum())
-                block, codes = block.filter(pa.array(known)), codes[known]
-            values = codes.astype(self._layout.code_type)
-        else:
-            values = block["item"]
+        known, items = self._domain.known(block["item"], None if self._groups is None else block["group"].to_numpy())
+        unknown = int(len(known) - known.sum())
+        if unknown:
+            block = block.filter(pa.array(known))
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._layout.window_columns.items()}
         names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
         others |= {name: block[name].to_numpy() for name in names}
-        return _Encoded(unknown, elsewhere, make_table(user=words, item=values, **others))
+        return _Encoded(unknown, elsewhere, make_table(user=words, item=items, **others))
 
     def _split(self, encoded: list[_Encoded]) -> _Split:
         whole = encoded[0].rows if len(encoded) == 1 else joined(each.rows for each in encoded)

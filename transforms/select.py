@@ -21,7 +21,7 @@ import pyarrow as pa
 from private_topk.transforms.columnar import Codes, make_table
 from private_topk.transforms.combine import largest
 from private_topk.transforms.completeness import check_pane, check_whole
-from private_topk.transforms.domain import Domain, UnknownDomain
+from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import digest_of
@@ -140,15 +140,15 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     mechanism, label = spec.mechanism, of.label()
     ranks, noisy, noise = spec.draw(counted.histogram, counted.digest, label, release)
     items = counted.items(ranks)
-    if mechanism.two_stage:
+    if mechanism.guarantee.two_stage:
         items = items[spec.order(counted.users_of(items), counted.digest, label, release)]
-    if mechanism.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
+    if mechanism.guarantee.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
         order = np.argsort(items)
         items, noisy = items[order], None if noisy is None else noisy[order]
     shown = None if noisy is None else spec.shown(noisy.tolist())
-    published, weighed = (None, shown) if mechanism.publishes_weights else (shown, None)
+    published, weighed = (None, shown) if mechanism.guarantee.publishes_weights else (shown, None)
     names = tuple(counted.labels(items).to_pylist())
-    return Ranking(of.bounds, names, spec.k, mechanism.answer, published, noise, of.group, weighed)
+    return Ranking(of.bounds, names, spec.k, mechanism.guarantee.answer, published, noise, of.group, weighed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +169,7 @@ class WindowCounts:
     held: Codes
     counts: Codes
     listed: range | Codes
-    named: Domain | pa.Array
+    named: CodedDomain | pa.Array
     users: Codes | None = None
 
     @classmethod
@@ -181,14 +181,14 @@ class WindowCounts:
             group: the number of the group of users' rows that they are of.
         """
         domain = spec.domain
-        if isinstance(domain, UnknownDomain):
+        if not domain.is_public:
             return cls._of_labels(tables, spec.head())
         tables = sorted((table for table in tables if len(table)), key=lambda table: table["item"][0].as_py())
         columns = {name: np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)],
                                         dtype=np.int64)
                    for name in (tables[0].schema.names if tables else ("item", "count"))}  # fmt: skip
         users = columns.get("users")
-        if users is None and spec.mechanism.two_stage:
+        if users is None and spec.mechanism.guarantee.two_stage:
             users = np.empty(0, np.int64)
         return cls(columns["item"], columns["count"], domain.listed(group), domain, users)
 
@@ -251,7 +251,6 @@ class WindowCounts:
         """What the items are called."""
         if isinstance(self.named, pa.Array):
             return self.named.take(pa.array(items))
-        assert not isinstance(self.named, UnknownDomain)
         return self.named.labels(items)
 
     @property

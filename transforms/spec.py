@@ -10,24 +10,70 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from private_topk.transforms.domain import Domain, UnknownDomain
+from private_topk.transforms.domain import Domain, as_domain
 from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.mechanisms.mechanism import Neighbours, check_k
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import NoiseSize, Release, release_seed
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
-__all__ = ["CountBudget", "Draws", "NoiseSize", "TopK", "count_budget", "noise_size"]
-
+__all__ = ["CountBudget", "Draws", "TopK", "noise_size"]
 
 _MOST_UNITS = 1 << 29
 """Of what a user moves a score by: the differences of eight billion users' scores are below 2**63."""
+_CENTRAL = Fraction(95, 100)
+
+
+@dataclass(frozen=True)
+class CountBudget:
+    """What publishing noisy counts of the released items costs, on top of the mechanism's own budget.
+
+    Args:
+        delta: 0 for a pure release, above 0 for Gaussian noise.
+        round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
+    """
+
+    identity_tag: ClassVar[str] = "count-budget"
+
+    epsilon: float | Fraction
+    delta: float | Fraction = 0.0
+    round_to: int = field(default=1, metadata={"unasked": "rounding comes after the draw: the same noise either way"})
+
+    @classmethod
+    def of(cls, given: object) -> CountBudget:
+        """A budget; a number is its epsilon. Raises Refusal for anything else."""
+        if isinstance(given, CountBudget):
+            return given
+        if isinstance(given, bool) or not isinstance(given, Real):
+            raise Refusal(
+                "publish_counts", f"must be an epsilon such as 0.5, or a CountBudget, got {type(given).__name__}"
+            )
+        try:
+            return CountBudget(cast(float, given))
+        except Refusal as refusal:
+            raise Refusal("publish_counts", refusal.rule) from None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
+        if isinstance(self.round_to, bool) or not isinstance(self.round_to, int) or self.round_to < 1:
+            raise Refusal("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
+
+    def parameters(self) -> dict[str, Any]:
+        """What the noise depends on, by name, as JSON."""
+        return {"epsilon": plain(self.epsilon), "delta": plain(self.delta)}
+
+    def rounded(self, counts: np.ndarray) -> np.ndarray:
+        """The nearest multiples of `round_to`, int64; halves go up."""
+        if self.round_to == 1:
+            return counts
+        steps = (counts.astype(object) + self.round_to // 2) // self.round_to * self.round_to
+        return np.clip(steps, -(2**63), 2**63 - 1).astype(np.int64)
 
 
 class Draws(NamedTuple):
@@ -43,19 +89,25 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class TopK:
-    """What is drawn in every window: the whole question, but for the data.
+    """The specification of a ranking: all that is drawn in every window, but for the data. Valid once it is made.
 
     Args:
-        amounts: what is added up, where it is amounts; `mechanism` has their cap then. None counts users.
+        mechanism: its `cap` becomes what one user may move a score by, as `amounts` and `risers` say.
+        max_items_per_user: None for all, or for what the mechanism says of itself.
+        publish_counts: the budget of noisy counts of the released items; None publishes none.
+        amounts: what is added up, where it is amounts; None counts users.
         groups: which groups have a ranking each, of `mechanism`'s budget; None ranks all rows of a window together.
         max_windows_per_user: a user counts in at most so many of the windows; None for all that they are active in.
-        risers: the ranking is by how scores rise against the window before; `mechanism` has the cap of that then.
+        risers: the ranking is by how scores rise against the window before; None ranks by the scores themselves.
+
+    Raises:
+        Refusal, TypeError: naming the field, the rule and the remedy.
     """
 
     identity_tag: ClassVar[str] = "selection"
 
-    mechanism: Mechanism
     k: int
+    mechanism: Mechanism
     domain: Domain
     max_items_per_user: int | None = None
     publish_counts: CountBudget | None = None
@@ -63,6 +115,86 @@ class TopK:
     groups: Groups | None = field(default=None, metadata={"asked if given": True})
     max_windows_per_user: int | None = field(default=None, metadata={"asked if given": True})
     risers: Risers | None = field(default=None, metadata={"asked if given": True})
+
+    @classmethod
+    def of(
+        cls,
+        k: int,
+        mechanism: Mechanism,
+        domain: Domain | Iterable[str | int],
+        max_items_per_user: int | None = None,
+        publish_counts: CountBudget | float | None = None,
+        amounts: Amounts | None = None,
+        groups: Groups | Iterable[str | int] | None = None,
+        max_windows_per_user: int | None = None,
+        risers: Risers | None = None,
+    ) -> TopK:
+        """With lists in place of a domain and groups, and an epsilon in place of a budget of counts."""
+        _check_kinds(mechanism, amounts, risers)
+        counts = None if publish_counts is None else CountBudget.of(publish_counts)
+        listed = as_domain(domain)
+        ranked = groups if groups is None or isinstance(groups, Groups) else Groups.of(groups)
+        return cls(k, mechanism, listed, max_items_per_user, counts, amounts, ranked, max_windows_per_user, risers)
+
+    def __post_init__(self) -> None:
+        _check_kinds(self.mechanism, self.amounts, self.risers)
+        about, guarantee = self.mechanism.about, self.mechanism.guarantee
+        if not self.domain.is_public and guarantee.domain == "public":
+            raise Refusal("mechanism", f"{about.name} needs a public domain: over an unknown one, that an item appears "
+                          "at all would tell that somebody holds it. Give the public list of items, or use an "
+                          "unknown-domain mechanism such as limit-domain with a delta")  # fmt: skip
+        self._set("k", check_k(self.k, self.domain.size, guarantee.domain))
+        domain, labels = self.domain.of_groups(None if self.groups is None else self.groups.labels, self.k)
+        self._set("domain", domain)
+        if self.groups is None and labels is not None:
+            self._set("groups", Groups(labels))
+        self.mechanism.head(self.k)
+        self._check_scores()
+        own = self.mechanism.parameter("max_items_per_user")
+        if None not in (own, self.max_items_per_user) and own != self.max_items_per_user:
+            raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {self.max_items_per_user} and "
+                          f"{own}")  # fmt: skip
+        items = own if self.max_items_per_user is None else self.max_items_per_user
+        self._set("max_items_per_user", check_parameter("max_items_per_user", items))
+        self._set("max_windows_per_user", check_parameter("max_windows_per_user", self.max_windows_per_user))
+        units = 1 if self.amounts is None else self.amounts.cap
+        if self.risers is not None:
+            self._check_risers(self.risers, units)
+            units *= self.risers.width
+        self._set("mechanism", replace(self.mechanism, cap=units))
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_scores(self) -> None:
+        name, counts = self.mechanism.about.name, self.publish_counts
+        weighs_users = self.mechanism.guarantee.metric == "weights"
+        if self.amounts is not None and weighs_users:
+            raise Refusal("mechanism", f"{name} adds up weights of users, and no amounts",
+                          "leave {value_column} out, or take another mechanism")  # fmt: skip
+        if self.amounts is not None and counts is not None and counts.round_to > 1:
+            raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
+        if weighs_users and counts is not None:
+            raise Refusal("publish_counts", f"does not go with {name}, which adds up weights and counts nobody",
+                          "leave it out")  # fmt: skip
+
+    def _check_risers(self, risers: Risers, units: int) -> None:
+        if not self.domain.is_public:
+            raise Refusal("against", "needs a public domain: over an unknown one thresholds tell items that few hold, "
+                          "and scores may lie below 0, where nobody holds an item", "give the public list")  # fmt: skip
+        if not self.mechanism.guarantee.translation_invariant:
+            raise Refusal("mechanism", f"{self.mechanism.about.name} does not rank risers: it is proved for users who "
+                          "move all counts one way, and one who was here before moves some down", "take a mechanism "
+                          "whose guarantee says `translation_invariant`")  # fmt: skip
+        if self.publish_counts is not None:
+            raise Refusal("publish_counts", "does not go with {against}: the noise of counts is proved for users who "
+                          "move them one way", "leave it out, or publish each window with its counts")  # fmt: skip
+        if self.max_windows_per_user is not None:
+            raise Refusal("max_windows_per_user", "does not go with {against}: a user who counts in one of two "
+                          "windows would rise or fall in all of their items", "leave it out")  # fmt: skip
+        if risers.width * units > _MOST_UNITS:
+            raise Refusal("against_weight", f"{risers.weight} is too fine for a {{max_value}} of {units} units",
+                          "round it, or count amounts in coarser units")  # fmt: skip
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -79,36 +211,6 @@ class TopK:
             **({} if self.risers is None else {"against": self.risers.describe()}),
         }
 
-    def bounded(self, max_windows_per_user: int | None) -> TopK:
-        """This one with a bound on the windows of a user, or as it is. Raises Refusal."""
-        most = check_parameter("max_windows_per_user", max_windows_per_user)
-        return self if most is None else replace(self, max_windows_per_user=most)
-
-    def rising(self, risers: Risers | None) -> TopK:
-        """This one by how scores rise, or as it is. Raises Refusal where it cannot be."""
-        if risers is None:
-            return self
-        if not isinstance(risers, Risers):
-            raise TypeError(f"risers must be Risers such as Risers(0.5), got {type(risers).__name__}")
-        kind, units = type(self.mechanism), 1 if self.amounts is None else self.amounts.cap
-        if isinstance(self.domain, UnknownDomain):
-            raise Refusal("against", "needs a public domain: over an unknown one thresholds tell items that few hold, "
-                          "and scores may lie below 0, where nobody holds an item", "give the public list")  # fmt: skip
-        if not vars(kind).get("translation_invariant", False):  # said by the class that draws
-            raise Refusal("mechanism", f"{kind.about.name} does not rank risers: it is proved for users who move all "
-                          "counts one way, and one who was here before moves some down", "take a mechanism that says "
-                          "`translation_invariant`")  # fmt: skip
-        if self.publish_counts is not None:
-            raise Refusal("publish_counts", "does not go with {against}: the noise of counts is proved for users who "
-                          "move them one way", "leave it out, or publish each window with its counts")  # fmt: skip
-        if self.max_windows_per_user is not None:
-            raise Refusal("max_windows_per_user", "does not go with {against}: a user who counts in one of two "
-                          "windows would rise or fall in all of their items", "leave it out")  # fmt: skip
-        if risers.width * units > _MOST_UNITS:
-            raise Refusal("against_weight", f"{risers.weight} is too fine for a {{max_value}} of {units} units",
-                          "round it, or count amounts in coarser units")  # fmt: skip
-        return replace(self, risers=risers, mechanism=replace(self.mechanism, cap=risers.width * units))
-
     def reads(self, period: Period | None) -> Period | None:
         """The windows whose rows are read to rank those of a period. Raises Refusal."""
         if self.risers is None:
@@ -120,8 +222,8 @@ class TopK:
     def listed(self) -> list[tuple[str, str]]:
         """The files of the public lists that are read, each by its field."""
         lists = [("domain", self.domain), *([("groups", self.groups.labels)] if self.groups is not None else [])]
-        places = ((field, getattr(getattr(its, "load", None), "path", None)) for field, its in lists)
-        return [(field, place) for field, place in places if place]
+        paths = ((field, getattr(getattr(its, "load", None), "path", None)) for field, its in lists)
+        return [(field, path) for field, path in paths if path]
 
     def rankings_of_a_user(self) -> int:
         """For how many rankings of a window one user is paid for: 1, or more where groups are ranked."""
@@ -129,8 +231,12 @@ class TopK:
             return 1
         # In the window before a user may have counted in other groups: one moves by one part of the cap, the other by
         # the other. Noise is in proportion to the cap, so that both cost one, where users who leave and enter do.
-        as_one = self.risers is None or vars(type(self.mechanism)).get("swap_costs_one_draw", False)
+        as_one = self.risers is None or self.mechanism.guarantee.swap_costs_one_draw
         return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
+
+    def rankings_of_a_newcomer(self) -> int:
+        """How many rankings of a window one user can change who is in it on one side only."""
+        return 1 if self.groups is None else min(self.groups.per_user, self.groups.size)
 
     def bounds_a_user(self) -> bool:
         """Whether a bound decides which of a user's rows in a window count, so that without some of them others do."""
@@ -142,21 +248,9 @@ class TopK:
         several = self.groups is not None or self.max_windows_per_user is not None
         return swapped and several and self.mechanism.rankings_moved(1) == 1
 
-    def rankings_of_a_newcomer(self) -> int:
-        """How many rankings of a window one user can change who is in it on one side only."""
-        return 1 if self.groups is None else min(self.groups.per_user, self.groups.size)
-
-    def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
-        """Noisy counts as they are published: amounts where these are added up, and weights by hundredths."""
-        if self.mechanism.publishes_weights:
-            return tuple(hundredths / 100 for hundredths in noisy)
-        return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
-
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all, as of a public domain."""
-        if not isinstance(self.domain, UnknownDomain) or not isinstance(self.mechanism, UnknownDomainMechanism):
-            return None
-        return self.mechanism.kbar_for(self.k) + 1
+        return None if self.domain.is_public else self.mechanism.head(self.k)
 
     def least(self) -> int:
         """In an unknown domain, the least count that the mechanism looks at."""
@@ -180,17 +274,17 @@ class TopK:
         """
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
-        if self.mechanism.two_stage:
+        if self.mechanism.guarantee.two_stage:
             return Draws(self.mechanism.find(histogram, self.k, bits.draw()), None)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
-        if self.mechanism.publishes_weights:  # of the same draw once more, whose noise they have
+        if self.mechanism.guarantee.publishes_weights:  # of the same draw once more, whose noise they have
             again = RandomBits.keyed(seed).draw()
             return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
         budget = self.publish_counts
         if budget is None:
             return Draws(ranks, None)
         values, places = histogram.picks(ranks).values, np.arange(len(ranks))
-        noisy = publish_counts(values, places, bits, *self._noise_depends_on())
+        noisy = publish_counts(values, places, bits, *self._noise_depends_on(budget))
         return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)))
 
     def order(self, users: np.ndarray, digest: bytes, window: str, release: Release) -> np.ndarray:
@@ -203,66 +297,22 @@ class TopK:
         budget = self.publish_counts
         if budget is None or not published:
             return None
-        found = noise_size(published, budget, *self._noise_depends_on()[2:])
+        noise = noise_size(published, budget, *self._noise_depends_on(budget)[2:])
         if self.amounts is None:
-            return found
-        stddev = Fraction(str(found.stddev)) * self.amounts.value_resolution  # of its six digits, and no more
-        return NoiseSize(float(stddev), self.amounts.shown(int(found.within_95)))
+            return noise
+        stddev = Fraction(str(noise.stddev)) * self.amounts.value_resolution  # of its six digits, and no more
+        return NoiseSize(float(stddev), self.amounts.shown(int(noise.within_95)))
 
-    def _noise_depends_on(self) -> tuple[Any, ...]:
-        budget = self.publish_counts
-        assert budget is not None
+    def _noise_depends_on(self, budget: CountBudget) -> tuple[Any, ...]:
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
         limit, cap = self.max_items_per_user, self.mechanism.cap
         return budget.epsilon, budget.delta or None, limit, neighbours, cap, self.users_move()
 
-
-_CENTRAL = Fraction(95, 100)
-
-
-@dataclass(frozen=True)
-class CountBudget:
-    """What publishing noisy counts of the released items costs, on top of the mechanism's own budget.
-
-    Args:
-        delta: 0 for a pure release, above 0 for Gaussian noise.
-        round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
-    """
-
-    identity_tag: ClassVar[str] = "count-budget"
-
-    epsilon: float | Fraction
-    delta: float | Fraction = 0.0
-    round_to: int = field(default=1, metadata={"unasked": "rounding comes after the draw: the same noise either way"})
-
-    def parameters(self) -> dict[str, Any]:
-        """What the noise depends on, by name, as JSON."""
-        return {"epsilon": plain(self.epsilon), "delta": plain(self.delta)}
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
-        if isinstance(self.round_to, bool) or not isinstance(self.round_to, int) or self.round_to < 1:
-            raise Refusal("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
-
-    def rounded(self, counts: np.ndarray) -> np.ndarray:
-        """The nearest multiples of `round_to`, int64; halves go up."""
-        if self.round_to == 1:
-            return counts
-        steps = (counts.astype(object) + self.round_to // 2) // self.round_to * self.round_to
-        return np.clip(steps, -(2**63), 2**63 - 1).astype(np.int64)
-
-
-def count_budget(given: object) -> CountBudget | None:
-    """The budget of published counts; a number is its epsilon. Raises Refusal for anything else."""
-    if given is None or isinstance(given, CountBudget):
-        return given
-    if isinstance(given, bool) or not isinstance(given, Real):
-        raise Refusal("publish_counts", f"must be an epsilon such as 0.5, or a CountBudget, got {type(given).__name__}")
-    try:
-        return CountBudget(cast(float, given))
-    except Refusal as refusal:
-        raise Refusal("publish_counts", refusal.rule) from None
+    def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
+        """Noisy counts as they are published: amounts where these are added up, and weights by hundredths."""
+        if self.mechanism.guarantee.publishes_weights:
+            return tuple(hundredths / 100 for hundredths in noisy)
+        return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
 
 
 def noise_size(
@@ -277,3 +327,15 @@ def noise_size(
     delta = budget.delta or None
     noise = noise_of_counts(published, budget.epsilon, delta, max_items_per_user, neighbours, cap, moving)
     return NoiseSize(noise.stddev(), noise.half_width(_CENTRAL) + budget.round_to // 2)
+
+
+def _check_kinds(mechanism: object, amounts: object, risers: object) -> None:
+    """Raise TypeError unless these are what they are to be."""
+    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
+        raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
+    if not isinstance(mechanism, Mechanism):
+        raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
+    if amounts is not None and not isinstance(amounts, Amounts):
+        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
+    if risers is not None and not isinstance(risers, Risers):
+        raise TypeError(f"risers must be Risers such as Risers(0.5), got {type(risers).__name__}")

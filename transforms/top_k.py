@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 import apache_beam as beam
 import pyarrow as pa
@@ -12,35 +11,30 @@ from apache_beam.transforms import window
 from private_topk.transforms.combine import AddUp
 from private_topk.transforms.completeness import statements
 from private_topk.transforms.contributions import CountContributions
-from private_topk.transforms.domain import Domain, DomainByGroup, PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.domain import Domain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.groups import Groups, groups_for
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.heartbeats import AnswerForEmpty, NameWindows, WakeShards
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.mechanism import check_k
-from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.parts import PlacedPart, heartbeat
 from private_topk.transforms.plan import Layout
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
 from private_topk.transforms.select import SelectTopK
-from private_topk.transforms.spec import CountBudget, TopK, count_budget
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.validation import (
     check_all_windows,
     check_key,
     check_kinds,
-    check_made,
-    check_scores,
     refuse_second_firings,
 )
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.assign import AssignWindows, IntoWindows
 
-__all__ = ["PrivateTopK", "RankBlocks", "make_selection"]
+__all__ = ["PrivateTopK", "RankBlocks"]
 
 DEFAULT_SHARDS = 64
 
@@ -126,8 +120,8 @@ class PrivateTopK(beam.PTransform):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
-        spec = make_selection(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups)
-        spec = spec.bounded(max_windows_per_user).rising(risers)
+        spec = TopK.of(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user,
+                       risers)  # fmt: skip
         shape = Shape(user, item, value, amounts is not None, group, spec.groups is not None)
         self._period, self._shape = period, shape
         self._rank = RankBlocks(
@@ -229,55 +223,3 @@ class RankBlocks(beam.PTransform):
         last = SelectTopK(spec, self._release, self._shards, layout, self._period, self._readers)
         rankings = (totals, *answers, heartbeats) | "Select top k" >> last
         return rankings if numbered is None else rankings | "Into their windows" >> IntoWindows(numbered)
-
-
-def make_selection(
-    k: int,
-    mechanism: Mechanism,
-    domain: Domain | Iterable[str | int],
-    max_items_per_user: int | None = None,
-    publish_counts: CountBudget | float | None = None,
-    amounts: Amounts | None = None,
-    groups: Groups | Iterable[str | int] | None = None,
-) -> TopK:
-    """A checked `TopK`, its mechanism with the cap of the amounts.
-
-    Raises Refusal or TypeError naming the argument, the rule and the remedy.
-    """
-    check_made(mechanism, amounts)
-    publish_counts, domain = count_budget(publish_counts), _as_domain(domain)
-    about = mechanism.about
-    if isinstance(domain, UnknownDomain) and about.domain == "public":
-        raise Refusal(
-            "mechanism",
-            f"{about.name} needs a public domain: over an unknown one, that an item appears at all would tell that "
-            "somebody holds it. Give the public list of items, or use an unknown-domain mechanism such as "
-            "limit-domain with a delta",
-        )
-    size = 0 if isinstance(domain, UnknownDomain) else domain.size
-    k = check_k(k, size, about.domain)
-    domain, groups = groups_for(domain, groups, k)
-    if isinstance(mechanism, UnknownDomainMechanism):
-        mechanism.kbar_for(k)
-    check_scores(mechanism, publish_counts, amounts)
-    limit = _bound(mechanism, max_items_per_user)
-    mechanism = replace(mechanism, cap=1 if amounts is None else amounts.cap)
-    return TopK(mechanism, k, domain, limit, publish_counts, amounts, groups)
-
-
-def _as_domain(domain: Domain | Iterable[str | int]) -> Domain:
-    """A list is a public domain, and a list for each group one by group."""
-    if isinstance(domain, str | bytes):
-        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), got "
-                        "a single string")  # fmt: skip
-    if isinstance(domain, PublicDomain | RangeDomain | UnknownDomain):
-        return domain
-    return DomainByGroup.by_group(domain) if isinstance(domain, Mapping) else PublicDomain.of(domain)
-
-
-def _bound(mechanism: Mechanism, asked: int | None) -> int | None:
-    """How many items a user may have: what is asked, or what the mechanism says of itself."""
-    own = mechanism.parameter("max_items_per_user")
-    if asked is not None and own is not None and own != asked:
-        raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {asked} and {own}")
-    return check_parameter("max_items_per_user", own if asked is None else asked)

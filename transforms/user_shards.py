@@ -27,7 +27,7 @@ from private_topk.transforms.columnar import (
 )
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.mechanisms.weighting import Weighting
+from private_topk.transforms.mechanisms.weighted import Weighting
 from private_topk.transforms.metric import Risers
 from private_topk.transforms.plan import Layout
 from private_topk.transforms.release import ReleaseKey

@@ -8,13 +8,11 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Release, ReleaseKey, not_here
-from private_topk.transforms.spec import CountBudget, TopK
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_all_windows", "check_key", "check_kinds", "check_made", "check_scores", "refuse_second_firings"]
+__all__ = ["check_all_windows", "check_key", "check_kinds", "refuse_second_firings"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
@@ -66,26 +64,3 @@ def refuse_second_firings(rows: beam.PCollection) -> None:
                          "who is alone in one: use fixed windows")  # fmt: skip
     if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
         raise Refusal("period", "must be given for an unbounded input: its global window never ends")
-
-
-def check_made(mechanism: object, amounts: object) -> None:
-    """Raise TypeError unless these are what they are to be."""
-    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
-        raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
-    if not isinstance(mechanism, Mechanism):
-        raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
-    if amounts is not None and not isinstance(amounts, Amounts):
-        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
-
-
-def check_scores(mechanism: Mechanism, counts: CountBudget | None, amounts: Amounts | None) -> None:
-    """Raise Refusal where what is added up of users does not go with what is asked of the sums."""
-    about = mechanism.about
-    if amounts is not None and mechanism.weighs_users:
-        raise Refusal("mechanism", f"{about.name} adds up weights of users, and no amounts",
-                      "leave {value_column} out, or take another mechanism")  # fmt: skip
-    if amounts is not None and counts is not None and counts.round_to > 1:
-        raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
-    if mechanism.weighs_users and counts is not None:
-        raise Refusal("publish_counts", f"does not go with {about.name}, which adds up weights and counts nobody",
-                      "leave it out")  # fmt: skip

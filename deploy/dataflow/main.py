@@ -2,6 +2,6 @@
 
 import sys
 
-from private_topk.pipelines.cli.flex_template import start
+from private_topk.pipelines.cli.describe import start
 
 sys.exit(start(sys.argv[1:]))

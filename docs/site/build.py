@@ -99,8 +99,8 @@ def write_mechanisms(folder: Path, draws: int) -> None:
     rows = []
     for name, kind in MECHANISMS.items():
         (folder / f"{name}.md").write_text(mechanism_page(folder, name, kind, draws), "utf-8")
-        about = kind.about
-        rows.append(f"| [{name}]({name}.md) | {about.guarantee} | {about.domain} | {about.answer} | {about.when} |")
+        about, proved = kind.about, kind.guarantee
+        rows.append(f"| [{name}]({name}.md) | {proved.privacy} | {proved.domain} | {proved.answer} | {about.when} |")
     head = "| name | guarantee | domain | answer | choose it when |\n|---|---|---|---|---|"
     parts = ["# Every mechanism, with a picture", "\n".join([head, *rows]), toctree(MECHANISMS, "hidden")]
     (folder / "index.md").write_text("\n\n".join(parts), "utf-8")
@@ -114,7 +114,7 @@ def toctree(names: Iterable[str], *options: str) -> str:
 
 def mechanism_page(folder: Path, name: str, kind: type[Mechanism], draws: int) -> str:
     """What it is, its parameters, and what it finds beside another one."""
-    about = kind.about
+    about, proved = kind.about, kind.guarantee
     line = command_of(name, kind, draws)
     shown = line.replace(" --k", " \\\n    --k").replace(" --mechanism", " \\\n    --mechanism")
     if not draw(line, folder):
@@ -123,7 +123,7 @@ def mechanism_page(folder: Path, name: str, kind: type[Mechanism], draws: int) -
             for its in parameters_of(kind).values()]  # fmt: skip
     parts = [
         f"# {name}",
-        f"{about.guarantee.capitalize()} privacy, {about.domain} domain; answers with a {about.answer}. "
+        f"{proved.privacy.capitalize()} privacy, {proved.domain} domain; answers with a {proved.answer}. "
         f"Cost of a draw: {about.cost}.",
         f"**Choose it when** {about.when}.",
         f"**Source**: {about.source}.",
@@ -139,8 +139,8 @@ def mechanism_page(folder: Path, name: str, kind: type[Mechanism], draws: int) -
 
 def command_of(name: str, kind: type[Mechanism], draws: int) -> str:
     """The preview that draws its picture, beside another mechanism of the same domain."""
-    names = ",".join(dict.fromkeys((name, *RIVALS[kind.about.domain])))
-    more = " --unknown-domain" if kind.about.domain == "unknown" else ""
+    names = ",".join(dict.fromkeys((name, *RIVALS[kind.guarantee.domain])))
+    more = " --unknown-domain" if kind.guarantee.domain == "unknown" else ""
     own = parameters_of(kind)
     if "max_items_per_user" in own and own["max_items_per_user"].required:
         more += " --max-items-per-user 10"  # as many as each has

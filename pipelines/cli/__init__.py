@@ -1,7 +1,5 @@
-"""The command `private-topk`: the only argparse. Each command is a module, loaded when it is called.
-
-A command's module has `parser(words)` and `execute(arguments, others)`; the others are the words that are no arguments
-of ours, for Beam.
+"""The command `private-topk`: the only argparse. A command's module is loaded when it is called, and has it in its own
+`COMMANDS`.
 """
 
 from __future__ import annotations
@@ -12,35 +10,38 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from private_topk.pipelines.cli.output import guarded, leave, open_streams, told
 from private_topk.pipelines.cli.parser import Parser
-from private_topk.pipelines.cli.status import guarded, leave, open_streams, told
 from private_topk.pipelines.logs import as_json
 from private_topk.pipelines.unfinished import heed_signals
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
-__all__ = ["COMMANDS", "console", "main"]
+if TYPE_CHECKING:
+    from private_topk.pipelines.cli.arguments import Command
+
+__all__ = ["COMMANDS", "command_of", "console", "main", "parser_of"]
 
 _ROOM = "private_topk.pipelines.cli"
 
 COMMANDS = {
-    "run": "publish a ranking from files",
-    "stream": "publish a ranking per window from a stream",
-    "report": "publish one period of a scheduled report, or what was missed",
-    "show": "show a published ranking and what it promises, on the terminal or as a page",
-    "preview": "see what a ranking would be like, mechanism by mechanism, before anything is spent",
-    "plan": "compute what each window may spend of a total budget",
-    "budget": "open a dataset's budget in a ledger, and see what was spent of it",
-    "select": "run a mechanism on a vector of counts, without Beam",
-    "mechanisms": "compare the mechanisms: guarantee, domain, answer, cost, source",
-    "audit": "attack the whole path on neighbouring inputs, and bound epsilon from below",
-    "sample": "write sample data: the plays of a music service",
-    "doctor": "look whether this machine has what a run needs, and what keeps it from working",
-    "completion": "print what a shell completes commands and arguments by",
-    "flex-template": "describe the Dataflow flex template, for who builds it",
+    "run": ("publish", "publish a ranking from files"),
+    "stream": ("publish", "publish a ranking per window from a stream"),
+    "report": ("report", "publish one period of a scheduled report, or what was missed"),
+    "show": ("show", "show a published ranking and what it promises, on the terminal or as a page"),
+    "preview": ("preview", "see what a ranking would be like, mechanism by mechanism, before anything is spent"),
+    "plan": ("preview", "compute what each window may spend of a total budget"),
+    "budget": ("budget", "open a dataset's budget in a ledger, and see what was spent of it"),
+    "select": ("show", "run a mechanism on a vector of counts, without Beam"),
+    "mechanisms": ("show", "compare the mechanisms: guarantee, domain, answer, cost, source"),
+    "audit": ("examine", "attack the whole path on neighbouring inputs, and bound epsilon from below"),
+    "sample": ("show", "write sample data: the plays of a music service"),
+    "doctor": ("examine", "look whether this machine has what a run needs, and what keeps it from working"),
+    "completion": ("describe", "print what a shell completes commands and arguments by"),
+    "flex-template": ("describe", "describe the Dataflow flex template, for who builds it"),
 }
-"""Every command and what it does; its module has its name, with underscores."""
+"""Every command: the module that has it, and what it does."""
 
 _DESCRIPTION = """\
 usage: private-topk COMMAND [arguments]
@@ -85,7 +86,8 @@ def _dispatch(words: list[str]) -> None:
         name, rest = rest[0], ["--help"]
     if name in ("-h", "--help", "help"):
         width = max(map(len, COMMANDS))
-        print(_DESCRIPTION.format(commands="\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())))
+        lines = (f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items())
+        print(_DESCRIPTION.format(commands="\n".join(lines)))
     elif name == "--version":
         from private_topk import __version__
 
@@ -94,21 +96,21 @@ def _dispatch(words: list[str]) -> None:
         raise Refusal("", f"{verbatim(name)} is no command of private-topk",
                       did_you_mean(name, COMMANDS, f"there are {', '.join(COMMANDS)}"))  # fmt: skip
     else:
-        _call(name, rest)
+        from private_topk.pipelines.cli.arguments import called  # loads numpy
+
+        called(*command_of(words))
 
 
-def _call(name: str, words: list[str]) -> None:
-    """A command with its words, and with the file of arguments that they may name."""
-    command = import_module(f"{_ROOM}.{name.replace('-', '_')}")
-    parser: Parser = command.parser(words)
-    arguments, others = parser.read(words)
-    if getattr(arguments, "config", None) is None:
-        command.execute(arguments, others)
-        return
-    from private_topk.pipelines.cli.config import Config  # loads YAML
+def command_of(words: Sequence[str]) -> tuple[str, Command, list[str]]:
+    """The command that words begin with, its name, and the rest of the words."""
+    name, *rest = words
+    commands = import_module(f"{_ROOM}.{COMMANDS[name][0]}").COMMANDS
+    action = f"{name} {rest[0]}" if rest else ""
+    return (action, commands[action], rest[1:]) if action in commands else (name, commands[name], rest)
 
-    config = Config(arguments.config)
-    parser = command.parser([*words, *config.words()])
-    arguments, others = parser.read(words)
-    with config.pointing():
-        command.execute(arguments, [*others, *config.fill(parser, arguments)])
+
+def parser_of(*words: str) -> Parser:
+    """The parser of the command that words begin with."""
+    from private_topk.pipelines.cli.arguments import parser_of
+
+    return parser_of(*command_of(words))

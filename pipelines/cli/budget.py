@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.account import Budget, Spent, heaviest
 from private_topk.pipelines.budget.composition import UNITS
-from private_topk.pipelines.cli.answering import print_json
-from private_topk.pipelines.cli.arguments import NEIGHBOURS, add_ledger
-from private_topk.pipelines.cli.parser import Parser, add, add_json
+from private_topk.pipelines.cli.arguments import Command
+from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.protected_files import protected_files, refuse_replacing
-from private_topk.pipelines.texts import number, one_of
 from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 from private_topk.transforms.stated import number as shown
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Entry, Ledger
 
-__all__ = ["ACTIONS", "execute", "parser"]
+__all__ = ["COMMANDS"]
 
 _EXAMPLES = {
     "": """examples:
@@ -39,59 +36,21 @@ _EXAMPLES = {
   private-topk budget history --ledger sqlite:///budget.db
   private-topk budget history --ledger sqlite:///budget.db --dataset plays --json""",
 }
-_NEEDS = {"create": ("ledger", "dataset", "epsilon"), "show": ("ledger",), "history": ("ledger",)}
-ACTIONS = {
+_ACTIONS = {
     "create": "open a budget; it cannot be changed later",
     "show": "show what is spent and what is left",
     "history": "list every charge",
 }
 
 
-def parser(words: Sequence[str] = ()) -> Parser:
-    """The arguments of the action that the words begin with."""
-    action = next(iter(words), "")
-    if action in ("", "-h", "--help"):
-        actions = "\n".join(f"  {name:<8} {text}" for name, text in ACTIONS.items())
-        text = f"Open a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n{actions}"
-        found = Parser(prog="private-topk budget", description=text, epilog=_EXAMPLES[""])
-        found.add_argument("action", metavar="ACTION", nargs="?")
-        return found
-    if action not in ACTIONS:
-        rule = f"must be followed by {', '.join(ACTIONS)}; got {verbatim(repr(action))}"
-        raise Refusal("", f"`private-topk budget` {rule}", did_you_mean(action, ACTIONS))
-    text = f"{ACTIONS[action].capitalize()}."
-    prog, needs = f"private-topk budget {action}", _NEEDS[action]
-    found = Parser(prog=prog, description=text, epilog=_EXAMPLES[action], needs=needs)
-    found.add_argument("action", metavar=action)
-    add_ledger(found)
-    if action == "create":
-        _add_total(found)
-    if action == "show":
-        add(found, "plot", "FILE", "draw spending over time into a .png, .svg or .pdf")
-    add_json(found, {"create": "the budget", "show": "budgets and what is spent", "history": "the charges"}[action])
-    return found
+def _budget(arguments: Namespace, others: list[str]) -> None:
+    """No action was named, or one that there is not."""
+    got = "" if arguments.action is None else f"; got {verbatim(repr(arguments.action))}"
+    raise Refusal("", f"`private-topk budget` must be followed by {', '.join(_ACTIONS)}{got}",
+                  did_you_mean(arguments.action or "", _ACTIONS))  # fmt: skip
 
 
-def execute(arguments: Namespace, others: list[str]) -> None:
-    if arguments.action is None:
-        raise Refusal("", f"`private-topk budget` must be followed by {', '.join(ACTIONS)}")
-    parser([arguments.action]).refuse(others)
-    given = {name: value for name, value in vars(arguments).items() if value is not None}
-    parser([arguments.action]).require(given)
-    {"create": _create, "show": _show, "history": _history}[arguments.action](arguments)
-
-
-def _add_total(parser: Parser) -> None:
-    add(parser, "epsilon", "E", "the total", number)
-    add(parser, "delta", "D", "the total (default: 0, adding up only)", number)
-    add(parser, "release_delta", "D", "the part of delta for the deltas of single releases; the rest lets many small "
-        "ones cost less than their sum (default: half)", number)  # fmt: skip
-    add(parser, "privacy_unit", "{user-window,user}", "what the total is of (default: user-window)", one_of(*UNITS))
-    add(parser, "neighbours", "{add-remove,swap}", "what every run on it must protect (default: add-remove)",
-        one_of(*NEIGHBOURS))  # fmt: skip
-
-
-def _create(arguments: Namespace) -> None:
+def _create(arguments: Namespace, others: list[str]) -> None:
     """Open a budget. Raises Refusal for numbers that break a rule, or if there is one already."""
     budget = Budget.of(
         arguments.dataset,
@@ -113,7 +72,7 @@ def _create(arguments: Namespace) -> None:
               f"{shown(budget.rho)}")  # fmt: skip
 
 
-def _show(arguments: Namespace) -> None:
+def _show(arguments: Namespace, others: list[str]) -> None:
     """Print every budget with what is spent, and the releases that were charged and not finished."""
     if arguments.plot is not None:
         from private_topk.pipelines.budget.plot import check_plot
@@ -139,7 +98,7 @@ def _show(arguments: Namespace) -> None:
         print(f"plot: {printable(arguments.plot)}", file=sys.stderr if arguments.json else sys.stdout)
 
 
-def _history(arguments: Namespace) -> None:
+def _history(arguments: Namespace, others: list[str]) -> None:
     """Print every charge, oldest first."""
     _, entries = _read(arguments)
     if arguments.json:
@@ -221,3 +180,13 @@ def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
     if budget.unit == "user-window":
         lines.append("  of the window that has spent most, with all that overlap it")
     return lines
+
+
+_LIST = "\n".join(f"  {name:<8} {text}" for name, text in _ACTIONS.items())
+COMMANDS = {
+    "budget": Command(_budget, "Open a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n"
+                      f"{_LIST}", _EXAMPLES[""], alone=("ACTION", "one of them"), takes=", ".join(_ACTIONS)),
+    **{f"budget {name}": Command(execute, f"{_ACTIONS[name].capitalize()}.", _EXAMPLES[name], needs)
+       for name, execute, needs in (("create", _create, ("ledger", "dataset", "epsilon")),
+                                    ("show", _show, ("ledger",)), ("history", _history, ("ledger",)))},
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""`private-topk preview`: what a ranking would be like, for every mechanism, before anything is spent."""
+"""`private-topk preview` and `private-topk plan`: what a ranking would be like, and what each window may spend."""
 
 from __future__ import annotations
 
@@ -6,32 +6,27 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
-from private_topk.pipelines.cli.answering import print_json
-from private_topk.pipelines.cli.arguments import (
-    add_budget,
-    add_counts,
-    add_domain,
-    add_like,
-    add_mechanism,
-    add_windows,
-    options_of,
-)
-from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch, flag
-from private_topk.pipelines.options import Options, require
-from private_topk.pipelines.protected_files import protected_files, refuse_replacing
-from private_topk.pipelines.texts import listed, number, whole, whole_or_power
+from private_topk.pipelines.cli.arguments import Command, options_of
+from private_topk.pipelines.cli.output import print_json
+from private_topk.pipelines.cli.parser import flag
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.options import Options, require
+from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.budget.planning import Plan
     from private_topk.pipelines.preview import Expected, Preview, Setting
+    from private_topk.transforms.spec import CountBudget
 
-__all__ = ["execute", "parser"]
+__all__ = ["COMMANDS"]
 
-_EXAMPLE = """examples:
+_PREVIEW = """examples:
   private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1 \\
       --mechanism joint,pnf-peeling,peeling
   private-topk preview --zipf 1.1 --items 1e6 --users 1e6 --items-per-user 20 --k 10,100 --epsilon 0.1,1 \\
@@ -40,59 +35,35 @@ _EXAMPLE = """examples:
 
 Without --mechanism all of them are tried, which takes some seconds for each setting.
 Nothing is charged, so nothing private may go in: docs/choosing.md says what may."""
+
+_PLAN = """examples:
+  private-topk plan --mechanism cdp-peeling --epsilon 4 --delta 1e-6 --windows 52
+  private-topk plan --mechanism joint --epsilon 4 --delta 1e-6 --windows 52 --publish-counts 1 --json
+  private-topk plan --mechanism peeling --k 5 --epsilon 2 --windows 12 --groups-per-user 2
+
+The share that is tightest is what a run takes by itself, given --privacy-unit user and --horizon."""
+
 _VALUES = ("items", "k", "epsilon")
 _OWN = ("zipf", "items", "users", "items_per_user", "amount", "counts", "counts_before", "these_counts_are_public")
+_WHY_NOT = {
+    "basic": "",
+    "optimal": "for up to 1000 windows and with a delta",
+    "bounded-range": "for exponential mechanisms and with a delta, where it beats adding up",
+    "zcdp": "with a delta, where it beats adding up",
+}
+_USUAL_K = 10
+_BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta")
 
 
-def parser(words: Sequence[str] = ()) -> Parser:
-    """The arguments, also those of a mechanism of one's own that the words name."""
-    text = "See what a ranking would be like, for every mechanism, before anything is spent."
-    choose = [("like", "zipf", "counts")]
-    found = Parser(prog="private-topk preview", description=text, epilog=_EXAMPLE, choose=choose,
-                   also="--k K --epsilon E")  # fmt: skip
-    counts = found.add_argument_group("what is publicly known of the counts of a window (one of these)")
-    add_like(counts, "what counts are like", "")
-    add(counts, "zipf", "S", "a shape: the n-th most popular item is held about n^-S times as often as the first",
-        number)  # fmt: skip
-    add(counts, "items", "D", "with --zipf: how many items there are, or several (default: those of the domain)",
-        listed(whole_or_power))  # fmt: skip
-    add(counts, "users", "U", "with --zipf: how many users a window has", whole_or_power)
-    add(counts, "items_per_user", "N", "with --zipf: how many different items a user has in a window", number)
-    add(counts, "amount", "A", "with --max-value: what a user adds to an item that they hold, on average and after the "
-        "cap; --counts and a ranking have sums already", number)  # fmt: skip
-    add(counts, "counts", "FILE", "public or made-up counts of a window: .npy of integers, or .csv with a column count")
-    add(counts, "counts_before", "FILE", "with --counts and --against previous: those of the same items, in their "
-        "order, in the window before")  # fmt: skip
-    add_switch(counts, "these_counts_are_public", "with --counts: I know that these counts protect nobody")
-    add(counts, "release_key", "REF", "with --counts and --ledger: the key whose releases the file must not be of")
-    scores = found.add_argument_group("amounts and groups (optional)")
-    add(scores, "max_value", "W", "rank by sums of amounts, of which a user adds at most W to an item", number)
-    add(scores, "value_resolution", "R", "amounts are rounded to multiples of it (default: 1)", number)
-    add(scores, "groups_per_user", "G", "every group has a ranking, and a user counts in up to G groups of a window; "
-        "the counts above are those of one group", whole)  # fmt: skip
-    add_domain(found.add_argument_group("domain (default: a public one)"))
-    budget = "privacy budget, as in the run; smaller is more private"
-    add_mechanism(found.add_argument_group("privacy"), words, budget, several=True)
-    add_counts(found.add_argument_group("noisy counts (optional)"))
-    add_budget(found.add_argument_group("budget across windows and runs (docs/budget.md)"))
-    add_windows(found.add_argument_group("windows (all of --from, --to and perhaps --window, or none)"))
-    told = found.add_argument_group("what is told")
-    add(told, "recall", "R", "find the least epsilon, or without --k the largest k, by which so much of the top k is "
-        "found, as in 0.9", number)  # fmt: skip
-    add(told, "draws", "N", "draws for each mechanism (default: 400, fewer where they are slow)", whole)
-    add_json(told, "every number with its interval")
-    add(told, "plot", "FILE", "also draw the ranks and errors of one setting, as .svg, .png or .pdf; needs [plot]")
-    return found
-
-
-def execute(arguments: Namespace, others: list[str]) -> None:
+def _preview(arguments: Namespace, others: list[str]) -> None:
     """Print the preview of one setting whole, of several the recall of each."""
-    parser().refuse(others)
     options = options_of(arguments)
     ks, epsilons = _settings(options, arguments.recall)
     if arguments.draws is not None and arguments.draws < 1:
         raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
     if arguments.plot is not None:
+        from private_topk.pipelines.protected_files import protected_files, refuse_replacing
+
         _check_plot(arguments, ks, epsilons)
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
     found = _previews(options, arguments, ks, epsilons)
@@ -255,3 +226,133 @@ def _run(preview: Preview) -> str:
     if setting.risers is not None:
         words += [flag("against"), "previous", flag("against_weight"), str(setting.risers.weight)]
     return " ".join(words)
+
+
+def _plan(arguments: Namespace, others: list[str]) -> None:
+    """Print the share of one window under every accounting, and which is the largest."""
+    from private_topk.pipelines.budget.composition import check_windows
+    from private_topk.pipelines.budget.planning import plan
+    from private_topk.pipelines.budget.sharing import windows_of_a_user
+    from private_topk.pipelines.drawing import mechanism_of
+
+    options, windows = options_of(arguments), arguments.windows
+    k, (mechanism, spare_delta) = options.get("k", _USUAL_K), mechanism_of(options)
+    groups, most = options.get("groups_per_user"), options.get("max_windows_per_user")
+    if groups is not None:
+        check_windows(groups, "groups_per_user")
+    check_windows(windows, "windows")
+    shared = windows_of_a_user(windows, most, mechanism)
+    rankings, of = (1, "window") if groups is None else (mechanism.rankings_moved(groups), "ranking")
+    found = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=_counts(options))
+    if arguments.json:
+        outlook = _previewed(options, mechanism.about.name, k, windows)
+        plain = {**_plain(found), "windows": shared, "rankings_in_a_window": rankings}
+        print_json({**plain, **({} if outlook is None else {"preview": outlook.plain()})})
+        return
+    within = "" if groups is None else f", {rankings:,} ranking{'s' * (rankings > 1)} in each"
+    over = f"{shared}{'' if most is None else f' of {windows}'} windows that one user can be in{within}"
+    print(f"{mechanism.about.name}, k = {k}: epsilon {number(found.total.epsilon)}, delta "
+          f"{number(found.total.delta)} in all, over {over}\n")  # fmt: skip
+    _print_shares(found, of)
+    if found.counts is not None:
+        moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1
+        _print_counts(found, k, options.get("max_items_per_user"), moving, of)
+    budget: Mapping[str, Any] = options
+    given = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
+    bound = f"{flag('horizon')} {windows}" if most is None else f"{flag('max_windows_per_user')} {most}"
+    also = "" if groups is None else f" {flag('groups_per_user')} {groups}"
+    print(f"\nTightest: {found.best.accounting}. In a run: {flag('privacy_unit')} user {bound}{also} {given}")
+    print("\n".join(_outlook(options, mechanism.about.name, k, shared * rankings)))
+
+
+def _counts(options: Options) -> CountBudget | None:
+    if not {"publish_counts", "publish_counts_delta", "round_counts"} & set(options):
+        return None
+    from private_topk.pipelines.report_spec import counts_of  # loads Beam
+
+    return counts_of(options)
+
+
+def _outlook(options: Options, name: str, k: int, windows: int) -> list[str]:
+    """What the ranking of a window is expected to be, and which mechanism would do best with this total."""
+    from private_topk.pipelines.preview.words import short
+
+    found = _previewed(options, name, k, windows)
+    if found is None:
+        return ["`private-topk preview` tells what a ranking with such a share would be like, for every mechanism."]
+    own = next((outlook for outlook in found.outlooks if outlook.name == name), None)
+    best = f"Best: {short(found.best)}."
+    return [f"Judging by {found.expected}:", *([] if own in (None, found.best) else [f"{short(own)}."]), best]
+
+
+def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | None:
+    if "like" not in options:
+        return None
+    from private_topk.pipelines.preview import preview
+    from private_topk.pipelines.preview.from_options import expected_of, setting_of
+    from private_topk.transforms.windows import Period
+
+    start = datetime(2026, 1, 5, tzinfo=timezone.utc)
+    a_week = Period(start, start + timedelta(days=7))  # of the sample, where that is what counts are like
+    expected = expected_of(options["like"], None, a_week)
+    shared = {**options, "privacy_unit": "user", "horizon": windows}
+    shared.pop("max_windows_per_user", None)
+    setting = setting_of(shared, k, options["epsilon"])
+    return preview(expected, setting, mechanisms=dict.fromkeys((*MECHANISMS, name)))
+
+
+def _plain(found: Plan) -> dict[str, object]:
+    """As JSON."""
+    shares = {name: {"epsilon": share.epsilon, "delta": share.delta} for name, share in found.shares.items()}
+    return {
+        "mechanism": found.mechanism.about.name,
+        "parameters_of_a_ranking": found.mechanism.parameters(),
+        "total": {"epsilon": found.total.epsilon, "delta": found.total.delta},
+        "shares": shares,
+        "tightest": found.best.accounting,
+        "counts": None if found.counts is None else {"epsilon": found.counts.epsilon, "delta": found.counts.delta},
+    }
+
+
+def _print_shares(found: Plan, of: str) -> None:
+    from private_topk.pipelines.budget.composition import ACCOUNTINGS
+
+    heads = (f"epsilon of a {of}", f"delta of a {of}")
+    print(f"  {'accounting':<20}{heads[0]:>22}{heads[1]:>20}{'x basic':>9}")
+    basic, best = found.shares["basic"].epsilon, found.best
+    for name in ACCOUNTINGS:
+        if name in found.shares:
+            share = found.shares[name]
+            _print_row(name, share.epsilon, share.delta, basic, share is best)
+        else:
+            print(f"  {name:<20}{'-':>22}   ({_WHY_NOT[name]})")
+    if found.reference is None:
+        print("  dp-accounting               not installed: pip install 'private-topk[accounting]' to compare")
+    for name, epsilon in (found.reference or {}).items():
+        _print_row(name, epsilon, 0, basic, False)
+
+
+def _print_counts(found: Plan, k: int, max_items_per_user: int | None, moving: bool, of: str) -> None:
+    """How a share is parted, and what that makes of the counts' noise."""
+    from private_topk.transforms.spec import noise_size
+
+    mechanism, counts = found.mechanism, found.counts
+    assert counts is not None
+    neighbours = mechanism.parameter("neighbours", "add-remove")
+    noise = noise_size(k, counts, max_items_per_user, neighbours, moving=moving)
+    print(f"\nOf a {of}'s share the ranking has epsilon {float(mechanism.parameter('epsilon')):.6g}, the counts "
+          f"{float(counts.epsilon):.6g}.\n{k} published counts have noise of standard deviation {noise.stddev:g}: +- "
+          f"{noise.within_95:,} at least 95% of the time.")  # fmt: skip
+
+
+def _print_row(name: str, epsilon: Fraction | float, delta: Fraction | float, basic: Fraction, best: bool) -> None:
+    mark = "  <- tightest" if best else ""
+    print(f"  {name:<20}{float(epsilon):>22.10g}{float(delta):>20.3g}{float(epsilon / basic):>9.2f}{mark}")
+
+
+COMMANDS = {
+    "preview": Command(_preview, "See what a ranking would be like, for every mechanism, before anything is spent.",
+                       _PREVIEW, choose=("like", "zipf", "counts"), also="--k K --epsilon E", grouped=True),
+    "plan": Command(_plan, "Compute what each window may spend of a total budget.", _PLAN,
+                    ("windows", "mechanism", "epsilon"), grouped=True),
+}  # fmt: skip

@@ -7,20 +7,17 @@ from collections.abc import Sequence
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.cli.answering import print_json
-from private_topk.pipelines.cli.arguments import add_exact_counters
-from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch
-from private_topk.pipelines.cli.status import told
+from private_topk.pipelines.cli.arguments import Command
+from private_topk.pipelines.cli.output import print_json, told
+from private_topk.pipelines.report_file.file import read_report
 from private_topk.pipelines.report_file.periods import Periods, now
-from private_topk.pipelines.report_file.schema import read_report
-from private_topk.pipelines.texts import moment
 from private_topk.pipelines.unfinished import Unfinished, heard
 from private_topk.transforms.errors import Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report_file.publish import ScheduledReport
 
-__all__ = ["execute", "parser"]
+__all__ = ["COMMANDS"]
 
 _EXAMPLE = """examples:
   private-topk report reports/weekly.yaml --check
@@ -32,30 +29,8 @@ _ASKED = ("window_end", "missed", "catch_up", "check")
 _BEFORE = {True: "published before", False: "published"}
 
 
-def parser(words: Sequence[str] = ()) -> Parser:
-    text = "Publish one period of a scheduled report, or what was missed."
-    found = Parser(prog="private-topk report", description=text, epilog=_EXAMPLE, needs=("file",), choose=[_ASKED])
-    found.add_argument("file", metavar="FILE", nargs="?", help="the report, such as reports/weekly.yaml")
-    asked = found.add_argument_group("what is asked for (one of these)")
-    add(asked, "window_end", "DATE", "publish the period that ends here", moment)
-    add_switch(asked, "missed", "list the periods that have ended and are not published")
-    add_switch(asked, "catch_up", "publish them all, oldest first")
-    add_switch(asked, "check", "only check the file; with --window-end also whether that period could be "
-               "published, and what that would do: nothing is drawn, charged or published")  # fmt: skip
-    add(found, "until", "DATE", "with --missed and --catch-up: look at periods up to here (default: now)", moment)
-    add(found, "correction", "TEXT", "with --window-end: publish again, over corrected input, as a release of its own; "
-        "costs budget")  # fmt: skip
-    add_switch(found, "quiet", "do not print rankings")
-    add_switch(found, "show_dropped_rows", "tell on stderr why rows were left out and whether they are many, for the "
-               "operator only; with --exact-counters how many")  # fmt: skip
-    add_exact_counters(found)
-    add_json(found, "what became of every period")
-    return found
-
-
-def execute(arguments: Namespace, others: list[str]) -> None:
+def _report(arguments: Namespace, others: list[str]) -> None:
     """Check, list or publish periods."""
-    parser().refuse(others)
     _check(arguments)
     file = read_report(arguments.file)
     periods = Periods(file, arguments.correction)
@@ -73,7 +48,7 @@ def execute(arguments: Namespace, others: list[str]) -> None:
 
 def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
     """Whether the file is right, and with a period whether that could be published."""
-    from private_topk.pipelines.cli.launching import tell_readiness
+    from private_topk.pipelines.cli.publish import tell_readiness
 
     report.check()
     found: dict[str, object] = {"report": report.name, "well_described": True}
@@ -86,8 +61,6 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
 
 
 def _check(arguments: Namespace) -> None:
-    if arguments.file is None:
-        raise Refusal("", "FILE must be given: the report, such as reports/weekly.yaml")
     asked = [name for name in _ASKED if getattr(arguments, name) is not None]
     if len(asked) != 1 and asked != ["window_end", "check"]:
         raise Refusal("", "give one of {window_end}, {missed}, {catch_up} and {check}")
@@ -189,3 +162,10 @@ def _in_zone(value: datetime, zone: tzinfo) -> datetime:
         return moment.astimezone(timezone.utc)
     except OverflowError:  # in the year 1 or 9999, where no period ends
         return moment
+
+
+COMMANDS = {
+    "report": Command(_report, "Publish one period of a scheduled report, or what was missed.", _EXAMPLE,
+                      choose=_ASKED, alone=("FILE", "the report, such as reports/weekly.yaml"),
+                      takes="the report, such as reports/weekly.yaml", grouped=True),
+}  # fmt: skip

@@ -1,28 +1,33 @@
-"""`private-topk show`: what was published, on the terminal and as a page. Also what `run` prints at its end."""
+"""Commands that print: `show` a published ranking, `select` from counts, `mechanisms`, and `sample` data."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.cli.answering import print_json, print_lines
-from private_topk.pipelines.cli.parser import Parser, add, add_json, add_switch
+from private_topk.pipelines.cli.arguments import Command, options_of
+from private_topk.pipelines.cli.output import print_json, print_lines
+from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_special
 from private_topk.pipelines.protected_files import refuse_replacing
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_text, table
 from private_topk.transforms.errors import Refusal, printable, verbatim
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.select import Drawn
     from private_topk.pipelines.sinks.sink import Sink
     from private_topk.transforms.windows import Period
 
-__all__ = ["execute", "parser", "print_published", "show_dropped_rows", "show_rows"]
+__all__ = ["COMMANDS", "print_published", "show_dropped_rows", "show_rows"]
 
-_EXAMPLE = """examples:
+_SHOW = """examples:
   private-topk show ranking.avro
   private-topk show ranking.avro --html ranking.html
   private-topk show weeks/ --html weeks.html
@@ -30,26 +35,28 @@ _EXAMPLE = """examples:
 
 The page stands alone: it loads nothing and runs no script."""
 
+_SELECT = """examples:
+  private-topk select --counts counts.npy --mechanism joint --k 10 --epsilon 1
+  private-topk select --counts counts.csv --mechanism canonical --k 3 --epsilon 0.5 --json
 
-def parser(words: Sequence[str] = ()) -> Parser:
-    text = "Show a published ranking: its windows, what it promises, how to read it."
-    found = Parser(prog="private-topk show", description=text, epilog=_EXAMPLE, needs=("ranking",))
-    found.add_argument("ranking", metavar="RANKING", nargs="*", help="ranking files with their manifests beside "
-                       "them, or folders of them: of one release, or of a series of windows")  # fmt: skip
-    add(found, "html", "FILE", "write a page to hand on, instead of printing: tables, charts, the guarantee")
-    add_switch(found, "overwrite", "with --html: replace an existing file")
-    add_json(found, "rows and manifest")
-    return found
+Every call is a release of its own, and costs its epsilon. No ledger is kept."""
+
+_MECHANISMS = """examples:
+  private-topk mechanisms
+  private-topk mechanisms --json"""
+
+_SAMPLE = """examples:
+  private-topk sample
+  private-topk sample --folder music --json"""
+
+_OF_ALL = ("epsilon", "neighbours")
 
 
-def execute(arguments: Namespace, others: list[str]) -> None:
+def _show(arguments: Namespace, others: list[str]) -> None:
     """Print, or write, what a ranking and its manifest tell."""
     from private_topk.pipelines.show.page import pages
     from private_topk.pipelines.show.reading import read_report
 
-    parser().refuse(others)
-    if not arguments.ranking:
-        raise Refusal("", "RANKING must be given: a file such as ranking.avro, or a folder of them")
     if arguments.html and arguments.json:
         raise Refusal("html", "does not go with {json}", "give one of them")
     if arguments.overwrite and not arguments.html:
@@ -137,3 +144,81 @@ def _lines(rows: list[dict[str, Any]], sink: Sink, zone: str) -> Iterator[str]:
     if not rows:
         yield "No item was released: with such a mechanism that is a possible answer.\n"
     yield f"ranking:  {printable(sink.place)}\nmanifest: {printable(manifest_path(sink.place))}"
+
+
+def _select(arguments: Namespace, others: list[str]) -> None:
+    """Print rank, index and, where the file has them, item of one draw, separated by tabs."""
+    from private_topk.pipelines.select import read_counts, select
+
+    options, counts = options_of(arguments), read_counts(arguments.counts)
+    drawn = select(counts, options)
+    if arguments.json:
+        print_json(_drawn(arguments, drawn, counts.items))
+        return
+    print("\t".join(["rank", "index"] + (["item"] if counts.items else [])))
+    for place, index in enumerate(drawn.indices, 1):
+        row = [str(place) if drawn.ranked else "-", str(index)]
+        print("\t".join(row + ([printable(counts.items[index])] if counts.items else [])))
+    if len(drawn.indices) < options["k"]:
+        print(f"{len(drawn.indices)} of {options['k']}, as the guarantee of an unknown domain allows", file=sys.stderr)
+
+
+def _drawn(arguments: Namespace, drawn: Drawn, items: Sequence[str] | None) -> dict[str, Any]:
+    """As JSON."""
+    rows = [{"rank": place if drawn.ranked else None, "index": index, **({"item": items[index]} if items else {})}
+            for place, index in enumerate(drawn.indices, 1)]  # fmt: skip
+    return {"mechanism": arguments.mechanism, "k": arguments.k, "returned": len(rows), "rows": rows}
+
+
+def _mechanisms(arguments: Namespace, others: list[str]) -> None:
+    """Print every mechanism with its guarantee, domain, answer, cost, parameters, source and when to choose it."""
+    if arguments.json:
+        print_json([_about(mechanism) for mechanism in MECHANISMS.values()])
+        return
+    width = min(shutil.get_terminal_size((110, 24)).columns, 130)
+    for mechanism in MECHANISMS.values():
+        about, proved = mechanism.about, mechanism.guarantee
+        print(f"{about.name}")
+        print(f"    {proved.privacy}; {proved.domain} domain; answers with a {proved.answer}; cost {about.cost}")
+        for text in (_arguments(mechanism), about.source, about.when):
+            print(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    "))
+
+
+def _about(mechanism: type[Mechanism]) -> dict[str, Any]:
+    """As JSON."""
+    about, proved = mechanism.about, mechanism.guarantee
+    parameters = [{"name": its.name, "required": its.required, "help": its.help}
+                  for its in parameters_of(mechanism).values()]  # fmt: skip
+    return {"name": about.name, "guarantee": proved.privacy, "domain": proved.domain, "answer": proved.answer,
+            "cost": about.cost, "choose_it_when": about.when, "source": about.source,
+            "parameters": parameters}  # fmt: skip
+
+
+def _arguments(mechanism: type[Mechanism]) -> str:
+    own = [its for its in parameters_of(mechanism).values() if its.name not in _OF_ALL]
+    needed, taken = ([flag(its.name) for its in own if its.required is wanted] for wanted in (True, False))
+    words = [f"{verb} {', '.join(found)}" for verb, found in (("needs", needed), ("takes", taken)) if found]
+    return "; ".join(words) or "no parameters but epsilon and neighbours"
+
+
+def _sample(arguments: Namespace, others: list[str]) -> None:
+    from private_topk.pipelines.sample import write_sample
+
+    found = write_sample(arguments.folder or "sample")
+    if arguments.json:
+        print_json([{"path": path, "holds": text} for path, text in found.items()])
+    else:
+        print("\n".join(f"{printable(path)}: {text}" for path, text in found.items()))
+
+
+COMMANDS = {
+    "show": Command(_show, "Show a published ranking: its windows, what it promises, how to read it.", _SHOW,
+                    alone=("RANKING", "ranking files with their manifests beside them, or folders of them: of one release "
+                           "or of a series of windows"),
+                    takes="a file such as ranking.avro, or a folder of them", several=True),
+    "select": Command(_select, "Run a mechanism on a vector of counts, without Beam.", _SELECT,
+                      ("counts", "mechanism", "k", "epsilon")),
+    "mechanisms": Command(_mechanisms, "Compare the mechanisms: guarantee, domain, answer, cost, source.",
+                          _MECHANISMS),
+    "sample": Command(_sample, "Write sample data: the plays of a music service.", _SAMPLE),
+}  # fmt: skip

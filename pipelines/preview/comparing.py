@@ -148,7 +148,7 @@ def preview(
 def _pure(share: Shared) -> bool:
     """Whether the run as a whole is: composing windows may need a delta where the mechanism needs none."""
     counted = share.counts is not None and share.counts.delta > 0
-    pure = share.mechanism.about.guarantee == "pure" and not counted
+    pure = share.mechanism.guarantee.privacy == "pure" and not counted
     return pure and share.privacy.accounting in (None, "basic")
 
 

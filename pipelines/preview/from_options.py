@@ -20,7 +20,6 @@ from typing import Any
 
 from private_topk.pipelines.files import as_path, exists, open_content, open_file, why
 from private_topk.pipelines.lists import domain_of
-from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.preview.outlook import NOISE, look
 from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf
@@ -31,12 +30,13 @@ from private_topk.pipelines.sample import WEEKS, users_per_item
 from private_topk.pipelines.select import read_counts
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
-from private_topk.pipelines.texts import number, whole_or_power
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.options import Options, names_a_file
 from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.texts import number, whole_or_power
 from private_topk.transforms.windows import Period
 
 __all__ = ["earlier_ranking", "expected_counts", "expected_of", "forewarned", "setting_of"]

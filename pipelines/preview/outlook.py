@@ -132,13 +132,14 @@ class Outlook:
     @property
     def ordered(self) -> bool:
         """Whether a sequence is published, and not a set."""
-        return self.mechanism.answer == "sequence"
+        return self.mechanism.guarantee.answer == "sequence"
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
         many = {name: [one.plain() for one in getattr(self, name)] for name in ("right", "belongs", "found", "so_far")}
         single = {name: getattr(self, name).plain() for name in _NUMBERS}
-        return {"mechanism": self.name, "parameters": self.mechanism.parameters(), "answer": self.mechanism.answer,
+        return {"mechanism": self.name, "parameters": self.mechanism.parameters(), 
+                "answer": self.mechanism.guarantee.answer,
                 "draws": self.draws, "pure": self.pure, **single, **many}  # fmt: skip
 
 
@@ -166,7 +167,7 @@ def look(
     """
     top = _Top(histogram, k)
     rows = [top.seen(values) for values in _drawn(mechanism, histogram, k, draws, weight)]
-    ordered, largest = mechanism.answer == "sequence", float(top.counts[0])
+    ordered, largest = mechanism.guarantee.answer == "sequence", float(top.counts[0])
     right, belongs, found = (np.array([getattr(row, name) for row in rows]) for name in ("right", "belongs", "found"))
 
     def number(name: str, most: float, worth: float = 1.0) -> Estimate:
@@ -176,7 +177,7 @@ def look(
         mechanism=mechanism,
         k=k,
         draws=len(rows),
-        pure=mechanism.about.guarantee == "pure" if pure is None else pure,
+        pure=mechanism.guarantee.privacy == "pure" if pure is None else pure,
         right=_chances(right) if ordered else (),
         belongs=_chances(belongs) if ordered else (),
         found=_chances(found),
@@ -186,7 +187,7 @@ def look(
         l_inf=number("l_inf", largest, resolution),
         l_1=number("l_1", largest * k, resolution),
         ratio=number("ratio", 1.0),
-        returned=Estimate.known(k) if mechanism.about.domain == "public" else number("returned", k),
+        returned=Estimate.known(k) if mechanism.guarantee.domain == "public" else number("returned", k),
     )
 
 
@@ -248,13 +249,13 @@ def _drawn(
 ) -> list[NDArray[np.int64]]:
     """The counts of the items of many answers, each in its order; those of sets in decreasing order."""
     weighed = Histogram(histogram.values * weight, histogram.sizes)
-    users = histogram.counts_at if mechanism.two_stage else None
+    users = histogram.counts_at if mechanism.guarantee.two_stage else None
     prepared, bits = mechanism.prepare(weighed, users), RandomBits.keyed(_key(mechanism, k))
     found: list[NDArray[np.int64]] = []
     start = time.process_time()
     while len(found) < (draws or DRAWS):
         values = histogram.counts_at(prepared.ranks(k, bits))
-        found.append(values if mechanism.answer == "sequence" else np.sort(values)[::-1])
+        found.append(values if mechanism.guarantee.answer == "sequence" else np.sort(values)[::-1])
         if draws is None and len(found) >= _FEWEST and time.process_time() - start > _SECONDS:
             break
     return found
@@ -262,5 +263,5 @@ def _drawn(
 
 def _key(mechanism: Mechanism, k: int) -> bytes:
     """Of the draws of a preview. Known to all: what it draws is never published as private."""
-    shape = {"mechanism": mechanism.about.name, "answer": mechanism.answer, "k": k}
+    shape = {"mechanism": mechanism.about.name, "answer": mechanism.guarantee.answer, "k": k}
     return b"private-topk preview" + hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).digest()

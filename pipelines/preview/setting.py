@@ -12,7 +12,6 @@ from private_topk.pipelines.budget.sharing import Reach, Shared, share_out
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.spec import CountBudget
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
@@ -84,7 +83,7 @@ class Setting:
         """
         kind = mechanism_by_name(name)
         own = parameters_of(kind)
-        if self.unknown_domain and kind.about.domain == "public":
+        if self.unknown_domain and kind.guarantee.domain == "public":
             raise Refusal("", "needs a public domain")
         if "delta" in own and self.delta is None:
             raise Refusal("", "needs {delta}")
@@ -96,14 +95,13 @@ class Setting:
             neighbours=self.neighbours,
             max_items_per_user=self.max_items_per_user if "max_items_per_user" in own else None,
         )
-        if self.amounts is not None and (mechanism.weighs_users or not vars(kind).get("amounts_offered", False)):
+        if self.amounts is not None and kind.guarantee.metric != "amounts":
             raise Refusal("", "adds up no amounts")
-        if self.risers is not None and not vars(kind).get("translation_invariant", False):
+        if self.risers is not None and not kind.guarantee.translation_invariant:
             raise Refusal("", "ranks no risers, as users move their scores up and down")
-        if mechanism.weighs_users and self.publish_counts is not None:
+        if mechanism.guarantee.metric == "weights" and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
-        if isinstance(mechanism, UnknownDomainMechanism):
-            mechanism.kbar_for(self.k)
+        mechanism.head(self.k)  # refused where there is none
         shared = self._share(mechanism, "delta" in own)
         cap = (1 if self.amounts is None else self.amounts.cap) * (1 if self.risers is None else self.risers.width)
         return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
@@ -112,7 +110,7 @@ class Setting:
         """As a run's budget is shared out."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
         if self.risers is not None and self.groups_per_user is not None:
-            each *= 1 if vars(type(mechanism)).get("swap_costs_one_draw", False) else 2
+            each *= 1 if mechanism.guarantee.swap_costs_one_draw else 2
         bounds = (self.max_items_per_user, self.groups_per_user, mechanism.weighting)
         reach = Reach(
             unit=self.privacy_unit,

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from private_topk.pipelines.preview.outlook import pooled
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.exact.counts import check_counts
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
     from private_topk.transforms.metric import Amounts, Risers

@@ -107,7 +107,7 @@ def largest_k(
 
 
 def _names(mechanisms: Iterable[str] | None) -> Iterable[str]:
-    sequences = [name for name, kind in MECHANISMS.items() if kind.about.answer == "sequence"]
+    sequences = [name for name, kind in MECHANISMS.items() if kind.guarantee.answer == "sequence"]
     return sequences if mechanisms is None else mechanisms
 
 

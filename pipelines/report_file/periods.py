@@ -1,15 +1,15 @@
-"""The periods of a report file, and what each asks for. Nothing here imports Beam: what is asked is known before."""
+"""The periods of a report file, and what each asks for."""
 
 from __future__ import annotations
 
 import os
 import re
 from datetime import datetime, timezone
-from typing import cast
+from typing import Any
 
-from private_topk.pipelines.options import Options, names_a_file
+from private_topk.pipelines.report_file.file import OF_SCHEDULE, Scheduled
 from private_topk.pipelines.report_file.schedule import Schedule
-from private_topk.pipelines.report_file.schema import OF_SCHEDULE, Scheduled
+from private_topk.transforms.options import Options, names_a_file
 from private_topk.transforms.windows import WindowBounds
 
 __all__ = ["CORRECTION", "Periods", "now"]
@@ -60,14 +60,15 @@ class Periods:
 
     def options(self, number: int) -> Options:
         """What a period asks for, field by field: what the file says, and what its schedule sets."""
-        schedule, given = self._file.schedule, {}
+        schedule = self._file.schedule
+        given: dict[str, Any] = {}
         parameters = {}
         for name, value in self._file.values.items():
-            rule = self._file.fields[name]
-            if rule.field in Options.__annotations__ and rule.field not in OF_SCHEDULE:
-                given[rule.field] = self._placed(name, self._filled(value, number) if rule.template else value)
-            elif rule.parameter:
-                parameters[rule.field] = value
+            option = self._file.fields[name]
+            if option.parameter:
+                parameters[option.name] = value
+            elif option.name not in OF_SCHEDULE:
+                given[option.name] = self._placed(name, self._filled(value, number) if option.template else value)
         period = schedule.period(number)
         given |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
         given["time_zone"] = schedule.zone.key
@@ -76,7 +77,7 @@ class Periods:
         given |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
         if given.get("privacy_unit") != "user":
             given.pop("horizon", None)
-        return cast(Options, given)
+        return given
 
     @property
     def watches(self) -> bool:

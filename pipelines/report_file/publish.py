@@ -11,7 +11,6 @@ from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.launching import check_words, launch_of, reach_files
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.logs import level
-from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.from_options import forewarned
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
@@ -20,6 +19,7 @@ from private_topk.pipelines.report_spec import amounts_of, counts_of
 from private_topk.pipelines.run import Done, run
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.options import Options
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows.period import period_of
 

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from private_topk.pipelines.publishing import manifest_path
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
 
@@ -25,14 +25,14 @@ def describe_release(spec: TopK, release: Release, runner: str) -> dict[str, Any
     """All of the manifest that is known before the job starts: the key is named where it is read."""
     mechanism = spec.mechanism
     parameters, most = mechanism.parameters(), spec.max_windows_per_user
-    private = mechanism.is_private and release.key.is_secret
+    private = mechanism.guarantee.privacy != "none" and release.key.is_secret
     return {
         **({} if private else {"private": False}),
         "report": release.id,
         "key_id": None,
         "runner": runner,
         "mechanism": mechanism.about.name,
-        "answer": mechanism.answer,
+        "answer": mechanism.guarantee.answer,
         "parameters": parameters,
         "k": spec.k,
         "max_items_per_user": spec.max_items_per_user,
@@ -88,7 +88,7 @@ def _weights(spec: TopK) -> dict[str, Any]:
     if weighting is None:
         return {}
     weights: dict[str, Any] = {"of_a_user_with_t_items": f"min(1, sqrt({weighting.whole_items} / t))"}
-    if spec.mechanism.publishes_weights:
+    if spec.mechanism.guarantee.publishes_weights:
         weights["noise_stddev"] = float(f"{float(weighting.noise / UNIT):.6g}")
     return {"weights": weights}
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from private_topk.pipelines.cli import COMMANDS
-from private_topk.pipelines.cli.parser import Parser, flag
+from private_topk.pipelines.cli import COMMANDS, command_of, parser_of
+from private_topk.pipelines.cli.parser import flag
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command, write
 
@@ -47,12 +46,8 @@ sink: {output: 'published/{start}.avro'}
 """
 
 
-def parser_of(name: str, words: list[str]) -> Parser:
-    return import_module(f"private_topk.pipelines.cli.{name.replace('-', '_')}").parser(words)
-
-
 def examples(name: str, words: list[str]) -> list[str]:
-    text = re.sub(r"\\\n\s*", "", str(parser_of(name, words).epilog))
+    text = re.sub(r"\\\n\s*", "", str(parser_of(name, *words).epilog))
     return re.findall(r"(?m)^  private-topk (.*)$", text)
 
 
@@ -86,7 +81,7 @@ def test_examples_of_every_command_run(folder: Path, monkeypatch: pytest.MonkeyP
             unread -= own
             typed = shlex.split(line.partition(" > ")[0])
             if own:
-                assert parser_of(typed[0], typed[1:]).read(typed[1:])[1] == [] or "--flink_master" in line, line
+                assert parser_of(*typed).read(typed[1:])[1] == [] or "--flink_master" in line, line
             else:
                 _call(line, typed)
     assert not unread, "these are no examples"
@@ -114,16 +109,17 @@ def _publish(output: str) -> None:
 @pytest.mark.parametrize(("name", "words"), EVERY)
 def test_what_must_be_given_is_shown_as_such(name: str, words: list[str]) -> None:
     """In the usage line and beside each; without it the command is refused, and says so."""
-    parser = parser_of(name, words)
+    parser, needs = parser_of(name, *words), list(command_of([name, *words])[1].needs)
+    needs += [action.dest for action in parser._actions if not action.option_strings]
     text = command(name, *words, "--help").out
     usage = text.partition("\n\n")[0]
     assert "[arguments]" in usage and max(map(len, text.splitlines())) <= 120
     named = {action.dest: action for action in parser._actions}
-    for field in parser.needs:
+    for field in needs:
         shown = flag(field) if named[field].option_strings else str(named[field].metavar)
         assert shown in usage and "[" not in usage.partition(shown)[0]
         assert re.search(rf"(?s){re.escape(shown)}\b.{{0,40}}?required: ", text), field
-    if parser.needs:
+    if needs:
         done = command(name, *words)
         assert done.status == 2 and "must be given" in done.err
-    assert ("required: " in text) == bool(parser.needs)
+    assert ("required: " in text) == bool(needs)

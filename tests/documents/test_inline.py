@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.pipelines.cli import COMMANDS
+from private_topk.pipelines.cli import COMMANDS, parser_of
 from private_topk.runners import UnknownArgument, check_arguments
 from tests.documents.reading import PAGES, ROOT, Command, blocks, in_lines
 from tests.documents.test_pages import parses
@@ -114,9 +114,8 @@ def test_every_option_within_the_text_is_known(page: str) -> None:
 def options_of_ours() -> set[str]:
     found = set()
     for name in COMMANDS:
-        command = import_module(f"private_topk.pipelines.cli.{name.replace('-', '_')}")
         for words in [["create"], ["show"], ["history"]] if name == "budget" else [[]]:
-            found |= set(command.parser(words)._option_string_actions)
+            found |= set(parser_of(name, *words)._option_string_actions)
     return found
 
 

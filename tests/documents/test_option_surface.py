@@ -16,7 +16,7 @@ from pathlib import Path
 import private_topk
 from private_topk.pipelines.cli import COMMANDS
 from private_topk.pipelines.preview import Setting, preview
-from private_topk.pipelines.report_file.schema import fields_for
+from private_topk.pipelines.report_file.file import fields_for
 from private_topk.transforms import PrivateTopK
 from private_topk.transforms.beam_yaml import RankRows
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.sinks.formats import FORMATS
 from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
@@ -124,7 +125,7 @@ def parses(line: str) -> None:
     """A `python -m benchmarks.NAME ...`, or a command of ours: it is there and takes these arguments."""
     if line.startswith("private-topk "):
         _, name, *words = shlex.split(line, comments=True)
-        assert not import_module(f"private_topk.pipelines.cli.{name}").parser(words).read(words)[1], line
+        assert not parser_of(name, *words).read(words)[1], line
         return
 
     python_, dash, module, *words = shlex.split(line)

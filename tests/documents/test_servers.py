@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from private_topk.pipelines.cli.flex_template import metadata
+from private_topk.pipelines.cli.describe import metadata
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
 from tests.documents.test_pages import Held, hold, ranked
 from tests.documents.worlds import World, clone

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main as private_topk
-from private_topk.pipelines.cli.status import guarded, leave
+from private_topk.pipelines.cli.output import guarded, leave
 from private_topk.pipelines.unfinished import heed_signals
 from tests.pipelines.support import command, write
 

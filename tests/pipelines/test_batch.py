@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.metrics.metric import MetricsFilter
 
+from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.cli.run import parser
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run as run_report
 from private_topk.pipelines.sinks.formats import format_of
@@ -199,8 +199,8 @@ def test_a_file_without_rows_still_publishes(folder: Path, ending: str, windowed
     assert len(items_of(published(folder, f"rows{ending}", **bounds)[0])) == (20 if windowed else 10)
 
 
-UNKNOWN = [name for name, mechanism in MECHANISMS.items() if mechanism.about.domain == "unknown"]
-SETS = [name for name, mechanism in MECHANISMS.items() if mechanism.about.answer == "set"]
+UNKNOWN = [name for name, mechanism in MECHANISMS.items() if mechanism.guarantee.domain == "unknown"]
+SETS = [name for name, mechanism in MECHANISMS.items() if mechanism.guarantee.answer == "set"]
 
 
 @pytest.mark.skipif(not UNKNOWN, reason="no mechanism for an unknown domain is listed")
@@ -227,7 +227,7 @@ def test_an_unknown_domain_draws_once_too(folder: Path) -> None:
 @pytest.mark.skipif(not SETS, reason="no mechanism that answers with a set is listed")
 def test_a_set_is_published_in_the_order_of_the_domain_without_ranks(folder: Path) -> None:
     write(folder / "rows.avro", [row for row in flat_rows() if row["item"] > "item 100"])
-    name = next(name for name in SETS if MECHANISMS[name].about.domain == "public")
+    name = next(name for name in SETS if MECHANISMS[name].guarantee.domain == "public")
     rows = format_of("x.avro").decode(published(folder, "rows.avro", mechanism=name)[0])
     assert [row["item"] for row in rows] == sorted(row["item"] for row in rows) and len(rows) == 10
     assert {row["rank"] for row in rows} == {None}
@@ -239,7 +239,7 @@ def test_rows_left_out_are_counted_for_the_operator_exactly_only_if_asked(folder
     write(folder / "rows.avro", [*rows, {"user": "a", "item": "elsewhere"}, {"user": "b", "item": ITEMS[1]}])
     words = options(input=folder / "rows.avro", domain=folder / "items.txt", mechanism="joint", k=2, epsilon=1,
                     output=folder / "ranking.csv")  # fmt: skip
-    report = report_of(options_of(parser().read(words)[0]))
+    report = report_of(options_of(parser_of("run").read(words)[0]))
     done = run_report(report, prepare("direct", []), show_exact_counters=exact)
     shown = done.job.metrics().query(MetricsFilter().with_namespace("private_topk"))
     counters = {entry.key.metric.name: entry.committed for entry in shown["counters"]}

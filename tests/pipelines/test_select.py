@@ -81,12 +81,12 @@ def test_every_mechanism(tmp_path: Path, name: str) -> None:
     own = {field.name for field in fields(MECHANISMS[name])}
     needs = {"delta": 1e-6, "max_items_per_user": 3}
     done = select(path, mechanism=name, **{n: value for n, value in needs.items() if n in own})
-    if MECHANISMS[name].weighs_users:
+    if MECHANISMS[name].guarantee.metric == "weights":
         assert done.status == 2 and "needs rows: it adds up weights of users" in done.err
         return
-    assert done.status == 0 and (done.err == "" or MECHANISMS[name].about.domain == "unknown")
+    assert done.status == 0 and (done.err == "" or MECHANISMS[name].guarantee.domain == "unknown")
     lines = [line.split("\t") for line in done.out.splitlines()[1:]]
-    public = MECHANISMS[name].about.domain == "public"
+    public = MECHANISMS[name].guarantee.domain == "public"
     assert len({index for _, index in lines}) == len(lines) and (len(lines) == 3 if public else len(lines) <= 3)
     for parameter in {"delta", "skew", "gamma", "noise", "beta", "kbar"} - own:
         value = {"noise": "gumbel", "kbar": 9}.get(parameter, 0.5)
@@ -143,7 +143,7 @@ def test_bad_counts(tmp_path: Path, name: str, content: bytes | str, message: st
     ("change", "message"),
     [
         ({"k": 9}, "k must be at most the number of items, got k = 9 and 8 items"),
-        ({"k": 0}, "k must be at least 1"),
+        ({"k": 0}, "k must be a whole number of at least 1"),
         ({"epsilon": "nan"}, "--epsilon must be a positive finite number"),
         ({"epsilon": -1}, "--epsilon must be a positive finite number"),
         ({"mechanism": "nope"}, "or your own as module:Class, got 'nope'"),

@@ -13,7 +13,7 @@ from tests.pipelines.support import write
 
 COMMAND = """
 import os, signal, sys, time
-from private_topk.pipelines.cli.status import guarded, leave
+from private_topk.pipelines.cli.output import guarded, leave
 from private_topk.pipelines.unfinished import Unfinished, check_signals, heed_signals
 
 def hit():

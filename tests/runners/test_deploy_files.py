@@ -17,8 +17,8 @@ import pytest
 import yaml
 from setuptools import find_packages
 
-from private_topk.pipelines.cli.flex_template import as_command_line, metadata
-from private_topk.pipelines.cli.run import parser
+from private_topk.pipelines.cli import parser_of
+from private_topk.pipelines.cli.describe import as_command_line, metadata
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command
 
@@ -42,7 +42,7 @@ def test_parameters_become_arguments() -> None:
     line = as_command_line([*own, "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"])
     assert line == ["--input=a=b.avro", "--release-key=env:K", "--overwrite", "--from=2026-01-05",
                     "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"]  # fmt: skip
-    given, beams = parser().read(line)
+    given, beams = parser_of("run").read(line)
     assert (given.input, given.release_key, given.overwrite, given.runner) == (
         "a=b.avro",
         "env:K",
@@ -112,7 +112,7 @@ def test_the_kubernetes_files_are_well_formed() -> None:
     shell, line = job["command"], job["args"][0]
     assert subprocess.run([shell[0], "-n", "-c", line]).returncode == 0
     words = shlex.split(line.partition("private-topk run --quiet ")[2])
-    _, beams = parser().read(["2026-01-05" if word in ("$start", "$end") else word for word in words])
+    _, beams = parser_of("run").read(["2026-01-05" if word in ("$start", "$end") else word for word in words])
     assert beams[:2] == ["--flink_master", f"{cluster['metadata']['name']}-rest:8081"]
     assert beams[-1] == f"localhost:{pool['ports'][0]['containerPort']}"
 
@@ -136,7 +136,7 @@ def test_the_dag_is_well_formed() -> None:
         ast.literal_eval(word.value) for word in ast.walk(ast.parse(source))
         if isinstance(word, ast.keyword) and word.arg == "pipeline_options"
     )  # fmt: skip
-    own = {action.option_strings[0] for action in parser()._actions}
+    own = {action.option_strings[0] for action in parser_of("run")._actions}
     beams = {f"--{name}" for name in options} - own
     assert beams == {"--temp_location", "--sdk_container_image"}
 

@@ -29,7 +29,7 @@ from private_topk.transforms import (
 from private_topk.transforms.beam_yaml import RankRows
 from private_topk.transforms.mechanisms import Joint, Laplace, Mechanism
 from private_topk.transforms.metric import as_numbers
-from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.spec import TopK
 from tests.transforms.pipelines import outcome
 
 ITEMS = ["a", "b", "c", "d"]
@@ -266,10 +266,9 @@ def test_beam_yaml_takes_a_field_of_amounts() -> None:
 
 def test_the_seed_and_the_manifest_know_the_amounts() -> None:
     plain, capped, finer = (
-        make_selection(2, Joint(1.0), ITEMS, amounts=amounts).parameters()
-        for amounts in (None, SIXTY, Amounts.of(60, 0.5))
+        TopK.of(2, Joint(1.0), ITEMS, amounts=amounts).parameters() for amounts in (None, SIXTY, Amounts.of(60, 0.5))
     )
     assert "amounts" not in plain and "cap" not in plain
     assert capped == {**plain, "cap": 60, "amounts": {"max_value": 60, "value_resolution": 1}} != finer
     with pytest.raises(TypeError, match="amounts must be Amounts"):
-        make_selection(2, Joint(1.0), ITEMS, amounts=60)  # type: ignore[arg-type]
+        TopK.of(2, Joint(1.0), ITEMS, amounts=60)  # type: ignore[arg-type]

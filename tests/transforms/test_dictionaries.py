@@ -56,7 +56,7 @@ class Asked(NamedTuple):
         domain = UnknownDomain() if self.unknown else PublicDomain.of(ITEMS)
         mechanism = TrueTopK() if keep is None else LimitDomain(epsilon=1.0, delta=1e-6, kbar=keep - 1)
         groups = None if self.groups_per_user is None else Groups.of(GROUPS, self.groups_per_user)
-        return TopK(mechanism, 1, domain, self.limit, None, Amounts.of(CAP) if self.amounts else None, groups)
+        return TopK(1, mechanism, domain, self.limit, None, Amounts.of(CAP) if self.amounts else None, groups)
 
 
 KEY = ReleaseKey.held(b"the key of the dictionaries")

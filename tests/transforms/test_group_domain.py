@@ -13,11 +13,10 @@ from private_topk.transforms import CountBudget, Groups, PrivateTopK, PublicDoma
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.domain import DomainByGroup
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.groups import groups_for
 from private_topk.transforms.mechanisms import Canonical, Laplace, LimitDomain
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.select import WindowCounts
-from private_topk.transforms.top_k import make_selection
+from private_topk.transforms.spec import TopK
 from tests.transforms.pipelines import outcome
 
 RELEASE = Release(ReleaseKey.held(b"a key of enough bytes"), "lists")
@@ -48,7 +47,7 @@ def test_items_of_other_groups_are_none() -> None:
 def test_every_rank_names_the_item_that_the_groups_own_list_gives(seed: int) -> None:
     """All ranks of all groups, held to each group's vector of counts by itself; nobody is in the last."""
     domain = DomainByGroup.by_group(some_lists(seed))
-    spec = make_selection(1, Laplace(1.0), domain, groups=Groups(domain.groups))
+    spec = TopK.of(1, Laplace(1.0), domain, groups=Groups(domain.groups))
     rng = np.random.default_rng(seed)
     for group in range(4):
         counts, listed = np.zeros(40, np.int64), domain.listed(group)
@@ -101,7 +100,7 @@ def test_a_set_comes_in_the_order_of_the_domain() -> None:
 def test_the_lists_are_part_of_the_draw() -> None:
     """Two releases whose lists differ are two releases, whatever is counted."""
     one, two = ({"fr": ["a", "b"], "de": last} for last in (["a", "b"], ["a", "b", "c"]))
-    describe = [make_selection(1, Laplace(1.0), lists).parameters()["domain"] for lists in (one, two)]
+    describe = [TopK.of(1, Laplace(1.0), lists).parameters()["domain"] for lists in (one, two)]
     assert describe[0] != describe[1] and describe[0]["by_group"]["least"] == 2
 
 
@@ -118,7 +117,7 @@ def test_the_lists_are_part_of_the_draw() -> None:
 )
 def test_lists_that_are_none_are_refused(lists: Any, groups: Any, k: int, message: str) -> None:  # noqa: ANN401
     with pytest.raises(Refusal, match=message):
-        make_selection(k, Laplace(1.0), lists, groups=groups)
+        TopK.of(k, Laplace(1.0), lists, groups=groups)
 
 
 def test_pairs_that_repeat_or_have_no_group_are_refused() -> None:
@@ -131,8 +130,9 @@ def test_pairs_that_repeat_or_have_no_group_are_refused() -> None:
 
 def test_lists_may_be_loaded_where_they_are_needed_and_are_checked_there() -> None:
     domain = DomainByGroup.by_group({"fr": ["a", "b"], "de": ["b"]})
-    again, groups = groups_for(domain, Groups.of(["de", "fr"]), 1)
-    assert isinstance(again, DomainByGroup) and groups is not None and again.groups == groups.labels
+    groups = PublicDomain.of(["de", "fr"])
+    again, ranked = domain.of_groups(groups, 1)
+    assert isinstance(again, DomainByGroup) and again.groups == ranked == groups
     assert again.listed(0).tolist() == [1] and domain.listed(1).tolist() == [1]
-    spec = make_selection(1, LimitDomain(1.0, 1e-6), {"fr": ["a"]})
+    spec = TopK.of(1, LimitDomain(1.0, 1e-6), {"fr": ["a"]})
     assert spec.groups is not None and spec.groups.size == 1

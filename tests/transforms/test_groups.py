@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
@@ -29,11 +29,11 @@ from private_topk.transforms import (
     UnknownDomain,
 )
 from private_topk.transforms.groups import chosen
-from private_topk.transforms.mechanisms import Joint, Laplace, RestrictedLaplace, noise_of_counts
+from private_topk.transforms.mechanisms import Guarantee, Joint, Laplace, RestrictedLaplace, noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.select import RankingKey
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import max_log_ratio
-from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds
 from tests.examples import examples
 from tests.transforms.mechanisms import test_joint
@@ -171,6 +171,7 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str) -> None:
 class _Own(Joint):
     """A mechanism of one's own that says nothing of users who move."""
 
+    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
     neighbours: Neighbours = "swap"
 
 
@@ -182,7 +183,7 @@ def test_counts_of_groups_have_the_noise_of_users_who_move(delta: float, limit: 
         (Joint(1.0, neighbours="swap"), NAMES, True), (Joint(1.0, neighbours="swap"), None, False),
         (Joint(1.0), NAMES, False), (_Own(1.0), NAMES, False),
     ]:  # fmt: skip
-        spec = make_selection(3, mechanism, ITEMS, limit, counts, None, groups)
+        spec = TopK.of(3, mechanism, ITEMS, limit, counts, None, groups)
         noise = noise_of_counts(3, 1.0, delta or None, limit, mechanism.neighbours, 1, moving)
         assert spec.users_move() == moving and spec.noise(3).stddev == noise.stddev()
 

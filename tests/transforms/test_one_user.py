@@ -15,7 +15,7 @@ from private_topk.transforms.columnar import make_block
 from private_topk.transforms.combine import add_up
 from private_topk.transforms.completeness import check_whole
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
 from private_topk.transforms.parts import MANIFEST, with_manifest
 from private_topk.transforms.plan import Layout
 from private_topk.transforms.release import ReleaseKey

@@ -42,8 +42,8 @@ from private_topk.transforms.parts import Part
 from private_topk.transforms.plan import Layout
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.checks import check_pair
-from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
@@ -65,16 +65,16 @@ Scores = dict[tuple[int, str, str], int]
 def test_a_law_is_the_same_when_all_counts_move_together(name: str) -> None:
     """What `translation_invariant` says, of every mechanism that says it; and those that do not are refused."""
     mechanism = mechanism_of(name)
-    assert type(mechanism).translation_invariant
+    assert mechanism.guarantee.translation_invariant
     here, moved = (law_of(name, mechanism, tuple(count + by for count in (7, 4, 2)), 2) for by in (0, 6))
     assert here.keys() == moved.keys()
     assert all(float(here[answer]) == pytest.approx(float(moved[answer]), rel=1e-9, abs=1e-12) for answer in here)
 
 
 def test_the_laws_below_are_of_every_mechanism_that_is_offered_and_the_page_names_the_others() -> None:
-    offered = {name for name, kind in MECHANISMS.items() if kind.translation_invariant}
+    offered = {name for name, kind in MECHANISMS.items() if kind.guarantee.translation_invariant}
     assert offered == set(PUBLIC)
-    refused = {name for name, kind in MECHANISMS.items() if kind.about.domain == "public"} - offered
+    refused = {name for name, kind in MECHANISMS.items() if kind.guarantee.domain == "public"} - offered
     page = (Path(__file__).parents[2] / "docs" / "risers.md").read_text()
     [row] = [line for line in page.splitlines() if line.startswith("| `weighted-order`")]
     assert set(re.findall("`([^`]+)`", row)) == refused
@@ -244,7 +244,7 @@ def test_scores_below_0_are_ranked_and_named(scores: list[int]) -> None:
     """Every rank is named by the item that holds it, those without a count among them; the histogram starts at 0."""
     items, counts = np.flatnonzero(scores), np.array([score for score in scores if score], np.int64)
     totals = make_table(item=items.astype(np.uint32), count=counts)
-    found = WindowCounts.of(make_selection(1, Joint(1.0), RangeDomain(0, 6)), [totals])
+    found = WindowCounts.of(TopK.of(1, Joint(1.0), RangeDomain(0, 6)), [totals])
     histogram = found.histogram
     assert histogram.smallest == max(min(scores), 0) and histogram.items == 6
     assert (histogram.counts() + min(*scores, 0)).tolist() == sorted(scores, reverse=True)

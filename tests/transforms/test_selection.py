@@ -13,10 +13,9 @@ from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGauss
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.spec import CountBudget, Draws, TopK, noise_size
-from private_topk.transforms.top_k import make_selection
 
 COUNTS = np.array([900, 700, 500, 300, 100])
-PLAIN = TopK(Joint(epsilon=9.0), 3, PublicDomain.of("abcde"), None, CountBudget(0.5))
+PLAIN = TopK(3, Joint(epsilon=9.0), PublicDomain.of("abcde"), None, CountBudget(0.5))
 RELEASE = Release(ReleaseKey.for_tests(), "one")
 
 
@@ -78,7 +77,7 @@ def test_steps_that_are_none_are_refused(step: object) -> None:
 
 def test_weights_are_no_counts_to_publish() -> None:
     weighted = WeightedGaussian(epsilon=1.0, delta=1e-6, max_items_per_user=5)
-    spec = make_selection(3, weighted, UnknownDomain())
+    spec = TopK.of(3, weighted, UnknownDomain())
     assert (spec.head(), spec.least()) == (None, weighted.tau() + 1)
     with pytest.raises(Refusal, match="publish_counts does not go with weighted-gaussian, which adds up weights"):
-        make_selection(3, weighted, UnknownDomain(), publish_counts=CountBudget(1.0))
+        TopK.of(3, weighted, UnknownDomain(), publish_counts=CountBudget(1.0))

@@ -21,7 +21,8 @@ from private_topk.transforms.mechanisms import Joint, LimitDomain
 from private_topk.transforms.parts import Part
 from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.shuffle import Shelf, _PutAsideDoFn, taken
-from private_topk.transforms.top_k import RankBlocks, make_selection
+from private_topk.transforms.spec import TopK
+from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows.assign import AssignWindows
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
@@ -73,7 +74,7 @@ def released(domain: Domain, cut: str | None, by_reference: bool) -> list[Any]:
     blocks = pipeline | beam.Create(stamped(some_rows(3, 72, 2_000))) | MakeBlocks(with_times=period is not None)
     if period is not None:
         blocks = blocks | AssignWindows(period)
-    spec = make_selection(5, mechanism, domain, 3)
+    spec = TopK.of(5, mechanism, domain, 3)
     rankings = blocks | RankBlocks(spec, RELEASE, period, 8, cores=2, by_reference=by_reference)
     _ = rankings | beam.ParDo(Collect(f"by reference {by_reference}"))
     pipeline.run().wait_until_finish()

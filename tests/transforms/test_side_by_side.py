@@ -21,7 +21,8 @@ from private_topk.transforms.mechanisms import Joint, LimitDomain
 from private_topk.transforms.plan import Layout
 from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.shuffle import SideBySideDoFn
-from private_topk.transforms.top_k import RankBlocks, make_selection
+from private_topk.transforms.spec import TopK
+from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows.assign import AssignWindows
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
@@ -67,7 +68,7 @@ def test_what_goes_wrong_is_raised() -> None:
 
 def released(cores: int, domain: Domain, cut: str | None, windowed: bool = False) -> tuple[list[Any], dict[str, str]]:
     mechanism = LimitDomain(epsilon=5.0, delta=1e-2) if isinstance(domain, UnknownDomain) else Joint(epsilon=1.0)
-    spec = make_selection(5, mechanism, domain, 3)
+    spec = TopK.of(5, mechanism, domain, 3)
     period = period_of(cut) if cut else None
     pipeline = beam.Pipeline(runner=FnApiRunner())
     rows = pipeline | beam.Create(stamped(some_rows(3, 72, 4_000)))

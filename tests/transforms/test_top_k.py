@@ -40,7 +40,6 @@ from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, make_
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.restricted import Restricted
 from private_topk.transforms.spec import CountBudget, TopK
-from private_topk.transforms.top_k import make_selection
 from private_topk.transforms.windows import WindowBounds, microseconds
 from private_topk.transforms.windows.assign import window_named
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
@@ -76,7 +75,7 @@ def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
     held = set_counts(pairs)
     counts = np.array([held.get(item, 0) for item in ITEMS])
     assert 3 < counts.min() + counts.max() and len(set(counts.tolist())) > 20, "too small to mean anything"
-    spec = TopK(JOINT, 10, PublicDomain.of(ITEMS))
+    spec = TopK(10, JOINT, PublicDomain.of(ITEMS))
     codes = np.flatnonzero(counts)
     columns = len(codes).to_bytes(8, "little"), codes.astype("<i8").tobytes(), counts[codes].astype("<i8").tobytes()
     digest = hashlib.sha256(b"".join(columns)).digest()
@@ -256,18 +255,18 @@ def test_what_could_fire_twice_is_refused_at_construction(case: str) -> None:
 
 def test_the_bound_inside_a_restricted_mechanism_is_enforced() -> None:
     mechanism = Restricted(Laplace(1.0, max_items_per_user=2), 1.0, 1e-3)
-    assert make_selection(3, mechanism, UnknownDomain()).max_items_per_user == 2
+    assert TopK.of(3, mechanism, UnknownDomain()).max_items_per_user == 2
     with pytest.raises(ValueError, match="max_items_per_user must be the mechanism's own bound, got 50 and 2"):
-        make_selection(3, mechanism, UnknownDomain(), max_items_per_user=50)
+        TopK.of(3, mechanism, UnknownDomain(), max_items_per_user=50)
 
 
 def test_numbers_of_any_kind_are_one_selection() -> None:
     """The release's seed is made of them as JSON, which knows no numpy and tells 1 from 1.0."""
     written = [
-        json.dumps(make_selection(one(2), Joint(one(1)), ITEMS, one(3), CountBudget(one(1))).parameters())
+        json.dumps(TopK.of(one(2), Joint(one(1)), ITEMS, one(3), CountBudget(one(1))).parameters())
         for one in (int, np.int64, np.uint8)
     ]
-    written.append(json.dumps(make_selection(2, Joint(1.0), ITEMS, 3, CountBudget(1.0, 0)).parameters()))
+    written.append(json.dumps(TopK.of(2, Joint(1.0), ITEMS, 3, CountBudget(1.0, 0)).parameters()))
     assert len(set(written)) == 1
 
 
@@ -343,9 +342,7 @@ class TestArguments:
         assert sorted(rankings([], domain=["a", "b", "c"], k=3)[0][1]) == ["a", "b", "c"]
 
     def test_a_number_is_the_epsilon_of_published_counts(self) -> None:
-        by_number, by_budget = (
-            make_selection(2, JOINT, ITEMS, publish_counts=given) for given in (0.5, CountBudget(0.5))
-        )
+        by_number, by_budget = (TopK.of(2, JOINT, ITEMS, publish_counts=given) for given in (0.5, CountBudget(0.5)))
         assert by_number == by_budget
 
     @pytest.mark.parametrize(
@@ -353,7 +350,7 @@ class TestArguments:
     )
     def test_a_domain_is_any_collection_of_items(self, listed: Any) -> None:  # noqa: ANN401
         """A set has another order in every process, and an answer hangs on the order."""
-        assert make_selection(2, JOINT, listed).domain == PublicDomain.of(["a", "b", "c"])
+        assert TopK.of(2, JOINT, listed).domain == PublicDomain.of(["a", "b", "c"])
 
 
 def test_a_range_ranks_as_the_list_of_its_integers_does() -> None:

@@ -16,7 +16,7 @@ from private_topk.transforms.mechanisms.joint_set import JointSet
 from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.parameters import Parameter, parameter, parameters_of
@@ -42,6 +42,7 @@ __all__ = [
     "FastJoint",
     "Gamma",
     "Gaussian",
+    "Guarantee",
     "Histogram",
     "Joint",
     "JointSet",

@@ -8,14 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, order_reach
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices
-from private_topk.transforms.mechanisms.reach import order_reach
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
 
 __all__ = ["CandidatesThenRank"]
 
@@ -49,15 +48,13 @@ class CandidatesThenRank(WeightedOrder):
 
     about: ClassVar[About] = About(
         name="candidates-then-rank",
-        answer="sequence",
-        guarantee="approximate",
-        domain="public",
         cost="one pass, then O(k)",
         source="ours; Dong, Roth & Su 2022, Balle & Wang 2018, Gopi et al. 2020",
         when="a delta is acceptable, k is 20 or more and up to 50 times epsilon; users may hold many items",
     )
-    swap_costs_one_draw: ClassVar[bool] = True
-    two_stage: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "approximate", "public", "sequence", metric="weights", swap_costs_one_draw=True, two_stage=True
+    )
 
     @property
     def weighting(self) -> Weighting:

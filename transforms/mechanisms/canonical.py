@@ -12,11 +12,11 @@ import numpy as np
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.canonical_classes import Classes, TopK
+from private_topk.transforms.mechanisms.exact.classes import Classes, TopK
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import Race
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 
 __all__ = ["Canonical"]
@@ -58,16 +58,13 @@ class Canonical(Mechanism):
 
     about: ClassVar[About] = About(
         name="canonical",
-        answer="set",
-        guarantee="pure",
-        domain="public",
         cost="one pass, then some times sqrt(k) binomials",
         source="Shekelyan & Loukides 2023, Theorem 3.5 with Theorems 4.1 and A.15",
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "pure", "public", "set", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float | Fraction
     gamma: float | Fraction = parameter(

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 
 __all__ = ["CdpPeeling"]
 
@@ -29,16 +29,13 @@ class CdpPeeling(Mechanism):
 
     about: ClassVar[About] = About(
         name="cdp-peeling",
-        answer="sequence",
-        guarantee="approximate",
-        domain="public",
         cost="one pass, then O(k)",
         source="Gillenwater et al. 2022, Lemma 4.2; Dong, Durfee & Rogers 2020",
         when="a delta is acceptable and k is large: noise grows as sqrt(k), not k",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "approximate", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float
     delta: float

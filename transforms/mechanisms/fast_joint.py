@@ -12,9 +12,8 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import ball, floor
-from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Sequences, draw_threshold
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["FastJoint"]
@@ -42,16 +41,13 @@ class FastJoint(Mechanism):
 
     about: ClassVar[About] = About(
         name="fast-joint",
-        answer="sequence",
-        guarantee="pure",
-        domain="public",
         cost="one pass, then (20 to 600) k look-ups, whatever epsilon",
         source="Wu & Zhang 2024, Theorem 4.1",
         when="to repeat published results: joint costs the same here and is never less accurate",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float | Fraction
     beta: float | Fraction = parameter(2.0**-10, help="probability with which the loss at which it is cut off fails")

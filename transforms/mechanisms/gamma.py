@@ -9,14 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
+from private_topk.transforms.mechanisms.exact.argmax import Levels, largest_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.blocks import Blocks, rising_cuts
-from private_topk.transforms.mechanisms.exact.gamma_real import gamma_real
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import float_rate
-from private_topk.transforms.mechanisms.exact.order_statistics import Levels, largest_ranks
+from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, rising_cuts
+from private_topk.transforms.mechanisms.exact.noise import float_rate, gamma_real
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, relative_float
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 
 __all__ = ["Gamma"]
 
@@ -37,16 +35,13 @@ class Gamma(Mechanism):
 
     about: ClassVar[About] = About(
         name="gamma",
-        answer="sequence",
-        guarantee="pure",
-        domain="public",
         cost="one pass, then O(k)",
         source="Steinke & Ullman 2016, Theorem 4.1",
         when="k close to d: noise grows with d, but not with k",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

@@ -7,12 +7,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, order_reach
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.reach import order_reach
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 
 __all__ = ["Gaussian"]
 
@@ -36,16 +35,13 @@ class Gaussian(Mechanism):
 
     about: ClassVar[About] = About(
         name="gaussian",
-        answer="sequence",
-        guarantee="approximate",
-        domain="public",
         cost="one pass, then O(k)",
         source="Balle & Wang 2018, Theorem 8; the order's sensitivity ours",
         when="a delta is acceptable and far fewer items per user than k",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "approximate", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float
     delta: float

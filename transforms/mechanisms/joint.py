@@ -10,11 +10,10 @@ from typing import ClassVar, Literal
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.flips import permute_and_flip
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
-from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Sequences, draw_threshold
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 
 __all__ = ["Joint"]
@@ -48,16 +47,13 @@ class Joint(Mechanism):
 
     about: ClassVar[About] = About(
         name="joint",
-        answer="sequence",
-        guarantee="pure",
-        domain="public",
         cost="one pass, then (20 to 600) k look-ups, whatever epsilon",
         source="Gillenwater et al. 2022, Equation 1; skew ours",
         when="the best pure sequence where the gaps between the top counts are large",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float | Fraction
     skew: float | Fraction = parameter(

@@ -11,8 +11,8 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.exact.race import Race
-from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.exact.staircase import SetLosses
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["JointSet"]
@@ -41,16 +41,13 @@ class JointSet(Mechanism):
 
     about: ClassVar[About] = About(
         name="joint-set",
-        answer="set",
-        guarantee="pure",
-        domain="public",
         cost="one pass, then some tens of counts of sets, 0.1 s at k = 100 and 2 s at k = 1000, whatever d is",
         source="Joseph et al. 2021, Lemma 5; Shekelyan & Loukides 2023, Theorem 4.1",
         when="sets of up to a few hundred items, where the largest gap to the true counts is what matters",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "pure", "public", "set", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float | Fraction
     noise: str = parameter("gumbel", help="gumbel, exponential, laplace, logistic or half-logistic")

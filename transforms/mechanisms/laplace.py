@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours, sensitivity
 
 __all__ = ["Laplace"]
 
@@ -28,16 +28,13 @@ class Laplace(Mechanism):
 
     about: ClassVar[About] = About(
         name="laplace",
-        answer="sequence",
-        guarantee="pure",
-        domain="public",
         cost="one pass, then O(k)",
         source="Ding et al. 2019; Qiao, Su & Zhang 2021",
         when="pure privacy and far fewer items per user than k",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float
     max_items_per_user: int | None = None

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.crossing import above_bottom
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.exact.noise import above_bottom
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 __all__ = ["LaplaceLimitDomain"]
@@ -38,14 +38,11 @@ class LaplaceLimitDomain(UnknownDomainMechanism):
 
     about: ClassVar[About] = About(
         name="laplace-limit-domain",
-        answer="sequence",
-        guarantee="approximate",
-        domain="unknown",
         cost="O(kbar)",
         source="Durfee & Rogers 2019, section 6.1",
         when="the items are not public and a user holds few of them",
     )
-    amounts_offered: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 
     epsilon: float
     delta: float

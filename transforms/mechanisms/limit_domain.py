@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.crossing import above_bottom
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.exact.noise import above_bottom
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 __all__ = ["LimitDomain"]
@@ -37,14 +37,11 @@ class LimitDomain(UnknownDomainMechanism):
 
     about: ClassVar[About] = About(
         name="limit-domain",
-        answer="sequence",
-        guarantee="approximate",
-        domain="unknown",
         cost="O(kbar)",
         source="Durfee & Rogers 2019, Algorithms 1 and 2",
         when="the items are not public and users hold any number of them; restricted-gumbel returns more of them",
     )
-    amounts_offered: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 
     epsilon: float
     delta: float

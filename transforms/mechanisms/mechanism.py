@@ -7,26 +7,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from private_topk.transforms.errors import Refusal, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
-from private_topk.transforms.mechanisms.exact.counts import check_counts
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named, Picks
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Indices, Named, Picks, check_counts
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
-from private_topk.transforms.mechanisms.ranks import check_ranks
-from private_topk.transforms.mechanisms.weighting import Weighting
 
-__all__ = ["About", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "sensitivity"]
+if TYPE_CHECKING:
+    from private_topk.transforms.mechanisms.weighted import Weighting
+
+__all__ = [
+    "About", "Guarantee", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "check_ranks",
+    "check_stated", "sensitivity",
+]  # fmt: skip
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
 
-Indices = NDArray[np.int64]
 
 Users = Callable[[Indices], Indices]
 """From ranks to the numbers of users of their items, same shape."""
@@ -34,15 +36,47 @@ Users = Callable[[Indices], Indices]
 
 @dataclass(frozen=True)
 class About:
-    """What `private-topk mechanisms` prints of a mechanism."""
+    """What `private-topk mechanisms` prints of a mechanism beside its guarantee."""
 
     name: str
-    answer: Literal["sequence", "set"]
-    guarantee: Literal["pure", "approximate"]
-    domain: Literal["public", "unknown"]
     cost: str
     source: str
     when: str
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is proved of the draws of one mechanism's class, and of no other: a subclass, which may draw otherwise,
+    states its own.
+
+    Args:
+        privacy: "pure" for epsilon-DP, "approximate" for (epsilon, delta)-DP; "none" for what stands in for a mechanism
+            in tests, which no command takes.
+        domain: "public" where everybody may know which items there are, "unknown" where the data tells.
+        answer: "sequence" in rank order, or "set".
+        metric: what one user adds to the count of an item: 1 ("users"); also, with `cap` taken into account, anything
+            in [0, cap] ("amounts"); or a weight, as `weighting` says ("weights").
+        neighbours: the relations that there is a proof for.
+        translation_invariant: the law is the same when all counts move together. Then it is proved, with `cap`, also
+            for scores that a user moves up and down (`Risers`). A proof by a bound on the items of a user must hold for
+            twice as many, of which one half has one part of `cap` and the other half the other.
+        swap_costs_one_draw: under "swap" two draws, one over counts that a user leaves and one over others that a user
+            enters, cost no more together than one over counts in which a user is replaced. So it is wherever one user
+            who comes or goes costs half: noise is calibrated to moves of twice the size. docs/groups.md has the proofs.
+        two_stage: sums of weights only `find` candidates, of which `order` draws the answer by their numbers of users.
+            Where sums are all there is, `select` takes a whole weight for a user.
+        publishes_weights: the noisy sums that decide come out with the items, and what is proved is proved of both.
+    """
+
+    privacy: Literal["pure", "approximate", "none"]
+    domain: Literal["public", "unknown"]
+    answer: Literal["sequence", "set"]
+    metric: Literal["users", "amounts", "weights"] = "users"
+    neighbours: tuple[Neighbours, ...] = ("add-remove", "swap")
+    translation_invariant: bool = False
+    swap_costs_one_draw: bool = False
+    two_stage: bool = False
+    publishes_weights: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,27 +92,7 @@ class Mechanism(abc.ABC):
     """
 
     about: ClassVar[About]
-    amounts_offered: ClassVar[bool] = False
-    """Whether `cap` is taken into account: the proofs hold for counts that one user moves by anything in [0, cap]."""
-    translation_invariant: ClassVar[bool] = False
-    """Whether the law is the same when all counts move together: then it is proved, with `cap`, also for scores that a
-    user moves up and down (`Risers`). A proof by a bound on the items of a user must hold for twice as many, of which
-    one half has one part of `cap` and the other half the other.
-    """
-    neighbours_offered: ClassVar[tuple[str, ...]] = ("add-remove", "swap")
-    weighs_users: ClassVar[bool] = False
-    """Whether counts are sums of the users' weights, as `weighting` says."""
-    publishes_weights: ClassVar[bool] = False
-    """Whether the noisy sums that decide come out with the items: what is proved is proved of both."""
-    two_stage: ClassVar[bool] = False
-    """Whether sums of weights only `find` candidates, of which `order` draws the answer by their numbers of users.
-    Where sums are all there is, `select` takes a whole weight for a user."""
-    swap_costs_one_draw: ClassVar[bool] = False
-    """Under "swap": whether two draws, one over counts that a user leaves and one over others that a user enters, cost
-    no more together than one draw over counts in which a user is replaced. So it is wherever one user who comes or goes
-    costs half: noise is calibrated to moves of twice the size. docs/groups.md has the proofs."""
-    is_private: ClassVar[bool] = True
-    """False only for what stands in for a mechanism in tests: no command takes it, and a manifest says so."""
+    guarantee: ClassVar[Guarantee]
 
     cap: int = field(
         default=1,
@@ -105,15 +119,15 @@ class Mechanism(abc.ABC):
         Raises:
             ValueError, TypeError: an argument breaks its rule; nothing has been drawn then.
         """
-        counts = check_counts(counts, self.about.domain)
+        counts = check_counts(counts, self.guarantee.domain)
         named = Named.of(counts if len(counts) else np.zeros(1, np.int64))
         held = None if users is None else self._checked_users(users, counts)
         prepared = self.prepare(named.histogram, None if held is None else lambda ranks: held[named.items(ranks)])
         chosen = named.items(prepared.ranks(k, bits))
-        return np.sort(chosen) if self.answer == "set" else chosen
+        return np.sort(chosen) if self.guarantee.answer == "set" else chosen
 
     def _checked_users(self, users: ArrayLike, counts: Indices) -> Indices:
-        if not self.two_stage:
+        if not self.guarantee.two_stage:
             raise Refusal("users", f"does not apply to {self.about.name}", "leave it out")
         held = check_counts(users)
         if len(held) != len(counts):
@@ -130,10 +144,9 @@ class Mechanism(abc.ABC):
         """
         return Prepared(self, histogram, users)
 
-    @property
-    def answer(self) -> Literal["sequence", "set"]:
-        """Whether this configuration answers with a sequence in rank order or with a set."""
-        return self.about.answer
+    def head(self, k: int) -> int | None:
+        """How many of the largest counts it looks at; None for all. Raises Refusal where k asks for too many."""
+        return None
 
     @property
     def weighting(self) -> Weighting | None:
@@ -175,7 +188,7 @@ class Mechanism(abc.ABC):
         of an approximate one nothing but its (epsilon, delta) is known.
         """
         epsilon = Fraction(self.parameter("epsilon"))
-        if self.about.guarantee == "pure":
+        if self.guarantee.privacy == "pure":
             return Cost.pure(epsilon)
         return Cost(epsilon, Fraction(self.parameter("delta")))
 
@@ -188,8 +201,11 @@ class Mechanism(abc.ABC):
 
         Replaced, a user leaves some and enters as many others, in pairs that cost one draw each, or two.
         """
-        as_one = vars(type(self)).get("swap_costs_one_draw", False)  # said by the class that draws
-        return groups if as_one or self.parameter("neighbours", "add-remove") != "swap" else 2 * groups
+        return (
+            groups
+            if self.guarantee.swap_costs_one_draw or self.parameter("neighbours", "add-remove") != "swap"
+            else 2 * groups
+        )
 
     @property
     def sensitivity(self) -> int:
@@ -206,13 +222,14 @@ class Mechanism(abc.ABC):
         return {name: str(v) if name in named else plain(v) for name, v in values.items()}
 
     def __post_init__(self) -> None:
+        check_stated(type(self))
         for its in fields(self):
             object.__setattr__(self, its.name, check_parameter(its.name, getattr(self, its.name)))
-        if self.cap > 1 and not vars(type(self)).get("amounts_offered", False):  # said by the class that draws
+        if self.cap > 1 and self.guarantee.metric != "amounts":
             raise Refusal("mechanism", f"{self.about.name} does not rank amounts: it is proved for users counted once "
                           "an item, whom a sum of amounts gives more weight", "leave {value_column} out, or take a "
-                          "mechanism that says `amounts_offered`")  # fmt: skip
-        offered, chosen = self.neighbours_offered, self.parameter("neighbours", "add-remove")
+                          "mechanism whose guarantee says metric=\"amounts\"")  # fmt: skip
+        offered, chosen = self.guarantee.neighbours, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
             rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {verbatim(repr(chosen))}"
             raise Refusal("neighbours", rule)
@@ -237,15 +254,13 @@ class Prepared:
 
     def ranks(self, k: int, bits: RandomBits) -> Indices:
         """The same answer as ranks."""
-        k = check_k(k, self.histogram.items, self.mechanism.about.domain)
+        k = check_k(k, self.histogram.items, self.mechanism.guarantee.domain)
         if not isinstance(bits, RandomBits):
             raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
         if k not in self._samplers:
             self._samplers[k] = self._by_both(k) if self.users else self.mechanism.sampler(self.histogram, k)
-        about = self.mechanism.about
-        return check_ranks(
-            self._samplers[k](bits.draw()), k, self.histogram.items, about.name, about.domain == "unknown"
-        )
+        ranks, fewer = self._samplers[k](bits.draw()), self.mechanism.guarantee.domain == "unknown"
+        return check_ranks(ranks, k, self.histogram.items, self.mechanism.about.name, fewer)
 
     def _by_both(self, k: int) -> Callable[[Draw], Indices]:
         def ranks(draw: Draw) -> Indices:
@@ -254,6 +269,16 @@ class Prepared:
             return candidates[self.mechanism.order(self.users(candidates), k, draw)]
 
         return ranks
+
+
+def check_stated(kind: type[Mechanism]) -> None:
+    """Refuse a class that leaves its name or its guarantee to the one that it is derived from, or to nobody."""
+    if not isinstance(getattr(kind, "about", None), About):
+        remedy = "give the class an `about: ClassVar[About]`"
+        raise Refusal("mechanism", f"{verbatim(kind.__name__)} must say what it is", remedy)
+    if not isinstance(vars(kind).get("guarantee"), Guarantee):
+        rule = f"{verbatim(kind.__name__)} must state what is proved of its own draws: no class inherits that"
+        raise Refusal("mechanism", rule, "give the class a `guarantee: ClassVar[Guarantee]`")
 
 
 def sensitivity(neighbours: Neighbours) -> int:
@@ -274,3 +299,25 @@ def check_k(k: object, d: int, domain: str = "public") -> int:
     if domain == "public" and whole > d:
         raise Refusal("k", f"must be at most the number of items, got k = {whole} and {d} items")
     return whole
+
+
+def check_ranks(ranks: Any, k: int, items: int, name: str, fewer: bool = False) -> Indices:  # noqa: ANN401
+    """The ranks that a mechanism called `name` has drawn, or a refusal: of others, some item would be named twice.
+
+    Args:
+        items: how many there are; `ranks` must be different integers from 0 to `items` - 1.
+        fewer: whether less than k may come out.
+
+    Cost: some microseconds and O(k log k), beside a draw.
+    """
+    if isinstance(ranks, np.ndarray) and ranks.dtype.kind in "iu" and ranks.ndim == 1:
+        ordered = sorted(ranks.tolist())
+        whole = len(ordered) == k or (fewer and len(ordered) < k)
+        if whole and len(set(ordered)) == len(ordered) and (not ordered or (ordered[0] >= 0 and ordered[-1] < items)):
+            return ranks
+    many = f"at most {k}" if fewer else f"{k}"
+    raise Refusal(
+        "mechanism",
+        f"{name} must answer with {many} different ranks, an array of integers from 0 up to the number of items",
+        "private_topk.transforms.testing.check_contract shows what else it owes",
+    )

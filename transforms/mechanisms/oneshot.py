@@ -7,11 +7,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
 __all__ = ["Oneshot"]
@@ -35,16 +35,13 @@ class Oneshot(Mechanism):
 
     about: ClassVar[About] = About(
         name="oneshot",
-        answer="sequence",
-        guarantee="pure",
-        domain="public",
         cost="one pass, then O(k)",
         source="Shekelyan & Loukides 2023, Theorem 4.1 (kappa = k)",
         when="pure privacy in one pass over the counts",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float
     noise: str = parameter("exponential", help="gumbel, exponential, laplace, logistic or half-logistic")

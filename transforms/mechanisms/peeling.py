@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 
 __all__ = ["Peeling"]
 
@@ -30,16 +30,13 @@ class Peeling(Mechanism):
 
     about: ClassVar[About] = About(
         name="peeling",
-        answer="sequence",
-        guarantee="pure",
-        domain="public",
         cost="one pass, then O(k)",
         source="Durfee & Rogers 2019, Lemma 4.2",
         when="small k; pure privacy with the exponential mechanism's simple law",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

@@ -10,9 +10,9 @@ import numpy as np
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds
+from private_topk.transforms.mechanisms.exact.flips import FlipRounds
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 
 __all__ = ["PnfPeeling"]
 
@@ -30,16 +30,13 @@ class PnfPeeling(Mechanism):
 
     about: ClassVar[About] = About(
         name="pnf-peeling",
-        answer="sequence",
-        guarantee="pure",
-        domain="public",
         cost="one pass, then k log k",
         source="McKenna & Sheldon 2020; Gillenwater et al. 2022, Lemma 4.1",
         when="pure privacy item by item: never worse than peeling",
     )
-    amounts_offered: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
-    translation_invariant: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+    )
 
     epsilon: float
     neighbours: Neighbours = "add-remove"

@@ -19,7 +19,7 @@ from private_topk.transforms.mechanisms.joint_set import JointSet
 from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
 from private_topk.transforms.mechanisms.limit_domain import LimitDomain
-from private_topk.transforms.mechanisms.mechanism import About, Mechanism
+from private_topk.transforms.mechanisms.mechanism import Mechanism, check_stated
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.parameters import parameters_of
 from private_topk.transforms.mechanisms.peeling import Peeling
@@ -122,9 +122,8 @@ def _check_class(name: str, kind: type[Mechanism]) -> None:
     if inspect.isabstract(kind):
         missing = ", ".join(sorted(kind.__abstractmethods__))
         raise Refusal("mechanism", f"{shown} must define {missing}")
-    if not isinstance(getattr(kind, "about", None), About):
-        raise Refusal("mechanism", f"{shown} must say what it is", "give the class an `about: ClassVar[About]`")
-    if not kind.is_private:
+    check_stated(kind)
+    if kind.guarantee.privacy == "none":
         raise Refusal(
             "mechanism",
             f"{shown} protects nobody: it is for tests of pipelines",

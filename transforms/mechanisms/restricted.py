@@ -12,9 +12,9 @@ import numpy as np
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_crossing, log_threshold
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism
+from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 __all__ = ["ADDITIVE", "Restricted", "RestrictedMechanism"]
@@ -76,14 +76,11 @@ class Restricted(RestrictedMechanism):
 
     about: ClassVar[About] = About(
         name="restricted",
-        answer="sequence",
-        guarantee="approximate",
-        domain="unknown",
         cost="that of M on kbar items",
         source="Carvalho & Wang, Algorithm 1",
         when="the items are not public and you have a mechanism of your own",
     )
-    amounts_offered: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 
     mechanism: Mechanism
     epsilon_r: float
@@ -92,17 +89,17 @@ class Restricted(RestrictedMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        inner = self.mechanism.about
-        if inner.name not in ADDITIVE:
+        name = self.mechanism.about.name
+        if name not in ADDITIVE:
             raise Refusal(
                 "mechanism",
-                f"must add noise to counts ({', '.join(ADDITIVE)}), got {verbatim(inner.name)}",
+                f"must add noise to counts ({', '.join(ADDITIVE)}), got {verbatim(name)}",
                 "Lemma 1 of the framework argues that weaker competitors raise the probability of every answer left, "
                 "which is false of joint mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)",
             )
-        if inner.answer != "sequence":
+        if self.mechanism.guarantee.answer != "sequence":
             raise Refusal(
-                "mechanism", f"must answer with a sequence, whose order the tests follow, got {verbatim(inner.name)}"
+                "mechanism", f"must answer with a sequence, whose order the tests follow, got {verbatim(name)}"
             )
         object.__setattr__(self, "mechanism", replace(self.mechanism, cap=self.cap))
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
 __all__ = ["RestrictedGumbel"]
@@ -36,14 +36,11 @@ class RestrictedGumbel(RestrictedMechanism):
 
     about: ClassVar[About] = About(
         name="restricted-gumbel",
-        answer="sequence",
-        guarantee="approximate",
-        domain="unknown",
         cost="O(kbar)",
         source="Carvalho & Wang, Algorithm 3",
         when="the items are not public and users hold any number of them",
     )
-    amounts_offered: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 
     epsilon: float
     delta: float

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
 __all__ = ["RestrictedLaplace"]
@@ -37,14 +37,11 @@ class RestrictedLaplace(RestrictedMechanism):
 
     about: ClassVar[About] = About(
         name="restricted-laplace",
-        answer="sequence",
-        guarantee="approximate",
-        domain="unknown",
         cost="O(kbar)",
         source="Carvalho & Wang, section 7; Qiao, Su & Zhang 2021",
         when="the items are not public, and k is small or a user holds few items",
     )
-    amounts_offered: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 
     epsilon: float
     delta: float

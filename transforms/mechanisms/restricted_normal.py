@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
 __all__ = ["RestrictedNormal"]
@@ -41,14 +41,11 @@ class RestrictedNormal(RestrictedMechanism):
 
     about: ClassVar[About] = About(
         name="restricted-normal",
-        answer="sequence",
-        guarantee="approximate",
-        domain="unknown",
         cost="O(kbar)",
         source="Carvalho & Wang, Appendix E",
         when="the items are not public and a user holds fewer of them than about k",
     )
-    amounts_offered: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 
     epsilon: float
     delta: float

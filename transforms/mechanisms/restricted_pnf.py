@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
@@ -33,14 +33,11 @@ class RestrictedPnf(RestrictedMechanism):
 
     about: ClassVar[About] = About(
         name="restricted-pnf",
-        answer="sequence",
-        guarantee="approximate",
-        domain="unknown",
         cost="O(kbar + k log kbar)",
         source="Carvalho & Wang, section 7; McKenna & Sheldon 2020",
         when="the items are not public and k is below about 10",
     )
-    amounts_offered: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 
     epsilon: float
     delta: float

@@ -10,9 +10,8 @@ import numpy as np
 
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share, largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_crossing, log_threshold
-from private_topk.transforms.mechanisms.exact.noise import noisy_top
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Neighbours
+from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold, noisy_top
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 __all__ = ["TopStable"]
@@ -41,14 +40,11 @@ class TopStable(UnknownDomainMechanism):
 
     about: ClassVar[About] = About(
         name="top-stable",
-        answer="set",
-        guarantee="approximate",
-        domain="unknown",
         cost="O(kbar)",
         source="Carvalho, Wang, Gondara & Miao 2020",
         when="the items are not public, their order does not matter and the counts have wide gaps; k may be large",
     )
-    amounts_offered: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "set", metric="amounts")
 
     epsilon: float
     delta: float

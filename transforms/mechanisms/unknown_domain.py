@@ -44,7 +44,7 @@ class UnknownDomainMechanism(Mechanism):
     """
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits, users: ArrayLike | None = None) -> Indices:
-        self.kbar_for(check_k(k, 0, self.about.domain))
+        self.kbar_for(check_k(k, 0, self.guarantee.domain))
         return super().__call__(counts, k, bits, users)
 
     def kbar_for(self, k: int) -> int:
@@ -64,6 +64,9 @@ class UnknownDomainMechanism(Mechanism):
             chosen = f"kbar = {kbar}" if self.parameter("kbar") else f"k = {k}, for which it is {kbar}"
             raise Refusal("kbar", f"must be at most {_MOST_KBAR}, got {chosen}", "choose a smaller one")
         return kbar
+
+    def head(self, k: int) -> int:
+        return self.kbar_for(k) + 1
 
     def default_kbar(self, k: int) -> int:
         """10 k, and at least 100. A larger kbar lowers the bar and adds competitors; this one suits most data."""

@@ -1,15 +1,66 @@
-"""What mechanisms share whose users weigh: how many items count wholly, of how many at most."""
+"""Weights of users, who share themselves out over what they hold, and what mechanisms over sums of them share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.mechanism import Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
-from private_topk.transforms.mechanisms.weighting import checked_items
 
-__all__ = ["Weighted"]
+__all__ = ["UNIT", "Weighted", "Weighting", "checked_items"]
+
+UNIT = 1 << 16
+"""What a user adds to an item who counts wholly."""
+
+Whole = NDArray[np.int64]
+
+_MOST_ITEMS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """A user with t items adds floor(UNIT * min(1, sqrt(whole_items / t))) to each of them.
+
+    That is an l_2 norm of at most UNIT * sqrt(whole_items) for every t: rounding down keeps the bound. What a user adds
+    depends on that user's own items alone.
+
+    Args:
+        limit: no user has more items than this: what is above is left out before, by a keyed hash.
+        least: a sum below this never comes out, so nobody need hand it on.
+        noise: the standard deviation of the noise on a sum, in units.
+        counted: beside the sum of the weights of each item, its users are counted.
+    """
+
+    whole_items: int
+    limit: int
+    least: int
+    noise: Fraction = Fraction(0)
+    counted: bool = False
+
+    def weight(self, items: int) -> int:
+        """What a user with so many items, at least 1, adds to each."""
+        return min(UNIT, isqrt((self.whole_items * UNIT**2) // items))
+
+    def weights(self, users: Whole) -> Whole:
+        """What each pair adds, shape (n,), from the number in [0, number of users) of its user, shape (n,)."""
+        table = np.array([0, *(self.weight(items) for items in range(1, self.limit + 1))])
+        return table[np.bincount(users)[users]]
+
+
+def checked_items(name: str, whole: object, most: int) -> int:
+    """How many items count wholly, as an int. Raises Refusal for any other, and for a bound that is too large."""
+    if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
+        raise Refusal("whole_items", f"must be a whole number of at least 1, got {whole!r}")
+    if most > _MOST_ITEMS:
+        raise Refusal("max_items_per_user", f"must be at most {_MOST_ITEMS} for {name}")
+    return int(whole)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_score, noisy_top
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, greater
-from private_topk.transforms.mechanisms.mechanism import About, Indices, sensitivity
-from private_topk.transforms.mechanisms.weighted import Weighted
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, sensitivity
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
 
 __all__ = ["WeightedGaussian"]
 
@@ -59,15 +58,13 @@ class WeightedGaussian(Weighted):
 
     about: ClassVar[About] = About(
         name="weighted-gaussian",
-        answer="sequence",
-        guarantee="approximate",
-        domain="unknown",
         cost="one pass over the items above tau",
         source="Gopi et al. 2020; Dick, Joseph & Raman 2026",
         when="the items are not public, and k is about 100 or epsilon small: others then return few items",
     )
-    publishes_weights: ClassVar[bool] = True
-    swap_costs_one_draw: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "approximate", "unknown", "sequence", metric="weights", swap_costs_one_draw=True, publishes_weights=True
+    )
 
     @property
     def weighting(self) -> Weighting:

@@ -7,14 +7,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, order_reach
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.mechanism import About, Indices
-from private_topk.transforms.mechanisms.reach import order_reach
-from private_topk.transforms.mechanisms.weighted import Weighted
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
 
 __all__ = ["WeightedOrder"]
 
@@ -43,14 +41,13 @@ class WeightedOrder(Weighted):
 
     about: ClassVar[About] = About(
         name="weighted-order",
-        answer="sequence",
-        guarantee="approximate",
-        domain="public",
         cost="one pass, then O(k)",
         source="Balle & Wang 2018, Theorem 8; weights of Gopi et al. 2020",
         when="a delta is acceptable, k is above 100 times epsilon; users may hold many items",
     )
-    swap_costs_one_draw: ClassVar[bool] = True
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "approximate", "public", "sequence", metric="weights", swap_costs_one_draw=True
+    )
 
     @property
     def weighting(self) -> Weighting:

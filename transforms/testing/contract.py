@@ -39,9 +39,9 @@ def distinct_indices_in_range(mechanism: Mechanism) -> None:
             where = f"counts {case}, k = {k}: {answer}"
             assert answer.dtype == np.int64 and answer.ndim == 1, where
             assert len(set(answer.tolist())) == len(answer) <= k, where
-            assert mechanism.about.domain == "unknown" or len(answer) == k, where
+            assert mechanism.guarantee.domain == "unknown" or len(answer) == k, where
             assert all(0 <= i < len(counts) for i in answer), where
-            if mechanism.answer == "set":
+            if mechanism.guarantee.answer == "set":
                 assert answer.tolist() == sorted(answer.tolist()), f"{where}: any other order may tell the ranks"
 
 
@@ -51,7 +51,7 @@ def same_key_same_answer_and_next_draw_differs(mechanism: Mechanism) -> None:
     first, second = RandomBits.keyed(b"key"), RandomBits.keyed(b"key")
     answers = [mechanism(counts, 10, first).tolist() for _ in range(3)]
     assert answers == [mechanism(counts, 10, second).tolist() for _ in range(3)], "one key gave two answers"
-    if mechanism.about.domain == "public":
+    if mechanism.guarantee.domain == "public":
         assert answers[0] != answers[1] != answers[2], "two draws gave one answer, among 1000 equal counts"
 
 
@@ -90,7 +90,7 @@ def refuses_bad_arguments(mechanism: Mechanism) -> None:
         ([1, 2], 0, ValueError, "k must be at least 1, got 0"),
         ([1, 2], 1.5, TypeError, "k must be an integer"),
     ]
-    if mechanism.about.domain == "public":
+    if mechanism.guarantee.domain == "public":
         cases.append(([1, 2], 3, ValueError, "k must be at most the number of items, got k = 3 and 2 items"))
     else:
         cases.pop(1)
@@ -130,7 +130,7 @@ def states_a_cost(mechanism: Mechanism) -> None:
         cost = mechanism.cost(k)
         assert cost.epsilon == mechanism.parameter("epsilon") > 0, cost
         assert cost.delta == mechanism.parameter("delta", 0), cost
-        assert (cost.delta == 0) == (mechanism.about.guarantee == "pure"), cost
+        assert (cost.delta == 0) == (mechanism.guarantee.privacy == "pure"), cost
         assert cost.rho is None or cost.rho > 0, cost
 
 

@@ -38,7 +38,7 @@ def frequencies(
     prepared, seen = mechanism.prepare(named.histogram), Counter[tuple[int, ...]]()
     for number in range(draws):
         answer = named.items(prepared.ranks(k, bits)).tolist()
-        answer = sorted(answer) if mechanism.answer == "set" else answer
+        answer = sorted(answer) if mechanism.guarantee.answer == "set" else answer
         seen[tuple(answer)] += 1
         if number < _ANEW:
             called = mechanism(array, k, anew).tolist()

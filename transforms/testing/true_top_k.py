@@ -12,7 +12,7 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.release import Release, ReleaseKey
 
 __all__ = ["TrueTopK", "fixed_release"]
@@ -31,14 +31,11 @@ class TrueTopK(Mechanism):
 
     about: ClassVar[About] = About(
         name="true-top-k",
-        answer="sequence",
-        guarantee="pure",
-        domain="public",
         cost="a sort of the counts",
         source="none: it is no private mechanism",
         when="in tests of a pipeline, on made-up rows",
     )
-    is_private: ClassVar[bool] = False
+    guarantee: ClassVar[Guarantee] = Guarantee("none", "public", "sequence")
 
     epsilon: float = 1.0
     neighbours: Neighbours = "add-remove"

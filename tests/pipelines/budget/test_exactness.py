@@ -119,7 +119,7 @@ def test_epsilons_beyond_reason_are_refused(
         (["--delta=nan"], "--delta must lie strictly between 0 and 1, got nan"),
         (["--windows=0"], "--windows must be at least 1, got 0"),
         (["--windows=" + "9" * 17], "--windows must be at most 10**15"),
-        (["--k=0"], "--k must be at least 1, got 0"),
+        (["--k=0"], "--k must be a whole number of at least 1, got 0"),
     ],
 )
 def test_other_numbers_beyond_reason(capsys: pytest.CaptureFixture, more: list[str], message: str) -> None:

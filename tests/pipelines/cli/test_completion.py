@@ -9,12 +9,11 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.cli import COMMANDS
+from private_topk.pipelines.cli import COMMANDS, parser_of
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import command
 
@@ -94,9 +93,8 @@ def test_the_script_knows_every_argument_and_its_shell_can_read_it(shell: str, t
     done = command("completion", shell)
     assert done.status == 0 and not done.err
     for name in COMMANDS:
-        module = import_module(f"private_topk.pipelines.cli.{name.replace('-', '_')}")
         for words in [["create"], ["show"], ["history"]] if name == "budget" else [[]]:
-            own = {a.option_strings[-1].lstrip("-") for a in module.parser(words)._actions if a.option_strings}
+            own = {a.option_strings[-1].lstrip("-") for a in parser_of(name, *words)._actions if a.option_strings}
             assert all(option in done.out for option in own)
     assert all(name in done.out for name in [*COMMANDS, *MECHANISMS])
     (tmp_path / "script").write_text(done.out)

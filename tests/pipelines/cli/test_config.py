@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.cli import run, stream
-from private_topk.pipelines.cli.config import Config
+from private_topk.pipelines.cli import command_of, parser_of
+from private_topk.pipelines.cli.arguments import Config
 from private_topk.pipelines.cli.parser import Value
 from tests.pipelines.support import command, write
 
@@ -105,30 +105,30 @@ def test_a_file_that_is_none_of_arguments(folder: Path, content: str) -> None:
 def test_the_parameters_of_a_mechanism_of_ones_own(folder: Path) -> None:
     (folder / "own.yaml").write_text("mechanism: private_topk.transforms.mechanisms.joint:Joint\nskew: 3/4\n")
     config = Config("own.yaml")
-    parser = run.parser(config.words())
+    parser = parser_of("run", *config.words())
     arguments, _ = parser.read([])
-    assert config.fill(parser, arguments) == [] and str(arguments.skew) == "3/4"
+    assert config.fill(parser, command_of(["run"])[1], arguments) == [] and str(arguments.skew) == "3/4"
 
 
-@pytest.mark.parametrize("module", [run, stream])
-def test_every_argument_can_stand_in_a_file(folder: Path, module: object) -> None:
+@pytest.mark.parametrize("name", ["run", "stream"])
+def test_every_argument_can_stand_in_a_file(folder: Path, name: str) -> None:
     """By its name, with dashes or underscores."""
-    parser = module.parser()  # type: ignore[attr-defined]
+    parser = parser_of(name)
     own = [action for action in parser._actions if action.dest not in ("help", "log_format", "config")]
     for action in own:
-        name = action.option_strings[0].removeprefix("--")
-        for spelled in (name, name.replace("-", "_")):
+        typed = action.option_strings[0].removeprefix("--")
+        for spelled in (typed, typed.replace("-", "_")):
             (folder / "one.yaml").write_text(f"{spelled}: {'true' if action.nargs == 0 else _value(action)}\n")
             arguments, _ = parser.read([])
-            Config("one.yaml").fill(parser, arguments)
-            assert getattr(arguments, action.dest) is not None, name
+            Config("one.yaml").fill(parser, command_of([name])[1], arguments)
+            assert getattr(arguments, action.dest) is not None, typed
 
 
 def _value(action: Value) -> str:
     metavar = str(action.metavar)
     if metavar.startswith("{"):
         return metavar[1:-1].split(",")[0]
-    texts = ("1", "1h", "2026-01-05", "a=b", "previous")
+    texts = ("1", "1h", "2026-01-05", "a=b", "previous", "joint", "UTC")
     text = next(text for text in texts if _reads(action, text))
     return f"[{text}]" if action.many else text
 

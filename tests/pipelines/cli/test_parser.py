@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.cli import COMMANDS, run, stream
+from private_topk.pipelines.cli import COMMANDS, parser_of
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.options import Options
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command
 
 
 def refused(*words: str) -> str:
     with pytest.raises(Refusal) as caught:
-        run.parser().read(words)
+        parser_of("run").read(words)
     return caught.value.shown(flag)
 
 
@@ -69,14 +68,6 @@ def test_an_old_name_is_refused_with_the_new_one(
     monkeypatch.chdir(tmp_path)
     done = command(*words)
     assert done.status == 2 and done.err == f"private-topk: {said}\n"
-
-
-def test_every_field_is_an_argument_of_one_of_the_two_commands() -> None:
-    """But for what only a report knows of itself: where the period before began, and the mechanism's parameters, which
-    have arguments of their own.
-    """
-    given = {action.dest for one in (run, stream) for action in one.parser()._actions}
-    assert set(Options.__annotations__) - {"parameters", "against_from"} <= given
 
 
 @pytest.mark.parametrize("name", COMMANDS)

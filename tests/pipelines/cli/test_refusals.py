@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.cli import run
+from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.parser import Value, flag
 from tests.pipelines.support import command, settled
 
@@ -39,7 +39,7 @@ def refusal(place: Path, *words: str, without: str = "") -> str:
     return done.err.removeprefix("private-topk: ").strip()
 
 
-ARGUMENTS = [action.option_strings[0] for action in run.parser()._actions if isinstance(action, Value)]
+ARGUMENTS = [action.option_strings[0] for action in parser_of("run")._actions if isinstance(action, Value)]
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -111,5 +111,5 @@ def test_what_must_be_there(place: Path, name: str) -> None:
 
 
 def test_every_argument_is_spelt_as_its_field() -> None:
-    for action in run.parser()._actions:
+    for action in parser_of("run")._actions:
         assert action.dest == "help" or action.option_strings == [flag(action.dest)]

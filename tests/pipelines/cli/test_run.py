@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines.cli.status import guarded
+from private_topk.pipelines.cli.output import guarded
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
 
@@ -65,8 +65,8 @@ FILES: dict[str, bytes] = {
 
 BAD: list[tuple[dict[str, object], str]] = [
     ({"k": 4}, "--k must be at most the number of items, got k = 4 and 3 items"),
-    ({"k": 0}, "--k must be at least 1, got 0"),
-    ({"k": -1}, "--k must be at least 1, got -1"),
+    ({"k": 0}, "--k must be a whole number of at least 1, got 0"),
+    ({"k": -1}, "--k must be a whole number of at least 1, got -1"),
     ({"k": "1.5"}, "--k must be a whole number, got '1.5'$"),
     ({"epsilon": 0}, "--epsilon must be a positive finite number, got 0.0"),
     ({"epsilon": -1}, "--epsilon must be a positive finite number"),
@@ -240,7 +240,7 @@ def test_mechanisms_lists_them_all() -> None:
     done = command("mechanisms")
     assert done.status == 0
     for name, mechanism in MECHANISMS.items():
-        assert f"{name}\n" in done.out and mechanism.about.guarantee in done.out
+        assert f"{name}\n" in done.out and mechanism.guarantee.privacy in done.out
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.cli.status import guarded
+from private_topk.pipelines.cli.output import guarded
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.published import what_is_out
 from private_topk.pipelines.report import Report
@@ -97,7 +97,7 @@ def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Pa
 _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.cli import main
-from private_topk.pipelines.cli.status import leave
+from private_topk.pipelines.cli.output import leave
 from private_topk.pipelines.unfinished import heed_signals
 from private_topk.transforms import rows
 

@@ -42,7 +42,7 @@ from private_topk.transforms.mechanisms import (
     WeightedGaussian,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
 
 GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
@@ -70,7 +70,7 @@ def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
         "numbers do not tell weights"
     )
     unknown = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2, unknown_domain=True)
-    assert {outlook.mechanism.about.domain for outlook in unknown.outlooks} == {"unknown"}
+    assert {outlook.mechanism.guarantee.domain for outlook in unknown.outlooks} == {"unknown"}
     weighed = unknown.left_out.pop("weighted-gaussian")  # type: ignore[attr-defined]
     assert "adds up weights of users" in weighed.shown()
     assert {error.shown() for error in unknown.left_out.values()} == {"needs a public domain"}
@@ -109,7 +109,7 @@ def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Out
     near = {key: Estimate(v, v - off, v + off) for key, v in (("recall", recall), ("order", order))}
     kind = type(base.mechanism)
     about = replace(kind.about, name=name)
-    named = type(kind.__name__, (kind,), {"about": about, "__module__": __name__})
+    named = type(kind.__name__, (kind,), {"about": about, "guarantee": kind.guarantee, "__module__": __name__})
     return replace(base, mechanism=named(**base.mechanism.parameters()), pure=pure, **near)
 
 

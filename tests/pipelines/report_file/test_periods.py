@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from private_topk.pipelines.report_file.file import read_report
 from private_topk.pipelines.report_file.periods import Periods
-from private_topk.pipelines.report_file.schema import read_report
 from tests.pipelines.support import WEEKLY
 
 

@@ -27,7 +27,7 @@ PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
 RELEASE = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "of the contract")
 OTHER = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "another")
 RANKINGS = [Ranking(PERIOD.window(0), ("tea", "cake"), 2, "sequence"), Ranking(PERIOD.window(1), (), 2, "sequence")]
-FACTS = describe_release(TopK(Joint(epsilon=1.0), 2, PublicDomain.of(["tea", "cake"])), RELEASE, "direct")
+FACTS = describe_release(TopK(2, Joint(epsilon=1.0), PublicDomain.of(["tea", "cake"])), RELEASE, "direct")
 
 
 class SinkContract:

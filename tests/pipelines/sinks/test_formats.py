@@ -25,7 +25,7 @@ from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.pipelines.sinks.rows import FIELDS, Shape, fields_of, ranking_rows, schema
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import Joint, WeightedGaussian
+from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian
 from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
 from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.windows import WindowBounds
@@ -101,7 +101,7 @@ def test_counts_say_how_far_they_are_off(ending: str) -> None:
 
 def test_the_manifest_and_messages_say_it_too() -> None:
     budget = CountBudget(1.0, 1e-6, 5)
-    spec = TopK(Joint(epsilon=0.5), 2, PublicDomain.of(["x", "y"]), None, budget)
+    spec = TopK(2, Joint(epsilon=0.5), PublicDomain.of(["x", "y"]), None, budget)
     found = manifest(spec, Release(ReleaseKey.fresh(), "r"), COUNTED)
     assert found["windows"] == [{"start": None, "end": None, "returned": 2, "noise_stddev": 3.14159, "noise_95": 6}]
     assert found["counts_rounded_to"] == 5 and found["privacy"]["noisy_counts"] == {"epsilon": 1.0, "delta": 1e-6}
@@ -113,7 +113,7 @@ def test_the_manifest_and_messages_say_it_too() -> None:
 def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     """In place of no count; in the manifest, in messages and on the terminal too."""
     mechanism = WeightedGaussian(1.0, 1e-6, 10, 3)
-    spec = TopK(mechanism, 2, UnknownDomain(), 10)
+    spec = TopK(2, mechanism, UnknownDomain(), 10)
     ranking = replace(COUNTED[0], noisy_counts=None, noise=None, noisy_weights=(1812.5, -3.25))
     facts = describe_release(spec, Release(ReleaseKey.fresh(), "r"), "direct")
     assert facts["weights"]["of_a_user_with_t_items"] == "min(1, sqrt(3 / t))"
@@ -147,7 +147,7 @@ def manifest(spec: TopK, release: Release, rankings: list[Ranking]) -> dict[str,
 
 def test_the_manifest_says_how_and_nothing_private() -> None:
     release = Release(ReleaseKey.fresh(), "weekly é")
-    spec = TopK(Joint(epsilon=0.5, skew=0.6, neighbours="swap"), 12, PublicDomain.of(["x", "y", *ODD]), 7)
+    spec = TopK(12, Joint(epsilon=0.5, skew=0.6, neighbours="swap"), PublicDomain.of(["x", "y", *ODD]), 7)
     found = manifest(spec, release, RANKINGS)
     versions = found.pop("versions")
     assert {"python", "private-topk", "apache-beam", "numpy", "python-flint"} <= set(versions)
@@ -176,7 +176,7 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
 
 
 def test_the_manifest_of_an_unknown_domain_and_one_window() -> None:
-    found = manifest(TopK(Joint(epsilon=1), 2, UnknownDomain()), Release.fresh(), SET)
+    found = manifest(TopK(2, LimitDomain(1.0, 1e-6), UnknownDomain()), Release.fresh(), SET)
     assert found["domain"] == {"kind": "unknown"} and found["max_items_per_user"] is None
     assert found["windows"] == [{"start": None, "end": None, "returned": 2}]
 

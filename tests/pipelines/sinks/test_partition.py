@@ -30,7 +30,7 @@ from tests.pipelines.sinks.contract import OTHER, PERIOD, RELEASE
 NAMES = ["DE", "côte d’ivoire", "a/b", "..", "x=1|%2F", "*[?]*", "\n", " ", "7"]
 GROUPS = PublicDomain.of(NAMES)
 ITEMS = PublicDomain.of(["tea", "cake"])
-FACTS = describe_release(TopK(Joint(epsilon=1.0), 2, ITEMS, groups=Groups(GROUPS)), RELEASE, "direct")
+FACTS = describe_release(TopK(2, Joint(epsilon=1.0), ITEMS, groups=Groups(GROUPS)), RELEASE, "direct")
 RANKINGS = [
     Ranking(window, ("tea", "cake"), 2, "sequence", group=name) for window in PERIOD.windows() for name in NAMES
 ]

@@ -21,7 +21,8 @@ from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.pipelines.sources.pubsub import GatherMessages
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.top_k import RankBlocks, make_selection
+from private_topk.transforms.spec import TopK
+from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows.assign import AssignWindows
 from tests.transforms.streams import Collect, streaming
 
@@ -70,7 +71,7 @@ def delivered(log: list[Message], dice: random.Random | None, ahead: int = 0) ->
         if pending and pending[0][3] + ahead > clock:
             clock = pending[0][3] + ahead
             events = events.advance_watermark_to(clock)
-    spec = make_selection(4, Joint(epsilon=10_000.0), ITEMS)
+    spec = TopK.of(4, Joint(epsilon=10_000.0), ITEMS)
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "messages")
     with streaming("direct") as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)

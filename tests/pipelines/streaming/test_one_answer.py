@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines.cli import stream as door
+from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
@@ -170,7 +170,7 @@ def test_what_nobody_can_look_at_is_not_sent_again() -> None:
 
 
 def _plain() -> dict[str, Any]:
-    return dict(options_of(door.parser().read(options(**ASKED))[0]))
+    return dict(options_of(parser_of("stream").read(options(**ASKED))[0]))
 
 
 def test_files_that_are_all_there_are_repeated_anywhere() -> None:

@@ -13,8 +13,8 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
+from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.cli.stream import parser
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import build
@@ -26,7 +26,8 @@ from private_topk.pipelines.sources.pubsub import GatherMessages
 from private_topk.runners import Launch
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.top_k import RankBlocks, make_selection
+from private_topk.transforms.spec import TopK
+from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows.assign import AssignWindows
 from tests.pipelines.streaming.replay import Commits
 from tests.pipelines.support import command, settled
@@ -65,7 +66,7 @@ def test_google_places_make_a_streaming_graph(
 ) -> None:
     pytest.importorskip("google.cloud.pubsub_v1", reason="needs the extra gcp")
     place = sink if "://" in sink else f"{tmp_path}/{sink}"
-    arguments, _ = parser().read(["--input", source, "--output", place, *made_up.question(*PERIOD)])
+    arguments, _ = parser_of("stream").read(["--input", source, "--output", place, *made_up.question(*PERIOD)])
     options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
     launch = Launch("direct", BundleBasedDirectRunner(), options)
     pipeline = beam.Pipeline(runner=launch.runner, options=options)
@@ -104,7 +105,7 @@ def test_single_messages_are_gathered_and_late_by_their_own_arrival(
     events = test_stream.TestStream().advance_watermark_to(first)
     for group in (on_time[:9], [*on_time[9:], *broken], late):  # late ones too before the watermark closes their day
         events = events.add_elements([TimestampedValue(message.encode(), at) for message, at in group])
-    spec = make_selection(1, Joint(epsilon=1000.0), ["x", "y"])
+    spec = TopK.of(1, Joint(epsilon=1000.0), ["x", "y"])
     period = Period(start, start + timedelta(days=2), timedelta(days=1))
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "gathered")
     with streaming(runner) as pipeline:

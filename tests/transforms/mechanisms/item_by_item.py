@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
 from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract

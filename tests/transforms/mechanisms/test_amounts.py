@@ -18,6 +18,7 @@ import pytest
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     About,
+    Guarantee,
     Joint,
     Laplace,
     Mechanism,
@@ -31,8 +32,16 @@ from private_topk.transforms.testing import Law, check_neighbours
 from private_topk.transforms.testing.checks import check_pair
 
 CAP = 3
-PUBLIC = [name for name, kind in MECHANISMS.items() if kind.amounts_offered and kind.about.domain == "public"]
-UNKNOWN = [name for name, kind in MECHANISMS.items() if kind.amounts_offered and kind.about.domain == "unknown"]
+PUBLIC = [
+    name
+    for name, kind in MECHANISMS.items()
+    if kind.guarantee.metric == "amounts" and kind.guarantee.domain == "public"
+]
+UNKNOWN = [
+    name
+    for name, kind in MECHANISMS.items()
+    if kind.guarantee.metric == "amounts" and kind.guarantee.domain == "unknown"
+]
 
 
 def mechanism_of(name: str, relation: str = "add-remove", cap: int = CAP, **others: object) -> Mechanism:
@@ -132,6 +141,7 @@ class Silent(Mechanism):
     """Says nothing of amounts, though what it inherits does."""
 
     about: ClassVar[About] = replace(Joint.about, name="silent")
+    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
     epsilon: float = 1.0
 
     def select(self, histogram: Any, k: int, draw: Any) -> Any:  # noqa: ANN401
@@ -142,8 +152,8 @@ def test_a_mechanism_that_does_not_speak_of_amounts_is_refused() -> None:
     with pytest.raises(ValueError, match="mechanism silent does not rank amounts"):
         replace(Silent(), cap=2)
     inheriting = dataclass(frozen=True)(type("Own", (Laplace,), {"about": replace(Laplace.about, name="own")}))
-    with pytest.raises(ValueError, match="mechanism own does not rank amounts"):
-        replace(inheriting(1.0), cap=2)
+    with pytest.raises(ValueError, match="mechanism Own must state what is proved of its own draws"):
+        inheriting(1.0)
 
 
 @pytest.mark.parametrize("delta", [None, 1e-6])

@@ -19,7 +19,7 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import CandidatesThenRank, RandomBits, WeightedOrder
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.testing import Law, hockey_stick
 from private_topk.transforms.testing.frequencies import assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws

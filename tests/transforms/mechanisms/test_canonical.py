@@ -14,7 +14,7 @@ import pytest
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.exact import race
-from private_topk.transforms.mechanisms.exact.canonical_classes import Classes, TopK
+from private_topk.transforms.mechanisms.exact.classes import Classes, TopK
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.testing import Law

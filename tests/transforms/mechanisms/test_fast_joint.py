@@ -10,8 +10,7 @@ import pytest
 
 from private_topk.transforms.mechanisms import Cost, Joint, Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope, draw_threshold
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Sequences, draw_threshold
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
 from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from tests.transforms.mechanisms import laws

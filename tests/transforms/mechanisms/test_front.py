@@ -23,7 +23,7 @@ def test_a_vector_and_its_histogram_give_the_same_answer(shape: str) -> None:
     counts = VECTORS[shape].astype(np.int64)
     table = Histogram.of(counts)
     for mechanism in configurations():
-        if mechanism.about.domain != "public" or mechanism.about.name == "joint-set" and mechanism.epsilon < 1:
+        if mechanism.guarantee.domain != "public" or mechanism.about.name == "joint-set" and mechanism.epsilon < 1:
             continue
         prepared = mechanism.prepare(table)
         for k in (1, 20):

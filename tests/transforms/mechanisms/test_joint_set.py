@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact import set_losses, staircase
+from private_topk.transforms.mechanisms.exact import staircase
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.race import Region
 from private_topk.transforms.mechanisms.joint_set import JointSet
@@ -30,7 +30,7 @@ class TestJointSet(SetContract):
         return laws.best_set(counts, k, self.rate(mechanism), mechanism.noise)
 
     def regions(self, mechanism: JointSet, histogram: Histogram, k: int) -> tuple[Fraction, list[Region]]:
-        return self.rate(mechanism), [set_losses.SetLosses(histogram, k).everything()]
+        return self.rate(mechanism), [staircase.SetLosses(histogram, k).everything()]
 
     def test_frequencies_on_a_larger_domain(self) -> None:
         """126 sets: many cuts of the losses, and sets drawn between two staircases; by loss and smallest count."""
@@ -63,4 +63,4 @@ def test_easy_counts_are_padded(monkeypatch: pytest.MonkeyPatch) -> None:
         products.clear()
         JointSet(0.1)(counts, 50, RandomBits.keyed(b"time"))
         done.append(products["all"])
-    assert min(done) >= 50 * set_losses._EASY
+    assert min(done) >= 50 * staircase._EASY

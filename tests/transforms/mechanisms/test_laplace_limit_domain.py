@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms.exact import crossing
+from private_topk.transforms.mechanisms.exact import noise
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
@@ -43,7 +43,7 @@ class TestLaplaceLimitDomain(SampledContract):
     def sampler(self, mechanism: LaplaceLimitDomain, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
         """Whose frequencies are compared in exact/test_crossing."""
         drift, scale, odds = self.numbers(mechanism, k)
-        return crossing.above_bottom(head, drift, scale, "laplace", odds, k, draw)
+        return noise.above_bottom(head, drift, scale, "laplace", odds, k, draw)
 
     @pytest.mark.parametrize(("bound", "k"), [(1, 3), (2, 3), (3, 2)])
     def test_bound_over_scale_is_spent_and_no_more(self, bound: int, k: int) -> None:

@@ -32,8 +32,8 @@ from private_topk.transforms.mechanisms import (
     noise_of_counts,
 )
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
-from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian, IndependentLaplace, Spread
-from private_topk.transforms.mechanisms.mechanism import About
+from private_topk.transforms.mechanisms.mechanism import Guarantee
+from private_topk.transforms.mechanisms.noisy_counts import CorrelatedGaussian, IndependentLaplace, Spread
 from private_topk.transforms.testing import Law, hockey_stick
 from private_topk.transforms.testing.checks import check_pair
 from tests.transforms.mechanisms.test_cost import SLACK, Kind, pair_of
@@ -62,7 +62,7 @@ OTHERS = (
 
 
 def test_all_that_are_said_to_move_as_one_are_here() -> None:
-    assert {kind for kind in MECHANISMS.values() if kind.swap_costs_one_draw} == {*map(type, TYPED), *OTHERS}
+    assert {kind for kind in MECHANISMS.values() if kind.guarantee.swap_costs_one_draw} == {*map(type, TYPED), *OTHERS}
 
 
 def one_way(mechanism: Mechanism, k: int, step: int) -> Iterator[tuple[Law, Law]]:
@@ -156,7 +156,7 @@ def test_two_draws_of_candidates_then_rank_cost_one() -> None:
 class _SaysNothing(Peeling):
     """A mechanism of one's own over a built-in one: what it draws is its own, and so is what it can say of it."""
 
-    about: ClassVar[About] = Peeling.about
+    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
 
 
 def test_who_says_nothing_pays_for_both() -> None:

@@ -11,8 +11,13 @@ import pytest
 
 from private_topk.transforms.mechanisms import RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
-from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian, Cube, IndependentLaplace, Spread
-from private_topk.transforms.mechanisms.noisy_counts import cost_of_counts
+from private_topk.transforms.mechanisms.noisy_counts import (
+    CorrelatedGaussian,
+    Cube,
+    IndependentLaplace,
+    Spread,
+    cost_of_counts,
+)
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 SIZES = [(1, None), (5, None), (5, 1), (5, 4), (8, 3), (8, 7)]

@@ -25,7 +25,7 @@ from private_topk.transforms.mechanisms import (
     parameters_of,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 
 PINNED = Path(__file__).with_name("pinned_answers.json")
 VECTORS = {
@@ -64,12 +64,12 @@ def checksum(mechanism: Mechanism) -> str:
     found = []
     for counts in VECTORS.values():
         for k in (1, 5) if len(counts) < 10 else (1, 5, 20):
-            given = counts * UNIT if mechanism.weighs_users and counts.max() < 2**40 else counts
+            given = counts * UNIT if mechanism.guarantee.metric == "weights" and counts.max() < 2**40 else counts
             bits, named = RandomBits.keyed(b"pinned"), Named.of(given)
             prepared = mechanism.prepare(named.histogram)
             # Ten draws of one prepared mechanism are ten calls: `test_front` and `frequencies` compare them.
             drawn = [named.items(prepared.ranks(k, bits)) for _ in range(10)]
-            found.append([sorted(a.tolist()) if mechanism.answer == "set" else a.tolist() for a in drawn])
+            found.append([sorted(a.tolist()) if mechanism.guarantee.answer == "set" else a.tolist() for a in drawn])
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import About, LimitDomain, Mechanism, RandomBits
-from private_topk.transforms.mechanisms.ranks import check_ranks
+from private_topk.transforms.mechanisms import About, Guarantee, LimitDomain, Mechanism, RandomBits
+from private_topk.transforms.mechanisms.mechanism import check_ranks
 from private_topk.transforms.testing.audit.datasets import cases_of
 
 WRONG = [[0, 1], np.array([0, 0]), np.array([0.0, 1.0]), np.array([0]), np.array([0, 3]), np.array([-1, 0]),
@@ -21,9 +21,8 @@ WRONG = [[0, 1], np.array([0, 0]), np.array([0.0, 1.0]), np.array([0]), np.array
 class Broken(Mechanism):
     """Answers with whatever `ANSWER` is."""
 
-    about: ClassVar[About] = About(
-        name="broken", answer="sequence", guarantee="pure", domain="public", cost="none", source="none", when="never"
-    )
+    about: ClassVar[About] = About(name="broken", cost="none", source="none", when="never")
+    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
     epsilon: float = 1.0
 
     def select(self, histogram: Any, k: int, draw: Any) -> Any:  # noqa: ANN401 - what a user may have written
@@ -32,9 +31,8 @@ class Broken(Mechanism):
 
 @dataclass(frozen=True)
 class Hiding(LimitDomain):
-    about: ClassVar[About] = About(
-        name="hiding", answer="sequence", guarantee="approximate", domain="unknown", cost="none", source="none", when=""
-    )
+    about: ClassVar[About] = About(name="hiding", cost="none", source="none", when="")
+    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence")
 
     def sampler(self, histogram: Any, k: int) -> Any:  # noqa: ANN401 - what a user may have written
         return lambda draw: ANSWER[0]

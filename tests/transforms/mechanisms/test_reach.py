@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms.reach import order_reach
+from private_topk.transforms.mechanisms.exact.accounting import order_reach
 
 
 def reach(moves: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from private_topk.transforms.mechanisms import (
     About,
     Canonical,
     Gaussian,
+    Guarantee,
     Joint,
     LaplaceLimitDomain,
     Mechanism,
@@ -95,7 +96,8 @@ def test_a_value_that_breaks_its_rule_is_refused() -> None:
 
 @dataclass(frozen=True)
 class Own(Mechanism):
-    about: ClassVar[About] = About("own", "sequence", "pure", "public", "-", "-", "-")
+    about: ClassVar[About] = About("own", "-", "-", "-")
+    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
 
     epsilon: float
 
@@ -123,12 +125,21 @@ class Nameless(Mechanism):
 @dataclass(frozen=True)
 class Joker(Own):
     about: ClassVar[About] = Joint.about
+    guarantee: ClassVar[Guarantee] = Joint.guarantee
+
+
+@dataclass(frozen=True)
+class Heir(Joint):
+    """Draws otherwise than what its parent has a proof of."""
+
+    about: ClassVar[About] = About("heir", "-", "-", "-")
+    select = Own.select
 
 
 @pytest.fixture(autouse=True)
 def module(monkeypatch: pytest.MonkeyPatch) -> None:
     named = types.ModuleType("some_package_of_mine")
-    for kind in (Own, NoDataclass, Unfinished, Nameless, Joker):
+    for kind in (Own, NoDataclass, Unfinished, Nameless, Joker, Heir):
         setattr(named, kind.__name__, kind)
     named.number = 5  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "some_package_of_mine", named)
@@ -151,6 +162,7 @@ def test_a_mechanism_of_one_s_own() -> None:
         ("some_package_of_mine:NoDataclass", "must be a dataclass: write @dataclass"),
         ("some_package_of_mine:Unfinished", "must define select"),
         ("some_package_of_mine:Nameless", "must say what it is: give the class an `about"),
+        ("some_package_of_mine:Heir", "Heir must state what is proved of its own draws.*give the class a `guarantee"),
         ("some_package_of_mine:Joker", "must have a name of its own: joint is a built-in one's"),
     ],
 )

@@ -15,7 +15,7 @@ from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from private_topk.transforms.mechanisms.restricted import ADDITIVE, Restricted
 from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from tests.transforms.mechanisms.test_weighted_gaussian import sums
 
 RELATIONS = ["add-remove", "swap"]

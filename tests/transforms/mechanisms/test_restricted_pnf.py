@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds
+from private_topk.transforms.mechanisms.exact.flips import FlipRounds
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
 from tests.transforms.mechanisms.unknown_contract import RELATIONS, SETTINGS, FrameworkContract

@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, ndtr
 
 from private_topk.transforms.mechanisms import RandomBits, WeightedGaussian
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.testing import Law, assert_follows, draws_to_see, hockey_stick, renyi
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.noise_laws import NOISE_LAWS, kolmogorov

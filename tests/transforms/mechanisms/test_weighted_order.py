@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits, WeightedOrder
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.testing import Law, hockey_stick
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract

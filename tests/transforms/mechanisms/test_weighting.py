@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from private_topk.transforms.mechanisms.weighting import UNIT, Weighting
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
 
 
 def test_weights_keep_the_norm_and_lose_little() -> None:

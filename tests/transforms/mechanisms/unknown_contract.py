@@ -11,10 +11,10 @@ import pytest
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, first_crossing, log_threshold
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
+from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from tests.transforms.mechanisms import laws

@@ -9,12 +9,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms import About, Cost, Mechanism, Peeling, RandomBits
+from private_topk.transforms.mechanisms import About, Cost, Guarantee, Mechanism, Peeling, RandomBits
 from private_topk.transforms.testing import check_contract
 
 
 def broken(name: str, **methods: object) -> Mechanism:
-    kind = globals()[name] = type(name, (Peeling,), {**methods, "__module__": __name__})  # where pickle finds it
+    given = {"guarantee": Peeling.guarantee, **methods, "__module__": __name__}
+    kind = globals()[name] = type(name, (Peeling,), given)  # where pickle finds it
     return kind(1.0)
 
 
@@ -30,7 +31,8 @@ def writes(self: Mechanism, counts: np.ndarray, k: int, bits: RandomBits) -> np.
 
 @dataclass(frozen=True)
 class Turned(Peeling):
-    about: ClassVar[About] = About("turned", "set", "pure", "public", "-", "-", "-")
+    about: ClassVar[About] = About("turned", "-", "-", "-")
+    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "set")
 
     def __call__(self, counts: np.ndarray, k: int, bits: RandomBits) -> np.ndarray:
         return Peeling.__call__(self, counts, k, bits)[::-1]

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import pytest
 from scipy import special
 
-from private_topk.transforms.mechanisms import Peeling
+from private_topk.transforms.mechanisms import Guarantee, Peeling
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Indices
@@ -51,6 +52,8 @@ def test_seeded_draws_repeat() -> None:
 @dataclass(frozen=True)
 class Stuck(Peeling):
     """Prepared, it repeats its first answer."""
+
+    guarantee: ClassVar[Guarantee] = Peeling.guarantee
 
     def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
         answers: list[Indices] = []

@@ -69,7 +69,7 @@ def test_no_budget_covers_it() -> None:
     ],
 )
 def test_every_manifest_says_so(mechanism: Mechanism, release: Release, private: bool) -> None:
-    facts = describe_release(TopK(mechanism, 1, PublicDomain.of(["a"])), release, "direct")
+    facts = describe_release(TopK(1, mechanism, PublicDomain.of(["a"])), release, "direct")
     assert facts.get("private", True) is private
     assert ("epsilon" in facts["privacy"]) is private
     json.dumps(facts)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.errors import Refusal
 
-__all__ = ["Draw", "RandomBits", "below"]
+__all__ = ["Draw", "RandomBits", "below", "uniform_subset"]
 
 _SEQUENTIAL_LANE = 2**32 - 1
 _BUFFERED_WORDS = 256
@@ -189,3 +189,14 @@ def below(words: NDArray[np.uint64], bounds: NDArray[np.int64]) -> tuple[NDArray
     rejected = bottom < bounds.astype(np.uint64)  # rarely: only then it is worth dividing
     rejected[rejected] = [int(b) < 2**64 % int(n) for b, n in zip(bottom[rejected], bounds[rejected], strict=True)]
     return top, rejected
+
+
+def uniform_subset(draw: Draw, n: int, m: int) -> list[int]:
+    """A uniform m-subset of range(n), in no particular order: min(m, n - m) sequential draws (Bentley & Floyd 1987)."""
+    if 2 * m > n:
+        left_out = set(uniform_subset(draw, n, n - m))
+        return [i for i in range(n) if i not in left_out]
+    chosen: set[int] = set()
+    for last, i in enumerate(draw.below_all(range(n - m + 1, n + 1)), n - m):
+        chosen.add(last if i in chosen else i)
+    return list(chosen)

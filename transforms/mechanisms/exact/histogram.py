@@ -10,21 +10,48 @@ N pairs of a user and an item have at most sqrt(2 N) + 1 different counts above 
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms.exact.counts import check_counts
 
-__all__ = ["Histogram", "Named", "Picks"]
+__all__ = ["Blocks", "CountLookup", "Histogram", "Named", "Picks", "check_counts", "even_cuts", "rising_cuts"]
+
 
 Indices = NDArray[np.int64]
-
 _COUNTED = 1 << 16  # counts below it are counted in a table and not sorted
+_TABLE = 1 << 17
+_FEW = 1 << 12
+_LARGE = 1 << 52  # counts below it are doubles as they are
+_DIGITS = 10  # binary digits, after the first one, that a rounded count keeps
+
+
+def check_counts(counts: ArrayLike, domain: str = "public") -> NDArray[np.int64]:
+    """The counts as int64 of shape (d,), or a refusal. Never shows a count. Only an unknown domain may be empty.
+
+    Raises:
+        Refusal: they are not of one dimension, none, negative or 2**63 and more.
+        TypeError: they are no integers.
+    """
+    array = np.asarray(counts)
+    if array.shape == (0,) and domain == "unknown":
+        return np.zeros(0, np.int64)
+    if array.ndim != 1 or array.size == 0:
+        raise Refusal("counts", f"must be one-dimensional and hold at least one item, got shape {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"counts must be integers, got dtype {array.dtype}: cast them if they are whole numbers")
+    if array.dtype.kind == "i" and array.min() < 0:
+        raise Refusal("counts", "must be at least 0", "a negative count was given")
+    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise Refusal("counts", "must be below 2**63")
+    return array.astype(np.int64, copy=False)
 
 
 class Picks(NamedTuple):
@@ -164,3 +191,160 @@ class Named:
         below = self.histogram.largest - self.vector[near]
         below = below.astype(np.min_scalar_type(int(below.max())))  # 16 bits and fewer numpy sorts by digits
         return near[np.argsort(below, kind="stable")][ranks]
+
+
+class CountLookup:
+    """The counts of a histogram from `least` on, >= 0. Look-ups below it answer as for `least`.
+
+    A look-up within 131,072 of `least` is one in a table, above that a search among the counts there, mostly few.
+    """
+
+    def __init__(self, histogram: Histogram, least: int) -> None:
+        self.least, self._histogram = least, histogram
+        values, ends = histogram.down_to(least)
+        self._values, self._ends = values, ends
+        # One look-up at a time is several times as quick in a list.
+        self._listed = (values.tolist(), ends.tolist()) if len(ends) <= _FEW else None
+
+    @cached_property
+    def items(self) -> int:
+        """How many items have `least` or more."""
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    @cached_property
+    def _high(self) -> tuple[Indices, Indices]:
+        """The counts beyond the table, rising, and how many items have each or more; then 0."""
+        low = len(self._values) - int(self._values[::-1].searchsorted(self.least + _TABLE))
+        return self._values[:low][::-1].copy(), np.append(self._ends[:low][::-1], 0)
+
+    @cached_property
+    def _table(self) -> NDArray[Any]:
+        """How many items have `least` or more, one more than that, and so on."""
+        rising = self._values[::-1]
+        largest = int(rising[-1]) if len(rising) else self.least - 1
+        last = min(largest, self.least + _TABLE - 1)
+        low = int(rising.searchsorted(last, "right"))
+        known = np.append(self._ends[::-1], 0)[: low + 1]
+        if self._histogram.items < 2**31:
+            known = known.astype(np.int32)  # twice as many of which the processor keeps at hand
+        return np.repeat(known, np.diff(rising[:low], prepend=self.least - 1, append=last + 1))
+
+    def at_least(self, counts: Indices) -> NDArray[Any]:
+        """How many items have each of the given counts or more, same shape, (n, m), n and m at least 1.
+
+        No count is above the largest, each row has none above the one before, and all rows rise and fall alike.
+        """
+        end = self.least + _TABLE
+        span = counts[:, [int(counts[0].argmin()), int(counts[0].argmax())]]
+        high = int(np.count_nonzero(span[:, 1] >= end))
+        if not high:
+            return self._table.take(counts - self.least, mode="clip")
+        numbers = np.empty(counts.shape, self._table.dtype)
+        numbers[high:] = self._table.take(counts[high:] - self.least, mode="clip")
+        # Where counts are far apart most rows are the same all along.
+        most, fewest = self._searched(span[:high]).T
+        numbers[:high] = fewest[:, None]
+        mixed = np.flatnonzero((most != fewest) | (span[:high, 0] < end))
+        if len(mixed):
+            asked = counts[mixed]
+            low = self._table.take(asked - self.least, mode="clip")
+            numbers[mixed] = np.where(asked < end, low, self._searched(asked))
+        return numbers
+
+    def _searched(self, counts: Indices) -> Indices:
+        """The same for counts beyond the table."""
+        rising, ends = self._high
+        return ends.take(rising.searchsorted(counts))
+
+    def count_at(self, rank: int) -> int:
+        """The count at a rank, of any item."""
+        if rank >= self.items:
+            return int(self._histogram.counts_at(np.array([rank]))[0])
+        if self._listed is not None:
+            values, ends = self._listed
+            return values[bisect_right(ends, rank)]
+        return int(self._values[self._ends.searchsorted(rank, "right")])
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Consecutive ranks, shape (n,) each.
+
+    Args:
+        bounds: a count that no item of the block exceeds, and that those of the first `exact` blocks have.
+        sizes: how many items a block has, at least 1.
+        exact: the blocks of the k largest counts and of those that equal the k-th, which is the last of these.
+    """
+
+    bounds: Indices
+    sizes: Indices
+    exact: int
+
+    @property
+    def starts(self) -> Indices:
+        """The first rank of each block, shape (n,)."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    @property
+    def least(self) -> int:
+        """The k-th largest count."""
+        return int(self.bounds[self.exact - 1])
+
+    @classmethod
+    def of(cls, histogram: Histogram, k: int, cuts: Sequence[int], rounded: bool = False) -> Blocks:
+        """The blocks of a histogram.
+
+        Args:
+            cuts: distances below the k-th largest count, rising.
+            rounded: whether to move a cut down to a count of few binary digits where that moves it little. Where it
+                goes depends on the k-th largest count alone.
+        """
+        top = histogram.top(k)
+        least = int(top[-1])
+        above = top[: int(np.searchsorted(-top, -least))]
+        edges = _edges(least, cuts, rounded)
+        ends = histogram.at_least(np.append(least, edges))
+        sizes = np.diff(ends, prepend=len(above))
+        bounds = np.concatenate(([least, least - 1], edges[:-1] - 1))[: len(sizes)]
+        there = sizes > 0
+        return cls(
+            np.concatenate((above, bounds[there])),
+            np.concatenate((np.ones(len(above), np.int64), sizes[there])),
+            len(above) + 1,
+        )
+
+
+def even_cuts(unit: Fraction, number: int, least: int) -> list[int]:
+    """The first `number` multiples of a unit of counts, rounded up, as far as they do not exceed `least`."""
+    number = min(number, int(least / unit) + 1)
+    numerator, denominator = unit.numerator, unit.denominator
+    return [-(-i * numerator // denominator) for i in range(1, number + 1)]
+
+
+@lru_cache(maxsize=64)
+def rising_cuts(first: Fraction, last: Fraction) -> tuple[int, ...]:
+    """Distances from `first` to `last`, each about a sixteenth more than the one before."""
+    cuts = [max(1, -(-first.numerator // first.denominator))]
+    end = -(-last.numerator // last.denominator)  # whole numbers compare faster, and with it as with `last`
+    while cuts[-1] < end:
+        cuts.append(cuts[-1] + max(1, cuts[-1] // 16))
+    return tuple(cuts)
+
+
+def _edges(least: int, cuts: Sequence[int], rounded: bool) -> Indices:
+    """The counts at which the blocks below `least` end, decreasing, 0 the last; none where `least` is 0."""
+    if not least:
+        return np.zeros(0, np.int64)
+    inside = np.array([least - cut for cut in cuts if cut < least], np.int64)
+    if rounded and least < _LARGE and len(inside):
+        low, width = _rounded_down(inside)
+        inside = np.where(4 * width <= -np.diff(inside, prepend=least), low, inside)
+    inside = np.minimum.accumulate(np.append(inside, 0))
+    return inside[np.diff(inside, prepend=least) < 0]
+
+
+def _rounded_down(counts: Indices) -> tuple[Indices, Indices]:
+    """Counts + 2**10 cut off after their first eleven binary digits, less 2**10, and how many counts become each."""
+    raised = counts + (1 << _DIGITS)
+    digits = np.frexp(raised.astype(np.float64))[1] - 1 - _DIGITS
+    return ((raised >> digits) << digits) - (1 << _DIGITS), np.int64(1) << digits.astype(np.int64)

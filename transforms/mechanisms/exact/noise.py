@@ -12,6 +12,7 @@ relative precision.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,9 +27,10 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, uniform
 
 __all__ = [
-    "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "Noise", "add_counts",
-    "certified_top", "check_noise", "exponential_real", "float_rate", "noise_real", "noisy_score", "noisy_top",
-    "of_exponential", "standard_noise", "to_float",
+    "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "QUERY_LANE", "THRESHOLD_LANE",
+    "Noise", "above_bottom", "add_counts", "certified_top", "check_noise", "exponential_real", "first_crossing",
+    "float_rate", "gamma_real", "log_threshold", "noise_real", "noisy_score", "noisy_top", "of_exponential",
+    "standard_noise", "to_float",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -45,6 +47,14 @@ COUNT_ERROR = 2.0**-48
 """Relative bound for a difference of counts times a rate: three roundings of 2**-53 each happen."""
 
 _CHUNK = 1 << 16  # items whose temporaries stay in the processor's cache
+_OF_EXPONENTIAL: dict[str, Callable[[arb], arb]] = {
+    "gumbel": lambda a: -a.log(),
+    "gaussian": lambda a: arb(2).sqrt() * (-2 * (-a).expm1()).erfcinv(),
+}
+LIPSCHITZ_NOISES = ("gumbel", "exponential", "laplace", "logistic", "half-logistic")
+_WORDS = 3  # for each proposal
+QUERY_LANE, THRESHOLD_LANE = 2**32 - 2, 2**32 - 3
+"""Lanes that no selection reaches, which counts its own from 0."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +102,6 @@ def of_exponential(noise: str) -> Callable[[arb], arb]:
     """
     quantile = NOISES[noise].quantile
     return _OF_EXPONENTIAL.get(noise, lambda a: quantile(-(-a).expm1()))
-
-
-_OF_EXPONENTIAL: dict[str, Callable[[arb], arb]] = {
-    "gumbel": lambda a: -a.log(),
-    "gaussian": lambda a: arb(2).sqrt() * (-2 * (-a).expm1()).erfcinv(),
-}
-
-LIPSCHITZ_NOISES = ("gumbel", "exponential", "laplace", "logistic", "half-logistic")
 
 
 def check_noise(noise: str) -> None:
@@ -216,3 +218,85 @@ def _by_balls(candidates: Indices, starts: Indices, exact: Callable[[int], Real]
     order = cmp_to_key(lambda i, j: -1 if greater(score(i), score(j)) else 1)
     for run in np.split(candidates, starts):
         yield from sorted(run.tolist(), key=order) if len(run) > 1 else run
+
+
+def gamma_real(shape: int, draw: Draw, lane: int) -> Real:
+    """The sum of `shape` >= 1 standard exponentials, in law.
+
+    Marsaglia & Tsang 2000: with a = shape - 1/3, c = 1 / sqrt(9 a) and x standard normal, a (1 + c x)**3 is taken with
+    probability exp(x**2 / 2 + a - a v + a log v), v = (1 + c x)**3: at most 1 for every x. The number is a function
+    of real numbers and the decision exact, so the law is; at least 95 of 100 proposals are taken.
+    """
+    a = Fraction(3 * shape - 1, 3)
+    proposals = (_proposal(a, draw, lane, number) for number in itertools.count())
+    return next(value for value in proposals if value is not None)
+
+
+def _proposal(a: Fraction, draw: Draw, lane: int, number: int) -> Real | None:
+    """Proposal `number`, or None where it is not taken."""
+    first, second, chance = (uniform(draw, lane, _WORDS * number + i) for i in range(_WORDS))
+
+    def base() -> arb:
+        return 1 + NOISES["gaussian"].quantile(first(), second()) / (9 * ball(a)).sqrt()
+
+    def exponent() -> arb:
+        v = base() ** 3
+        x = (base() - 1) * (9 * ball(a)).sqrt()
+        return x * x / 2 + ball(a) * (1 - v + v.log())
+
+    if not greater(base, lambda: arb(0)) or not greater(exponent, lambda: chance().log()):
+        return None
+    return lambda: ball(a) * base() ** 3
+
+
+def log_threshold(odds: Fraction, noise: str, draw: Draw) -> Real:
+    """ln(odds) + standard noise: the level to beat, in units of the noise."""
+    disturbance = noise_real(draw, THRESHOLD_LANE, 0, noise)
+    return lambda: ball(odds).log() + disturbance()
+
+
+def first_crossing(
+    gaps: Indices, scale: Fraction, threshold: Real, noise: str, draw: Draw, *, addresses: Indices, lane: int, up: bool
+) -> int:
+    """The first t whose level gaps[t] / scale + noise lies above the threshold (`up`) or below it (not `up`).
+
+    Args:
+        gaps: shape (n,), int64.
+        scale: of the noise, in counts.
+        threshold: in units of the noise.
+        noise, addresses, lane: level t has the noise `noise_real(draw, lane, addresses[t], noise)`; addresses (n,).
+        up: which side ends the walk.
+
+    Returns:
+        t, or n where no level crosses. Cost O(max(addresses)); ball arithmetic only where floats leave it open.
+    """
+    steps = gaps * float_rate(1 / scale)
+    levels = steps + standard_noise(int(addresses.max(initial=0)) + 1, noise, draw, lane)[addresses]
+    errors = np.abs(steps) * COUNT_ERROR + 2 * NOISE_ERROR  # the second one for the bar's own rounding
+    with precision(96):
+        bar = threshold()
+    above, below = levels - errors > float(bar.upper()), levels + errors < float(bar.lower())
+    certain, open_ones = (above, ~(above | below)) if up else (below, ~(above | below))
+    for t in np.flatnonzero(certain | open_ones).tolist():
+        exact = noisy_score(int(gaps[t]), scale, noise_real(draw, lane, int(addresses[t]), noise))
+        if certain[t] or greater(exact, threshold) == up:
+            return t
+    return len(gaps)
+
+
+def above_bottom(top: Indices, moves: int, scale: Fraction, noise: str, odds: Fraction, k: int, draw: Draw) -> Indices:
+    """The ranks whose noisy counts are largest and above that of bottom, h_(kbar+1) + moves + scale ln(odds).
+
+    Args:
+        top: the kbar + 1 largest counts, decreasing.
+        moves: how far differences of counts move between neighbours.
+        scale, noise: every item and bottom get this noise, bottom from `THRESHOLD_LANE`.
+        odds: how many to one bottom beats an item of count h_(kbar+1) + moves, about.
+        k: at most so many ranks.
+
+    Returns:
+        Ranks in decreasing order of noisy count, shape (at most k,).
+    """
+    ranks = noisy_top(top[:-1], scale, noise, k, draw)
+    gaps, bottom = top[ranks] - top[-1] - moves, log_threshold(odds, noise, draw)
+    return ranks[: first_crossing(gaps, scale, bottom, noise, draw, addresses=ranks, lane=0, up=False)]

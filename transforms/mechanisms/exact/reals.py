@@ -4,6 +4,9 @@ A float sampler is not differentially private: rounding makes outcomes possible 
 its neighbour (Mironov 2012). So a *real number* is here a function of no arguments that returns a ball (`flint.arb`)
 enclosing it at the working precision, and every decision is taken only when the balls are disjoint; until then the
 precision doubles. The answer is a property of the real numbers and so the same on every machine.
+
+`Scaled`, `Magnitudes` and `Powers` are what envelopes weigh with: positive numbers of any magnitude, rounded up, the
+same on every machine too.
 """
 
 from __future__ import annotations
@@ -11,18 +14,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, NamedTuple
 
-from flint import arb, ctx, fmpq
+import numpy as np
+from flint import arb, ctx, fmpq, fmpz
+from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 
-__all__ = ["Real", "ball", "floor", "greater", "precision", "relative_float", "uniform"]
+__all__ = [
+    "LOG2_E", "NO_END", "Magnitudes", "Powers", "Real", "Scaled", "ball", "below_powers_of_two", "floor", "greater",
+    "precision", "relative_float", "uniform",
+]  # fmt: skip
 
 Real = Callable[[], arb]
 
 _START_PRECISION = 96
 _LOCK = threading.RLock()  # flint's precision is one setting for the whole process
+LOG2_E = Fraction(0x171547652B82FE17, 2**60)
+"""Just below log2(e)."""
+_PARTS = 256
+_MOST = _PARTS << 40  # steps beyond it count as so many
+_POWERS_OF_TWO = {1 << digits for digits in range(1000)}
+NO_END = -1
+"""In the place of a stop."""
 
 
 @contextmanager
@@ -95,3 +112,133 @@ def uniform(draw: Draw, lane: int, index: int, known: Iterable[int] = ()) -> Rea
         return arb((2 * number + 1, -64 * levels - 1), (1, -64 * levels - 1))
 
     return value
+
+
+class Scaled(NamedTuple):
+    """The number mantissa * 2**exponent, mantissa > 0, both integers of any size: a float that never overflows."""
+
+    mantissa: int
+    exponent: int
+
+    def ball(self) -> arb:
+        """Its ball at the working precision."""
+        return arb((self.mantissa, self.exponent))
+
+
+@dataclass(frozen=True, eq=False)
+class Magnitudes:
+    """The numbers mantissas * 2**exponents, float64 from 1/2 to 1 and int64, shape (n,) both.
+
+    They come from sums, products, quotients and powers of two alone, which IEEE 754 defines to the last bit.
+    """
+
+    mantissas: NDArray[np.float64]
+    exponents: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, floats: NDArray[np.float64], exponents: NDArray[np.int64] | int = 0) -> Magnitudes:
+        """floats * 2**exponents."""
+        mantissas, shifts = np.frexp(floats)
+        return cls(mantissas, (shifts + exponents).astype(np.int64))
+
+    @classmethod
+    def above(cls, whole: int) -> Magnitudes:
+        """One number that is just above an integer of any size, > 0."""
+        shift = max(0, whole.bit_length() - 52)
+        return cls.of(np.array([float((whole >> shift) + 1)]), shift)
+
+    @classmethod
+    def joined(cls, *parts: Magnitudes) -> Magnitudes:
+        """All numbers of the parts."""
+        return cls(np.concatenate([p.mantissas for p in parts]), np.concatenate([p.exponents for p in parts]))
+
+    def at(self, places: NDArray[np.int64]) -> Magnitudes:
+        """Those at some places."""
+        return Magnitudes(self.mantissas[places], self.exponents[places])
+
+    def moved(self, firsts: NDArray[np.int64], others: Magnitudes) -> Magnitudes:
+        """Each one's predecessor, and at the places `firsts`, of which 0 is one, the others."""
+        mantissas, exponents = np.empty_like(self.mantissas), np.empty_like(self.exponents)
+        mantissas[1:], exponents[1:] = self.mantissas[:-1], self.exponents[:-1]
+        mantissas[firsts], exponents[firsts] = others.mantissas, others.exponents
+        return Magnitudes(mantissas, exponents)
+
+    def times(self, other: Magnitudes) -> Magnitudes:
+        """The products, rounded to the nearest."""
+        return Magnitudes.of(self.mantissas * other.mantissas, self.exponents + other.exponents)
+
+    def over(self, other: Magnitudes) -> NDArray[np.float64]:
+        """The quotients, of numbers that are not much larger than the others; shape (n,)."""
+        return np.ldexp(self.mantissas / other.mantissas, np.maximum(self.exponents - other.exponents, -1000))
+
+
+def below_powers_of_two(bits: int) -> list[int]:
+    """The whole numbers next below 2**(bits - i / 256), or equal to it, for i = 0 .. 255. Cost: 3 ms.
+
+    Eight square roots, each rounded down, are the 256th root rounded down: n <= sqrt(x) says as much of a whole n as
+    n <= floor(sqrt(x)) does.
+    """
+    roots = []
+    for i in range(_PARTS):
+        root = fmpz(1) << (_PARTS * bits - i)
+        for _ in range(_PARTS.bit_length() - 1):
+            root = root.isqrt()
+        roots.append(int(root))
+    return roots
+
+
+_ROOTS = np.array([float((root >> 12) + 1) * 2.0**-52 for root in below_powers_of_two(64)])
+"""Just above 2**(-i / 256)."""
+
+
+def _digits(value: Fraction) -> int:
+    """Of the whole part of a rational, about; less than 0 for those below 1."""
+    return value.numerator.bit_length() - value.denominator.bit_length()
+
+
+class Powers:
+    """Of q = exp(-rate), a positive rational rate."""
+
+    def __init__(self, rate: Fraction) -> None:
+        steps = _PARTS * LOG2_E * rate
+        self._rate, self._steps = (rate.numerator, rate.denominator), (steps.numerator, steps.denominator)
+        self._long = int(64 / rate)
+        self._float = steps.numerator / steps.denominator if abs(_digits(steps)) < 1000 else 0.0
+
+    def falling(self, exponents: NDArray[Any]) -> Magnitudes:
+        """q**x for each x >= 0, rounded up by at most 0.3 percent."""
+        steps = self._whole_steps(exponents)
+        return Magnitudes.of(_ROOTS[steps % _PARTS], -(steps // _PARTS))
+
+    def _whole_steps(self, exponents: NDArray[Any]) -> NDArray[np.int64]:
+        """The whole part of each exponent in steps of 2**(-1 / 256), exactly, or `_MOST` where it is more."""
+        numerator, denominator = self._steps
+        if exponents.dtype == object or not 2.0**-900 < self._float < 2.0**900:
+            return np.array([min(x * numerator // denominator, _MOST) for x in exponents.tolist()], np.int64)
+        # A double tells the whole part but where it lies too close to a whole number.
+        near = np.minimum(exponents * self._float, 2.0 * _MOST)
+        steps = near.astype(np.int64)
+        for i in np.flatnonzero(np.abs(near - np.rint(near)) <= near * 2.0**-50).tolist():
+            steps[i] = min(int(exponents[i]) * numerator // denominator, 2 * _MOST)
+        return np.minimum(steps, _MOST)
+
+    def widths(self, starts: NDArray[Any], stops: NDArray[Any]) -> Magnitudes:
+        """1 - q**(stop - start) for each, rounded up by at most 5 percent; 1 where there is no stop."""
+        endless = stops == NO_END
+        # 64 or more in units of the rate are as good as no end.
+        x = np.where(endless, 64.0, self._in_rates(np.where(endless, 0, stops - starts)))
+        # A step is 0.27 percent of a power, so the next one down lies below q**w.
+        steps = (x * (_PARTS * float(LOG2_E)) + 2).astype(np.int64)
+        power = np.ldexp(_ROOTS[steps % _PARTS], -(steps // _PARTS)) * (1 - 2.0**-40)
+        return Magnitudes.of(np.maximum(np.minimum(x * (1 + 2.0**-50), 1 - power), 2.0**-1000))
+
+    def _in_rates(self, widths: NDArray[Any]) -> NDArray[np.float64]:
+        """Each width times the rate, rounded to the nearest double, and 64 where it is more than `_long`."""
+        numerator, denominator = self._rate
+        # One exact product or quotient of doubles is rounded once, as the division of integers is.
+        if widths.dtype != object and max(self._long * numerator, numerator, denominator) < 2**53:
+            return np.where(widths > self._long, 64.0, np.minimum(widths, self._long) * numerator / denominator)
+        if widths.dtype != object and max(self._long, numerator) < 2**53 and denominator in _POWERS_OF_TWO:
+            x = np.minimum(widths, self._long) * float(numerator) / denominator
+            return np.where(widths > self._long, 64.0, x)
+        return np.array([64.0 if w > self._long else w * numerator / denominator for w in widths.tolist()])

@@ -6,25 +6,155 @@ least one must be chosen (j_1 <= 2), which leaves 2x + x**2; times the second se
 is 2 * 2 + 1 * 1 = 5: all pairs but {3, 4}. A uniform pair walks back: of the 5, the last segment holds one member in 4
 and none in 1. With the inner staircase (1, 3), sets that keep to j_1 <= 1 and j_2 <= 3 are left out: {1, 2} and {1, 3}
 are clean to the end; {1, 4} is clean after rank 1 and dirty from its second member on.
+
+**In a band.** A set of k ranks is a path: how many members it has up to the end of each segment. Counting all paths
+takes, for each segment, a product of polynomials of degree k. But the numbers of members spread over some sqrt(k)
+values only, and what lies beyond is bounded: for numbers z_1 >= z_2 >= ... > 0, a path that goes on from a members
+after segment s and keeps to the staircase has
+
+    product over i > s of z_i**b_i  >=  z_m**k * product over j >= s of (z_j / z_(j+1))**need_j  /  z_(s+1)**a,
+
+b_i being its members in segment i, since its partial sums are at least the needs. So it goes on in at most
+exp(d_s) z_(s+1)**a ways, with d_m = -k log z_m and d_(s-1) = d_s + need_s log(z_(s+1) / z_s) + n_s log(1 + z_s). The
+bound is closest where z_i / (1 + z_i) is the slope of the least concave line above the staircase.
+
+Ways are log-concave in the number of members: products and cuts of such rows are such rows. So a tail that is left out
+is at most its first term over one minus the first quotient. Floats only choose the band and bound, with a margin, what
+is left out; the ball that comes out holds the true number.
+
+Example: of 1,000 members 300 are expected up to some rank, 14 more or fewer. Rows from 165 to 465 hold all but one part
+in 2**60, and a segment of 50 ranks after it has hardly ever more than 50 of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
+from math import isqrt
 
 import numpy as np
 from flint import arb, arb_poly, ctx
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.banded_staircase import number_in_band, row_of_binomials
-from private_topk.transforms.mechanisms.exact.reals import Real, precision
+from private_topk.transforms.mechanisms.exact.bits import Draw, uniform_subset
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.reals import Real, precision, uniform
 
-__all__ = ["Segment", "SetsBetween"]
+__all__ = ["LossInterval", "Segment", "SetLosses", "SetsBetween", "number_in_band", "row_of_binomials"]
 
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_WALK_LANE = 1
+_EASY = 20  # segments in units of k**(6/5): some data take a draw 34
+_STEP = 9
 _PRECISION = 96
 _FEW = 75  # members, for which a band is about as wide as all
+_LEFT_OUT = 45 * math.log(2)  # what is left out may be one part in 2**45
+_MARGIN = 1.0  # of logarithms in floats: their sums err by less than 2**-20
+_DOWN, _UP = (12, 12), (14, 16)  # how far a band goes from the line: standard deviations, and members beside them
+_ACROSS = (16, 60)  # the same for the members of one segment
+_FALLING = math.log(0.9)
+_STEEPEST = 1 - 2.0**-20
+_UNIT = 2.0**-52  # twice the rounding of an operation on doubles
+_LEAST = 2.0**-800  # of a double in a row: what products lose below the range of doubles is nothing beside it
+_RANGE = 900  # binary digits
+_LOW = -100  # of the largest product
+
+
+class SetLosses:
+    """How many sets lose at most R: those with j_i <= t_i(R), the number of counts that are at least c_i - R."""
+
+    def __init__(self, histogram: Histogram, k: int) -> None:
+        self._histogram, self._k, self._d = histogram, k, histogram.items
+        self._top = histogram.top(k)
+        self._most = int((self._top - histogram.bottom(k)).max())
+        self._numbers: dict[tuple[int, int], arb] = {}
+        self._segments = 0
+
+    def everything(self) -> LossInterval:
+        """All sets."""
+        return LossInterval(self, None, 0, self._most)
+
+    def reach(self, loss: int) -> NDArray[np.int64]:
+        """t_i(loss), shape (k,)."""
+        return self._histogram.at_least(self._top - loss)
+
+    def number(self, loss: int) -> arb:
+        """How many sets lose at most this, as a ball at the working precision."""
+        key = (loss, ctx.prec)
+        if key not in self._numbers:
+            self._numbers[key] = self._counted(loss)
+        return self._numbers[key]
+
+    def _counted(self, loss: int) -> arb:
+        if loss >= self._most:  # all sets: no need to look at the smallest counts
+            return arb.bin_uiui(self._d, self._k)
+        sets = SetsBetween(self.reach(loss))
+        self._segments += len(sets.segments)
+        return sets.number()
+
+    def around(self, loss: int) -> tuple[int, int]:
+        """The largest loss of a set up to this one, from 0 on, and the least beyond, this one being below the largest.
+
+        Let h_i = min over j >= i of (t_j(loss) - j + i), the ranks of the last set that loses at most this: all others
+        have each of their ranks at or before its own, so that no loss lies between its loss and this one. A set that
+        loses more has a rank beyond h: the least of them has one more at the end of a run h_e = h_i + e - i, which
+        leaves the rest as it is.
+        """
+        places = np.arange(self._k)
+        last = np.minimum.accumulate((self.reach(loss) - places)[::-1])[::-1] + places - 1
+        ends = np.flatnonzero(np.diff(last, append=self._d) > 1)
+        counts = self._histogram.counts_at(np.concatenate((last, last[ends] + 1)))
+        least = (self._top[ends] - counts[self._k :]).min()
+        return int((self._top - counts[: self._k]).max()), int(least)
+
+    def pad(self) -> None:
+        """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data."""
+        sets = SetsBetween(_STEP * np.arange(1, self._k + 1))
+        with precision(96):
+            for _ in range(math.ceil(_EASY * self._k**0.2 - self._segments / self._k)):
+                sets.number()
+
+
+@dataclass(frozen=True)
+class LossInterval:
+    """The sets that lose least_loss .. most_loss, both the loss of some set; `below` is the next smaller, if any."""
+
+    losses: SetLosses
+    below: int | None
+    least_loss: int
+    most_loss: int
+
+    def size(self) -> arb:
+        """The number of its sets, which is at least 1 however wide the ball of the difference is."""
+        number = self.losses.number(self.most_loss)
+        return number if self.below is None else (number - self.losses.number(self.below)).max(arb(1))
+
+    def split(self) -> tuple[LossInterval, LossInterval] | None:
+        """Two parts, of smaller and of larger loss, cut in the middle of the logarithms."""
+        if self.least_loss == self.most_loss:
+            return None
+        middle = isqrt(max(1, self.least_loss) * self.most_loss)
+        cut, beyond = self.losses.around(min(middle, self.most_loss - 1))
+        return (
+            LossInterval(self.losses, self.below, self.least_loss, cut),
+            LossInterval(self.losses, cut, beyond, self.most_loss),
+        )
+
+    def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
+        """A uniform set of the interval: its ranks, from 0."""
+        inner = None if self.below is None else self.losses.reach(self.below)
+        sets = SetsBetween(self.losses.reach(self.most_loss), inner)
+        numbers = [uniform(draw, _WALK_LANE, i) for i in range(len(sets.segments))]
+        ranks, start = [], 0
+        for segment, m in zip(sets.segments, sets.members(numbers), strict=True):
+            ranks += [start + i for i in uniform_subset(draw, segment.size, m)]
+            start += segment.size
+        return np.array(ranks)
 
 
 @dataclass(frozen=True)
@@ -142,3 +272,243 @@ def _place(ways: Sequence[arb], number: Real) -> int | None:
     ticket = number() * ends[-1]
     place = next((i for i, end in enumerate(ends) if not end < ticket), None)
     return place if place is not None and ends[place] > ticket else None
+
+
+def row_of_binomials(n: int, most: int) -> arb_poly:
+    """The binomials of n over 0 .. most, most <= n, each from the one before it: a tenth of the cost of each alone."""
+    weight = arb(1)
+    row = [weight]
+    for b in range(most):
+        weight = weight * (n - b) / (b + 1)
+        row.append(weight)
+    return arb_poly(row)
+
+
+def number_in_band(sizes: Indices, needs: Indices) -> arb | None:
+    """A ball of the number of sets with at least needs[s] members in the segments up to s, and needs[-1] in all.
+
+    None where what is left out cannot be shown to be less than one part in 2**45. The ball is no narrower than one part
+    in 2**45 or, of many segments, 2**35: the rows are doubles, with a bound on all roundings, where these reach.
+
+    Args:
+        sizes, needs: of the segments, at least 1; needs rise; shape (m,) both.
+
+    Cost: for each segment a product of rows of about 20 sqrt(k) and of some tens of numbers.
+    """
+    for kind in (_Doubles, _Balls):
+        band = _Band(sizes, needs)
+        number = _counted(band, kind(band))
+        if number is not None:
+            return number
+    return None
+
+
+def _counted(band: _Band, row: _Doubles | _Balls) -> arb | None:
+    least = 0
+    for s, (low, high) in enumerate(band.rows()):
+        if not row.multiply(s, band.widest(s, high - least)) or not band.leaves(s, row, least, low, high):
+            return None
+        if not row.cut(low - least, high - least):
+            return None
+        least = low
+    number = row.number(band.members - least)
+    if not number > 0 or band.left_out() > float(number.log().lower()) - _LEFT_OUT:
+        return None
+    return number + arb(band.left_out()).exp() * arb(0.5, 0.5)
+
+
+class _Balls:
+    """In how many ways there are as many members in the segments so far: coefficients of a polynomial."""
+
+    def __init__(self, band: _Band) -> None:
+        self._sizes, self._row = band.sizes, arb_poly([1])
+
+    def multiply(self, s: int, most: int) -> bool:
+        """Go on to the end of segment s, of which at most so many members are counted."""
+        self._row = self._row * row_of_binomials(int(self._sizes[s]), most)
+        return True
+
+    @property
+    def last(self) -> int:
+        """The place of the last number."""
+        return self._row.degree()
+
+    def step(self, inner: int, outer: int) -> tuple[float, float] | None:
+        """Upper bounds of the logarithms of a quotient of neighbours, and of the outer one; None if one may be 0."""
+        near, far = self._row[inner], self._row[outer]
+        if not near > 0 or not far > 0:
+            return None
+        return float((far / near).log().upper()), float(far.log().upper())
+
+    def cut(self, first: int, last: int) -> bool:
+        """Keep the places first .. last."""
+        self._row = self._row.truncate(last + 1).right_shift(first)
+        return True
+
+    def number(self, place: int) -> arb:
+        return self._row[place]
+
+
+class _Doubles:
+    """The same in doubles: the number of a members is values[a - least] * 2**-(tilt * a + shift), within `error` of it.
+
+    The tilt is whole, so that changing it rounds nothing, and follows log2 of z, so that no number of a row is much
+    larger than others. All numbers are positive: relative errors add up, in whatever order a sum is made.
+    """
+
+    def __init__(self, band: _Band) -> None:
+        self._sizes, self._tilts = band.sizes, np.rint(band.log_z / math.log(2)).astype(np.int64).tolist()
+        self._values, self._least, self._tilt, self._shift, self._error = np.ones(1), 0, self._tilts[0], 0, 0.0
+
+    def multiply(self, s: int, most: int) -> bool:
+        """Go on to the end of segment s; False where the range of doubles does not reach."""
+        n = int(self._sizes[s])
+        if n >= 2**52 or not self._lean(self._tilts[s]):
+            return False
+        weights, start = _weights(n, most, self._tilt)
+        products = np.convolve(self._values, weights)
+        largest = float(np.maximum.reduce(products))
+        top = math.frexp(largest)[1]
+        # Weights and products below the range are wrong by less than 2**-1022 each, beside a largest of 2**_LOW.
+        if not largest < math.inf or top < _LOW:
+            return False
+        self._error += _UNIT * (2 * most + min(len(self._values), most + 1) + 3)
+        self._values = np.ldexp(products, -top)
+        self._shift += start - top
+        return True
+
+    def _lean(self, tilt: int) -> bool:
+        """Change the tilt: powers of two, which round nothing within the range."""
+        if tilt != self._tilt:
+            more, centre = tilt - self._tilt, len(self._values) // 2
+            leaning = np.ldexp(self._values, more * (np.arange(len(self._values)) - centre))
+            top = math.frexp(float(leaning.max()))[1]
+            self._values = np.ldexp(leaning, -top)
+            self._shift -= more * (self._least + centre) + top
+            self._tilt = tilt
+        return self._within()
+
+    def _within(self) -> bool:
+        """Whether no number is too small: the least of a log-concave row is at an end. Those too large are infinite."""
+        return bool(len(self._values)) and float(self._values[0]) > _LEAST and float(self._values[-1]) > _LEAST
+
+    @property
+    def last(self) -> int:
+        """The place of the last number."""
+        return len(self._values) - 1
+
+    def step(self, inner: int, outer: int) -> tuple[float, float] | None:
+        """Upper bounds of the logarithms of a quotient of neighbours, and of the outer one; None if one may be 0."""
+        near, far = float(self._values[inner]), float(self._values[outer])
+        if not (near > _LEAST and far > _LEAST):
+            return None
+        digits = self._tilt * (self._least + outer) + self._shift
+        quotient = math.log(far / near) - self._tilt * (outer - inner) * math.log(2)
+        return quotient + 2.0**-20, math.log(far) - digits * math.log(2) + 2.0**-20
+
+    def cut(self, first: int, last: int) -> bool:
+        """Keep the places first .. last; False where one is too small."""
+        self._values, self._least = self._values[first : last + 1], self._least + first
+        return self._within()
+
+    def number(self, place: int) -> arb:
+        error, digits = self._error + 2.0**-45, self._tilt * (self._least + place) + self._shift
+        return arb(float(self._values[place])) * arb((1, -digits)) * arb(1, error)
+
+
+@lru_cache(maxsize=1024)
+def _weights(n: int, most: int, tilt: int) -> tuple[Floats, int]:
+    """The binomials of n times 2**(tilt b + start) over b = 0 .. most, and the start; many segments are of one size."""
+    # The largest weight is at most (1 + 2**tilt)**n.
+    start = -min(_RANGE, int(n * math.log2(1 + 2.0**tilt)))
+    members = np.arange(most, dtype=np.float64)
+    steps = np.concatenate(([2.0**start], np.ldexp((n - members) / (members + 1), tilt)))
+    with np.errstate(over="ignore"):  # what is infinite goes on in balls
+        weights: Floats = np.cumprod(steps, dtype=np.float64)
+    weights.flags.writeable = False
+    return weights, start
+
+
+class _Band:
+    """Which rows to count of each segment, and a bound on what that leaves out."""
+
+    def __init__(self, sizes: Indices, needs: Indices) -> None:
+        self.sizes, self._needs, self.members = sizes, needs, int(needs[-1])
+        slopes = np.minimum(_slopes(np.cumsum(sizes), needs), _STEEPEST)
+        self._means, self._variances = sizes * slopes, sizes * slopes * (1 - slopes)
+        self.log_z = log_z = np.log(slopes) - np.log1p(-slopes)
+        self._next_log_z = np.append(log_z[1:], log_z[-1])
+        steps = needs * (self._next_log_z - log_z) - sizes * np.log1p(-slopes)
+        self._ways = np.cumsum(np.append(-self.members * log_z[-1], steps[::-1]))[::-1]  # d_0, d_1, ...
+        self._after = np.sum(sizes) - np.cumsum(sizes)  # ranks after each segment
+        self._out: list[float] = []  # logarithms
+
+    def rows(self) -> Iterator[tuple[int, int]]:
+        """The least and the most members to count up to each segment."""
+        sums, variances = np.cumsum(self._means), np.cumsum(self._variances)
+        spread = np.sqrt(variances * (variances[-1] - variances) / max(variances[-1], 1e-9))
+        low = np.maximum(self._needs, np.floor(sums - _DOWN[0] * spread - _DOWN[1]).astype(np.int64))
+        high = np.minimum(self.members, np.ceil(sums + _UP[0] * spread + _UP[1]).astype(np.int64))
+        high[-1] = self.members
+        return zip(low.tolist(), np.maximum(low, high).tolist(), strict=True)
+
+    def widest(self, s: int, most: int) -> int:
+        """How many members of a segment to count with, at most."""
+        size, variance = int(self.sizes[s]), float(self._variances[s])
+        widest = min(size, int(self._means[s] + _ACROSS[0] * math.sqrt(variance)) + _ACROSS[1])
+        if widest < min(size, most):
+            # Bernstein's bound for a binomial number: of all paths, weighed by the z, so many have more members here.
+            t = widest + 1 - float(self._means[s])
+            self._out.append(float(self._ways[0]) - t * t / (2 * (variance + t / 3)))
+        return min(widest, most)
+
+    def leaves(self, s: int, row: _Doubles | _Balls, least: int, low: int, high: int) -> bool:
+        """Note what is left out of a row, which begins at `least`; False where there is no bound on it."""
+        above = high < self.members and row.last > high - least
+        below = low > max(least, int(self._needs[s]))
+        return (not above or self._note(s, row, least, high, 1)) and (not below or self._note(s, row, least, low, -1))
+
+    def _note(self, s: int, row: _Doubles | _Balls, least: int, last: int, side: int) -> bool:
+        """Those of the row that lie beyond `last` on one side."""
+        outer = row.step(last - least, last + side - least)
+        if outer is None:
+            return False
+        step, first = outer
+        bounds = []
+        for ways in (self._bounded, self._unbounded):
+            beyond, before = ways(s, last + side), ways(s, last)
+            quotient = step + beyond - before
+            if quotient < _FALLING:
+                bounds.append(first + beyond - math.log1p(-math.exp(quotient)))
+        self._out += [min(bounds)] if bounds else []
+        return bool(bounds)
+
+    def _bounded(self, s: int, a: int) -> float:
+        """The logarithm of a bound on how many ways there are to go on from a members after segment s."""
+        return float(self._ways[s + 1]) + a * float(self._next_log_z[s])
+
+    def _unbounded(self, s: int, a: int) -> float:
+        """The same without the staircase: closer where little is left to choose."""
+        n, m = int(self._after[s]), self.members - a
+        return -math.inf if m > n else math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
+
+    def left_out(self) -> float:
+        """The logarithm of a bound on the number of all sets left out."""
+        if not self._out:
+            return -math.inf
+        return max(self._out) + math.log(len(self._out)) + _MARGIN
+
+
+def _slopes(ends: Indices, needs: Indices) -> Floats:
+    """The slopes, over each segment, of the least concave line above the points (ends, needs) and (0, 0)."""
+    xs, ys = [0, *ends.tolist()], [0, *needs.tolist()]
+    corners: list[int] = []
+    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if (ys[b] - ys[a]) * (x - xs[a]) > (y - ys[a]) * (xs[b] - xs[a]):
+                break
+            corners.pop()
+        corners.append(i)
+    slopes = [(ys[b] - ys[a]) / (xs[b] - xs[a]) for a, b in zip(corners, corners[1:], strict=False)]
+    return np.repeat(slopes, np.diff(corners))

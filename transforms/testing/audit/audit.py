@@ -181,7 +181,7 @@ def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> float:
     are told apart by their noise, as if neighbours had published it: one half of them chooses, and the other tests.
     """
     spec, epsilon = case.spec, cast(dict[str, Any], {"epsilon": 0.5})
-    domain = PublicDomain.of(LABELS[:2]) if isinstance(spec.domain, PublicDomain) else spec.domain
+    domain = PublicDomain.of(LABELS[:2]) if spec.domain.is_public else spec.domain
     mechanism = replace(spec.mechanism, **epsilon)
     case = replace(case, spec=replace(
         spec, k=1, domain=domain, mechanism=mechanism, publish_counts=CountBudget(0.5)))  # fmt: skip
@@ -224,7 +224,7 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
     ):
         if of == "" or name == "an item of one's own":
             bound = "no bound" if limit is None else f"at most {limit}"
-            spec = TopK(TrueTopK(), 1, its, limit, None, *what)
+            spec = TopK(1, TrueTopK(), its, limit, None, *what)
             for fault in _wrong(spec, dataset, sampler.key(0)):
                 yield f"{domain} domain, {bound}, {of}{name}, {fault}"
 

@@ -14,10 +14,9 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
-from private_topk.transforms.mechanisms.weighting import UNIT
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import CountBudget, TopK
-from private_topk.transforms.top_k import make_selection
 
 __all__ = [
     "GROUPS", "LABELS", "RESOLUTION", "TARGET", "Case", "Dataset", "Neighbours", "Row", "cases_of",
@@ -194,7 +193,7 @@ class Case:
     @cached_property
     def pairs(self) -> tuple[Neighbours, ...]:
         """All pairs of neighbouring inputs that are tried."""
-        swap, public = self.neighbours == "swap", isinstance(self.spec.domain, PublicDomain)
+        swap, public = self.neighbours == "swap", self.spec.domain.is_public
         size = (_PUBLIC if public else _UNKNOWN)[self.counted]
         height = 0 if public else threshold_of(self.spec)
         if self.releases == 2:
@@ -233,14 +232,14 @@ def cases_of(names: Iterable[str] = ()) -> list[Case]:
 
 
 def _cases(kind: type[Mechanism]) -> Iterator[Case]:
-    for neighbours in kind.neighbours_offered:
-        for counted in (False,) if kind.weighs_users else (False, True):
+    for neighbours in kind.guarantee.neighbours:
+        for counted in (False,) if kind.guarantee.metric == "weights" else (False, True):
             spec = _spec(kind, neighbours, counted)
             yield Case(spec, 1)
             if neighbours == "add-remove":
                 yield Case(spec, 2)
-    for neighbours in kind.neighbours_offered:
-        if vars(kind).get("amounts_offered", False):  # said by the class that draws
+    for neighbours in kind.guarantee.neighbours:
+        if kind.guarantee.metric == "amounts":
             yield Case(_spec(kind, neighbours, False, amounts=_AMOUNTS), 1)
             yield Case(_spec(kind, neighbours, True, amounts=_AMOUNTS), 1)
         yield Case(_spec(kind, neighbours, False, groups=Groups.of(GROUPS)), 1)
@@ -258,7 +257,7 @@ def _spec(
     larger. With them it is nearly all of many, at a small epsilon: one user moves all their counts, so that noise for
     fewer shows. A bound is set where the mechanism needs one.
     """
-    public = kind.about.domain == "public"
+    public = kind.guarantee.domain == "public"
     unknown_size, size = _UNKNOWN[counted], (_PUBLIC if public else _UNKNOWN)[counted]
     epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
     given: dict[str, Any] = {
@@ -277,7 +276,7 @@ def _spec(
     budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
     domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
     k = (size - 1 if public else size - 2) if counted else 1 if public else 2
-    spec = make_selection(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
+    spec = TopK.of(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
     rankings = spec.rankings_of_a_user()
     return spec if rankings == share else _spec(kind, neighbours, counted, amounts, groups, rankings)
 
@@ -287,7 +286,7 @@ def threshold_of(spec: TopK) -> int:
 
     Cost: some hundred draws.
     """
-    mechanism, unit = spec.mechanism, UNIT if spec.mechanism.weighs_users else 1
+    mechanism, unit = spec.mechanism, UNIT if spec.mechanism.guarantee.metric == "weights" else 1
     bits = RandomBits.keyed(b"where the threshold is")
 
     def passes(height: int) -> bool:

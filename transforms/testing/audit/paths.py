@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.combine import add_up
-from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.parts import Part
 from private_topk.transforms.plan import Layout
 from private_topk.transforms.release import ReleaseKey
@@ -121,7 +120,7 @@ def _blocks(spec: TopK, dataset: Dataset, path: Path) -> list[pa.RecordBatch]:
     others, target = rows_of(dataset, rankings_of(spec))
     strays: list[Row] = []
     if target:
-        if not isinstance(spec.domain, UnknownDomain):
+        if spec.domain.is_public:
             target += [row._replace(item="of no domain") for row in target[:1] * len(target)]
         if spec.groups is not None:
             target += [row._replace(group="of no group") for row in target[:1] * len(target)]

@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from private_topk.transforms.mechanisms.exact import banded_staircase
-from private_topk.transforms.mechanisms.exact.banded_staircase import number_in_band, row_of_binomials
+from private_topk.transforms.mechanisms.exact import staircase
 from private_topk.transforms.mechanisms.exact.reals import precision
-from private_topk.transforms.mechanisms.exact.staircase import SetsBetween
+from private_topk.transforms.mechanisms.exact.staircase import SetsBetween, number_in_band, row_of_binomials
 
 RNG = np.random.default_rng(3)
 
 
-def staircase(kind: str, k: int) -> np.ndarray:
+def steps(kind: str, k: int) -> np.ndarray:
     """Of the shapes that counts give: even steps, a wide first step, bunches, and all free."""
     places = np.arange(1, k + 1)
     return {
@@ -34,20 +33,20 @@ def segments(outer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.diff(ends, prepend=0), np.searchsorted(outer, ends, "right")
 
 
-def counted(outer: np.ndarray, rows: type[banded_staircase._Doubles | banded_staircase._Balls]) -> arb | None:
-    band = banded_staircase._Band(*segments(outer))
-    return banded_staircase._counted(band, rows(band))
+def counted(outer: np.ndarray, rows: type[staircase._Doubles | staircase._Balls]) -> arb | None:
+    band = staircase._Band(*segments(outer))
+    return staircase._counted(band, rows(band))
 
 
 @pytest.mark.parametrize("k", [30, 200, 600])
 @pytest.mark.parametrize("kind", ["even", "late", "tight", "bunched", "free", "rising", "ragged"])
 def test_the_ball_holds_the_number_of_all_paths_and_is_narrow(kind: str, k: int) -> None:
     """Rows of balls as well as rows of doubles, which are bounded: narrower than 2**-35 all the same."""
-    outer = staircase(kind, k)
+    outer = steps(kind, k)
     with precision(200):
         whole = SetsBetween(outer).number()  # beyond the working precision all paths are counted
         assert whole.rel_accuracy_bits() > 150
-    for rows, digits in ((banded_staircase._Doubles, 35), (banded_staircase._Balls, 40)):
+    for rows, digits in ((staircase._Doubles, 35), (staircase._Balls, 40)):
         with precision(96):
             ball = counted(outer, rows)
         assert ball is not None and ball.rel_accuracy_bits() >= digits and ball.contains(whole)
@@ -57,11 +56,11 @@ def test_roundings_are_bounded_by_what_the_doubles_add_up() -> None:
     """A bound a millionth as large would be wrong somewhere: doubles do round."""
     wrong = 0
     for kind in ("even", "late", "rising", "ragged"):
-        outer = staircase(kind, 600)
-        band = banded_staircase._Band(*segments(outer))
-        row = banded_staircase._Doubles(band)
+        outer = steps(kind, 600)
+        band = staircase._Band(*segments(outer))
+        row = staircase._Doubles(band)
         with precision(96):
-            assert banded_staircase._counted(band, row) is not None
+            assert staircase._counted(band, row) is not None
             near = row.number(600 - row._least)
             row._error *= 1e-6
         with precision(200):
@@ -84,7 +83,7 @@ def test_roundings_are_bounded_by_what_the_doubles_add_up() -> None:
 def test_where_doubles_do_not_reach_balls_count(outer: np.ndarray) -> None:
     """Of a segment with thousands of members the weights go beyond the range of doubles, and nothing is said of it."""
     with precision(96):
-        assert counted(outer, banded_staircase._Doubles) is None
+        assert counted(outer, staircase._Doubles) is None
         ball = number_in_band(*segments(outer))
         assert ball is not None and ball.rel_accuracy_bits() >= 40
     with precision(200):
@@ -92,19 +91,19 @@ def test_where_doubles_do_not_reach_balls_count(outer: np.ndarray) -> None:
 
 
 def test_weights_too_large_for_doubles_are_infinite() -> None:
-    weights, _ = banded_staircase._weights(2000, 1271, 0)
+    weights, _ = staircase._weights(2000, 1271, 0)
     assert np.isinf(weights).any() and not np.isnan(weights).any()
 
 
 def test_what_is_left_out_stays_below_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With banded_staircase that are far too narrow the ball still holds the number, and says that it is wide."""
-    monkeypatch.setattr(banded_staircase, "_LEFT_OUT", -math.inf)
+    """With bands that are far too narrow the ball still holds the number, and says that it is wide."""
+    monkeypatch.setattr(staircase, "_LEFT_OUT", -math.inf)
     narrow = {"_DOWN": (3, 1), "_UP": (3, 1), "_ACROSS": (3, 1)}
     for name, value in narrow.items():
-        monkeypatch.setattr(banded_staircase, name, value)
+        monkeypatch.setattr(staircase, name, value)
     widths = []
     for kind in ("even", "late", "bunched", "free", "rising", "ragged"):
-        outer = staircase(kind, 300)
+        outer = steps(kind, 300)
         with precision(96):
             ball = number_in_band(*segments(outer))
         with precision(200):
@@ -116,15 +115,15 @@ def test_what_is_left_out_stays_below_its_bound(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_wide_ball_is_refused() -> None:
     """Nothing of unknown width is taken for the number: then all paths are counted."""
-    outer = staircase("even", 300)
-    before = banded_staircase._UP
+    outer = steps("even", 300)
+    before = staircase._UP
     try:
-        banded_staircase._UP = (1, 0)
+        staircase._UP = (1, 0)
         with precision(96):
             assert number_in_band(*segments(outer)) is None
             assert SetsBetween(outer).number().rel_accuracy_bits() > 60
     finally:
-        banded_staircase._UP = before
+        staircase._UP = before
 
 
 def test_small_numbers_by_listing() -> None:
@@ -141,7 +140,7 @@ def test_slopes_are_those_of_the_least_concave_line() -> None:
         m = int(RNG.integers(1, 12))
         sizes, needs = RNG.integers(1, 9, m), np.cumsum(RNG.integers(1, 5, m))
         ends = np.cumsum(sizes)
-        slopes = banded_staircase._slopes(ends, needs)
+        slopes = staircase._slopes(ends, needs)
         line = np.cumsum(slopes * sizes)
         assert all(a >= b - 1e-12 for a, b in pairwise(slopes)) and (line >= needs - 1e-9).all()
         xs, ys = np.append(0, ends), np.append(0, needs)

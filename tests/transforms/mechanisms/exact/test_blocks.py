@@ -5,8 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts, rising_cuts
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, Named, even_cuts, rising_cuts
 
 VECTORS = [
     np.array([9, 7, 7, 4, 3, 0]),

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from private_topk.transforms.mechanisms.exact.canonical_classes import Classes
+from private_topk.transforms.mechanisms.exact.classes import Classes
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
 HALF = Fraction(1, 2)

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms.exact.count_lookup import CountLookup
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.histogram import CountLookup, Histogram, Named
 
 
 @pytest.mark.parametrize("unit", [1, 100, 10**9])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.count_noise import (
+from private_topk.transforms.mechanisms.noisy_counts import (
     CorrelatedGaussian,
     CountNoise,
     Cube,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact import crossing
-from private_topk.transforms.mechanisms.exact.crossing import QUERY_LANE, above_bottom, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.exact import noise
+from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, above_bottom, first_crossing, log_threshold
 from private_topk.transforms.testing import assert_follows, draws_to_see
 from tests.transforms.mechanisms.unknown_laws import above_bottom as law_above_bottom
 from tests.transforms.mechanisms.unknown_laws import passes
@@ -52,5 +52,5 @@ def test_floats_that_leave_it_open_change_no_answer(monkeypatch: pytest.MonkeyPa
         return found
 
     before = answers()
-    monkeypatch.setattr(crossing, "NOISE_ERROR", 0.5)
+    monkeypatch.setattr(noise, "NOISE_ERROR", 0.5)
     assert answers() == before

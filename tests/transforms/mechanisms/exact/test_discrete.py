@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.discrete import discrete_laplace
+from private_topk.transforms.mechanisms.noisy_counts import discrete_laplace
 from private_topk.transforms.testing import Law, assert_follows, draws_to_see
 
 

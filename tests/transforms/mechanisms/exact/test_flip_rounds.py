@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact import flip_rounds
-from private_topk.transforms.mechanisms.exact.flip_rounds import FlipRounds, _powers
+from private_topk.transforms.mechanisms.exact import flips
+from private_topk.transforms.mechanisms.exact.flips import FlipRounds, _powers
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
 from private_topk.transforms.testing import assert_follows, draws_to_see
@@ -65,7 +65,7 @@ def test_floats_that_leave_it_open_change_no_answer(rate: Fraction, monkeypatch:
         return [winners(TABLE, rate, 30, bits.draw()) for _ in range(5)]
 
     expected = answers()
-    monkeypatch.setattr(flip_rounds, "_ERROR", 10.0)
+    monkeypatch.setattr(flips, "_ERROR", 10.0)
     assert answers() == expected
 
 

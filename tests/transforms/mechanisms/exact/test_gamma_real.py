@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammainc
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.gamma_real import gamma_real
+from private_topk.transforms.mechanisms.exact.noise import gamma_real
 from private_topk.transforms.mechanisms.exact.reals import precision, relative_float
 from tests.transforms.mechanisms.noise_laws import kolmogorov
 

@@ -7,9 +7,9 @@ import pytest
 from flint import arb, ctx
 
 from private_topk.transforms.mechanisms import RandomBits
+from private_topk.transforms.mechanisms.exact.argmax import _ERROR, _FLOATS, noisy_ranks, normal_quantile
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import NOISES, of_exponential
-from private_topk.transforms.mechanisms.exact.noisy_ranks import _ERROR, _FLOATS, noisy_ranks, normal_quantile
 from private_topk.transforms.mechanisms.exact.reals import precision
 from tests.transforms.mechanisms.given_words import GivenWords
 

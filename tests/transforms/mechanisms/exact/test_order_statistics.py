@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact import order_statistics
-from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact import argmax
+from private_topk.transforms.mechanisms.exact.argmax import _Descents, noisy_ranks
+from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, even_cuts
 from private_topk.transforms.mechanisms.exact.noise import NOISES
-from private_topk.transforms.mechanisms.exact.noisy_ranks import noisy_ranks
-from private_topk.transforms.mechanisms.exact.order_statistics import _Descents
 from private_topk.transforms.mechanisms.exact.reals import precision
 from private_topk.transforms.testing import assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws
@@ -38,7 +36,6 @@ def test_draws_follow_the_law_of_noises_one_by_one(noise: str) -> None:
 @pytest.mark.parametrize("noise", NOISES)
 def test_floats_that_leave_everything_open_change_no_answer(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Floats only save work: with words that count as extreme, and errors that overlap, balls give the same answers."""
-    from private_topk.transforms.mechanisms.exact import noisy_ranks as module
 
     def answers() -> list[list[int]]:
         bits = RandomBits.keyed(b"open")
@@ -46,10 +43,10 @@ def test_floats_that_leave_everything_open_change_no_answer(noise: str, monkeypa
 
     before = answers()
     assert all(len(set(answer)) == 12 for answer in before)
-    monkeypatch.setattr(module, "_ERROR", 2.0**-4)
+    monkeypatch.setattr(argmax, "_ERROR", 2.0**-4)
     assert answers() == before
-    monkeypatch.setattr(order_statistics, "LEAST", 0.3)
-    monkeypatch.setattr(order_statistics, "MOST", 0.8)
+    monkeypatch.setattr(argmax, "LEAST", 0.3)
+    monkeypatch.setattr(argmax, "MOST", 0.8)
     assert answers() == before
 
 
@@ -104,13 +101,13 @@ def test_how_far_is_read_at_once_changes_no_answer(noise: str, monkeypatch: pyte
         return [noisy_ranks(table, scale, noise, k, bits.draw()).tolist() for table, k, scale in cases]
 
     before = answers()
-    monkeypatch.setattr(order_statistics, "_MANY", 1)
+    monkeypatch.setattr(argmax, "_MANY", 1)
     assert answers() == before
-    monkeypatch.setattr(order_statistics._Descents, "_foreseen", lambda self, readings: -np.inf)
+    monkeypatch.setattr(argmax._Descents, "_foreseen", lambda self, readings: -np.inf)
     assert answers() == before
-    monkeypatch.setattr(order_statistics, "_MANY", 400)
+    monkeypatch.setattr(argmax, "_MANY", 400)
     for some in (0, 1 << 20):
-        monkeypatch.setattr(order_statistics, "_SOME", some)
+        monkeypatch.setattr(argmax, "_SOME", some)
         assert answers() == before
 
 
@@ -124,8 +121,6 @@ def test_ties_that_floats_leave_open_cost_no_more_than_one_pass(monkeypatch: pyt
     """With all of one count and k = d, some scores of deep turns always are too close for floats. Summing each of them
     anew took time quadratic in k: 90 s at 50,000, and no end at 100,000.
     """
-    from private_topk.transforms.mechanisms.exact import noisy_ranks as module
-
     d, real, asked = 600, _Descents._exponential, Counter[str]()
 
     def counted(self: _Descents, place: int, turn: int) -> Any:  # noqa: ANN401
@@ -133,7 +128,7 @@ def test_ties_that_floats_leave_open_cost_no_more_than_one_pass(monkeypatch: pyt
         return real(self, place, turn)
 
     monkeypatch.setattr(_Descents, "_exponential", counted)
-    monkeypatch.setattr(module, "_ERROR", 2.0**-4)  # everything is left open
+    monkeypatch.setattr(argmax, "_ERROR", 2.0**-4)  # everything is left open
     ranks = noisy_ranks(
         Histogram(np.array([5]), np.array([d])), Fraction(1), "laplace", d, RandomBits.keyed(b"t").draw()
     )

@@ -9,8 +9,8 @@ from flint import arb
 
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.permute_and_flip import permute_and_flip
-from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
+from private_topk.transforms.mechanisms.exact.flips import permute_and_flip
+from private_topk.transforms.mechanisms.exact.reals import Magnitudes
 from private_topk.transforms.mechanisms.exact.thresholds import AnswersByLoss, Envelope
 from private_topk.transforms.testing import assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms.exact.powers import NO_END, Powers, below_powers_of_two
-from private_topk.transforms.mechanisms.exact.reals import ball, precision
+from private_topk.transforms.mechanisms.exact.reals import NO_END, Powers, ball, below_powers_of_two, precision
 from tests.transforms.mechanisms.exact.test_scaled import exact
 
 RATES = [Fraction(1, 10**9), Fraction(1, 300), Fraction(1, 7), Fraction(1, 2), Fraction(3), Fraction(900)]

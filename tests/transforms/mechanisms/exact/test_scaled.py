@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from private_topk.transforms.mechanisms.exact.scaled import Magnitudes, Scaled
+from private_topk.transforms.mechanisms.exact.reals import Magnitudes, Scaled
 
 
 def exact(numbers: Magnitudes) -> list[Fraction]:

@@ -10,7 +10,7 @@ from flint import ctx
 
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.sequences import Sequences
+from private_topk.transforms.mechanisms.exact.thresholds import Sequences
 from private_topk.transforms.testing import SMALL_COUNTS, assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.exact.test_scaled import exact as exact_values

@@ -7,7 +7,7 @@ import pytest
 from flint import arb
 
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
+from private_topk.transforms.mechanisms.exact.staircase import SetLosses
 from tests.transforms.mechanisms.laws import set_losses
 
 

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.shuffles import Shuffles, _after_trades, _shuffled
+from private_topk.transforms.mechanisms.exact.argmax import Shuffles, _after_trades, _shuffled
 from private_topk.transforms.testing import assert_follows
 
 OCTAVES = [np.arange(1), np.arange(1, 9), np.arange(9, 25), np.arange(25, 57)]

@@ -10,8 +10,7 @@ import pytest
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision, uniform
-from private_topk.transforms.mechanisms.exact.set_losses import SetLosses
-from private_topk.transforms.mechanisms.exact.staircase import SetsBetween
+from private_topk.transforms.mechanisms.exact.staircase import SetLosses, SetsBetween
 from private_topk.transforms.testing import assert_follows
 
 STAIRCASES = [

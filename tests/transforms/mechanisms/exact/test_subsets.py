@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
+from private_topk.transforms.mechanisms.exact.bits import uniform_subset
 from private_topk.transforms.testing import assert_follows, draws_to_see
 
 

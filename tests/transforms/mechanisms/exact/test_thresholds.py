@@ -10,9 +10,8 @@ from flint import arb
 
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.scaled import Magnitudes
-from private_topk.transforms.mechanisms.exact.sequences import Sequences
-from private_topk.transforms.mechanisms.exact.thresholds import AnswersByLoss, Envelope, draw_threshold
+from private_topk.transforms.mechanisms.exact.reals import Magnitudes
+from private_topk.transforms.mechanisms.exact.thresholds import AnswersByLoss, Envelope, Sequences, draw_threshold
 from private_topk.transforms.testing import assert_follows, draws_to_see
 
 

@@ -125,7 +125,7 @@ class Defect(NamedTuple):
         ]
         if not found:
             return None
-        unknown = found[0].spec.mechanism.about.domain == "unknown"
+        unknown = found[0].spec.mechanism.guarantee.domain == "unknown"
         return found[0] if unknown or self.plant not in (head_one_short, a_digest_without_labels) else None
 
 

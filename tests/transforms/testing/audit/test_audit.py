@@ -90,7 +90,7 @@ def test_every_case_of_every_mechanism_can_be_drawn() -> None:
             assert len(answers) == case.releases * (len(GROUPS) if case.of == "groups" else 1)
             for answer in answers:
                 assert len(answer.items) <= k and set(answer.items) <= set(range(size))
-                told = case.counted or case.spec.mechanism.publishes_weights
+                told = case.counted or case.spec.mechanism.guarantee.publishes_weights
                 assert (answer.noisy is not None) == told
 
 

@@ -64,10 +64,10 @@ def test_every_mechanism_domain_relation_and_kind_of_release_is_a_case() -> None
     cases = cases_of()
     seen = {(case.spec.mechanism.about.name, case.neighbours, case.counted, case.releases, case.of)
             for case in cases}  # fmt: skip
-    uncounted = sum(kind.weighs_users for kind in MECHANISMS.values())
+    uncounted = sum(kind.guarantee.metric == "weights" for kind in MECHANISMS.values())
     assert len(seen) == len(cases) == (6 + 4 + 2) * len(MECHANISMS) - (3 + 4) * uncounted
     for case in cases:
-        approximate = case.spec.mechanism.about.guarantee == "approximate"
+        approximate = case.spec.mechanism.guarantee.privacy == "approximate"
         assert (case.delta > 0) == approximate and case.epsilon in (1.25, 2.0)
     hidden = cases_of(["limit-domain"])[0]
     threshold = threshold_of(hidden.spec)
@@ -78,7 +78,7 @@ def test_every_mechanism_domain_relation_and_kind_of_release_is_a_case() -> None
 @pytest.mark.parametrize("public", [True, False])
 def test_every_window_of_every_path_holds_all_rows(path: Path, public: bool) -> None:
     """Whatever strays the target sends along: out of the period, of the domain, and too late."""
-    spec = TopK(TrueTopK(), 1, PublicDomain.of(LABELS[:4]) if public else UnknownDomain())
+    spec = TopK(1, TrueTopK(), PublicDomain.of(LABELS[:4]) if public else UnknownDomain())
     windows = prepared_counts(spec, ReleaseKey.fresh(), Dataset((4, 0, 2, 1), (1, 2)), path)
     assert len(windows) == (1 if path.period is None else len(path.period))
     for window in windows:

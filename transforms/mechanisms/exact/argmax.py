@@ -18,30 +18,151 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from functools import cache, partial
+from math import isqrt
 
 import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.blocks import Blocks
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import COUNT_ERROR, LEAST, MOST, certified_top, exponential_real
-from private_topk.transforms.mechanisms.exact.reals import Real, relative_float
-from private_topk.transforms.mechanisms.exact.shuffles import Shuffles
+from private_topk.transforms.mechanisms.exact.bits import Draw, below
+from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, even_cuts
+from private_topk.transforms.mechanisms.exact.noise import (
+    COUNT_ERROR,
+    LEAST,
+    MOST,
+    certified_top,
+    exponential_real,
+    float_rate,
+    of_exponential,
+)
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, precision, relative_float
 
-__all__ = ["Levels", "largest_ranks"]
+__all__ = ["Levels", "Shuffles", "largest_ranks", "noisy_ranks", "normal_quantile"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_LN2 = math.log(2)
+_ERROR = 2.0**-28
+"""Of a noise for each unit of 1 + A: A is known to one part in 2**31, and no noise moves by more than that of 1 + A.
+The rest is for the platform's logarithms, and for the normal quantile's 2**-32. Beyond `_FARTHEST`, either way, doubles
+bound nothing: the normal quantile ends there, and further on so do they."""
+_FARTHEST = 360.0
+_FIRST, _LAST = math.sqrt(2 * _LN2) - 1e-9, 27.0
+_KNOTS = (_FIRST, 2.2, 4.5, 11.0, _LAST)
+_DEGREE = 24
+_PIECES, _TERMS = 32, 6  # of each unit, and of each piece
 _TINIEST = 2.0**-1000  # of an exponential; noises do not believe a double that small
 _LANES = 64  # of the keystream, for each lane of a caller
 _SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
-_FIRST = 8  # noises of the octave after the first
+_OCTAVE = 8  # noises of the octave after the first
 _FEW = 256  # noises that take hardly longer than one
 _SOME = 1536  # noises that take no longer than another round
 _MANY = 400  # items asked for, from which on it pays to foresee how far to read
+
+
+def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Indices:
+    """The ranks of the k largest count + scale * noise, in decreasing order of that, exactly; shape (k,).
+
+    Args:
+        scale: the noise's scale in counts (for the Gaussian: its standard deviation).
+        noise: a name in NOISES.
+        k: 1 <= k <= the number of items.
+        draw, lane: where the noise comes from; use a lane of its own for every call on one draw.
+
+    Cost: a few times k noises and the counts of as many ranks, whatever the counts are.
+    """
+    levels = Levels(
+        rate=float_rate(1 / scale),
+        rate_error=0.0,
+        level=lambda count: partial(ball, Fraction(count) / scale),
+        noise=_FLOATS[noise],
+        noise_error=_error,
+        quantile=of_exponential(noise),
+    )
+    least, digits = int(histogram.top(k)[-1]), histogram.items.bit_length()
+    if noise == "gaussian":
+        # Of d normal numbers hardly one is above sqrt(2 log d), and k items have them down to a few below 0.
+        cuts = even_cuts(scale / 4, 4 * (isqrt(2 * digits) + 4), least)
+    else:
+        cuts = even_cuts(scale / 2, 2 * (digits + 8), least)
+    return largest_ranks(histogram, Blocks.of(histogram, k, cuts, rounded=True), levels, k, draw, lane)
+
+
+def _error(a: Floats) -> Floats:
+    return np.where((a > math.exp(-_FARTHEST)) & (a < _FARTHEST), _ERROR * (1 + a), np.inf)
+
+
+def _laplace(a: Floats) -> Floats:
+    return np.where(a < _LN2, -np.log(-2 * np.expm1(-np.minimum(a, _LN2))), _LN2 - a)
+
+
+def _normal(a: Floats) -> Floats:
+    upper = a < _LN2
+    tail = np.where(upper, -np.log(-np.expm1(-np.minimum(a, _LN2))), a)
+    return np.where(upper, 1.0, -1.0) * normal_quantile(tail)
+
+
+_FLOATS: dict[str, Callable[[Floats], Floats]] = {
+    "gumbel": lambda a: -np.log(a),
+    "exponential": lambda a: -np.log(-np.expm1(-a)),
+    "laplace": _laplace,
+    "logistic": lambda a: -np.log(np.expm1(np.minimum(a, 700))) - np.maximum(a - 700, 0),
+    "half-logistic": lambda a: -np.log(np.tanh(a / 2)),
+    "gaussian": _normal,
+}
+"""The noise whose upper tail is 1 - exp(-A), as a function of A."""
+
+
+def normal_quantile(tail: Floats) -> Floats:
+    """The x >= 0 whose normal upper tail is exp(-tail), for tail from log 2 to 360, within 2**-32.
+
+    As a function of sqrt(2 tail) it is nearly a straight line: four polynomials through values found by ball arithmetic
+    follow it, and many short ones follow these. The tests compare it with the balls all along.
+    """
+    u = np.sqrt(2 * np.minimum(tail, _FARTHEST))
+    u -= _FIRST
+    u *= _PIECES
+    pieces = np.maximum(u, 0).astype(np.int64)
+    u -= pieces
+    first, *others = _coefficients()
+    out = first.take(pieces)
+    for coefficients in others:
+        out *= u
+        out += coefficients.take(pieces)
+    return out
+
+
+@cache
+def _coefficients() -> Floats:
+    """Of the short polynomials, by power, the highest first, shape (_TERMS, pieces)."""
+    nodes = 0.5 + 0.5 * np.cos(np.pi * (np.arange(_TERMS) + 0.5) / _TERMS)
+    starts = np.arange(int((_LAST - _FIRST) * _PIECES))
+    at = _FIRST + (starts[:, None] + nodes) / _PIECES
+    return np.asarray(np.linalg.solve(np.vander(nodes), _along(at.ravel()).reshape(at.shape).T), np.float64)
+
+
+def _along(s: Floats) -> Floats:
+    """By the four long polynomials."""
+    out = np.empty_like(s)
+    for low, high, coefficients in _pieces():
+        here = (s >= low) & (s <= high)
+        out[here] = np.polynomial.chebyshev.chebval((2 * s[here] - low - high) / (high - low), coefficients)
+    return out
+
+
+@cache
+def _pieces() -> list[tuple[float, float, Floats]]:
+    nodes = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
+    pieces = []
+    for low, high in zip(_KNOTS, _KNOTS[1:], strict=False):
+        with precision(640):  # 1 - exp(-tail) is taken near 1
+            at = [arb((low + high) / 2 + (high - low) / 2 * node) for node in nodes.tolist()]
+            values = [float((arb(2).sqrt() * (2 * (-s * s / 2).exp()).erfcinv()).mid()) for s in at]
+        pieces.append((low, high, np.polynomial.chebyshev.chebfit(nodes, np.array(values), _DEGREE)))
+    return pieces
 
 
 def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, draw: Draw, lane: int = 0) -> Indices:
@@ -298,10 +419,102 @@ class _Descents:
 
 def _octave(turn: int) -> int:
     """Turn 0 is read by itself, then the next 8, the next 32, and so on."""
-    return 0 if turn == 0 else 1 + (((turn - 1) * 3 // _FIRST + 1).bit_length() - 1) // 2
+    return 0 if turn == 0 else 1 + (((turn - 1) * 3 // _OCTAVE + 1).bit_length() - 1) // 2
 
 
 def _span(octave: int) -> tuple[int, int]:
     """The first turn of an octave and how many it has."""
     before = 4**octave // 4
-    return (0, 1) if octave == 0 else (1 + _FIRST * (before - 1) // 3, _FIRST * before)
+    return (0, 1) if octave == 0 else (1 + _OCTAVE * (before - 1) // 3, _OCTAVE * before)
+
+
+class Shuffles:
+    """A Fisher-Yates shuffle of each of many blocks of `sizes` items: at turn t item t trades places with one after it.
+
+    Args:
+        sizes: shape (n,), at least 1.
+        draw, lane: where the bits come from: lanes from this one on, as many as `numbers` is called with octaves.
+    """
+
+    def __init__(self, sizes: Indices, draw: Draw, lane: int) -> None:
+        self._sizes, self._draw, self._lane = sizes, draw, lane
+        self._places: list[Indices] = []  # by octave, as the partners are
+        self._partners: list[Indices] = []
+
+    def numbers(self, places: Indices, octaves: Sequence[tuple[int, Indices]]) -> Indices:
+        """Which items come at the turns of some octaves, numbered within their block, shape (places, turns).
+
+        Args:
+            places: blocks, rising, all of them asked for in the octaves before.
+            octaves: counted from 0, one after the other, and the turns of each. Beyond a block's end the numbers mean
+                nothing.
+        """
+        for octave, turns in octaves:
+            self._places.append(places)
+            self._partners.append(self._below(octave, places, turns))
+        first = int(octaves[0][1][0])
+        traded = self._traded(places)
+        numbers = _after_trades(traded, first) if traded.shape[1] > 1 else None  # nobody has traded before the first
+        return traded[:, first:] if numbers is None else numbers
+
+    def _below(self, octave: int, places: Indices, turns: Indices) -> Indices:
+        """turn + an exactly uniform number below size - turn."""
+        left = np.maximum(self._sizes[places][:, None] - turns, 1)
+        numbers, rejected = below(self._draw.grid(self._lane + octave, places, len(turns)), left)
+        level = 0
+        while rejected.any():
+            level += 1
+            for row, column in zip(*np.nonzero(rejected), strict=True):
+                word = self._draw.words(self._lane + octave, int(places[row]) * len(turns) + int(column), 1, level)
+                number, again = below(word, left[row, column : column + 1])
+                numbers[row, column], rejected[row, column] = number[0], again[0]
+        return numbers + turns
+
+    def _traded(self, places: Indices) -> Indices:
+        """The partners of some blocks so far, shape (places, turns)."""
+        pairs = zip(self._places, self._partners, strict=True)
+        rows = [past if before is places else past[np.searchsorted(before, places)] for before, past in pairs]
+        return rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
+
+
+def _after_trades(partners: Indices, first: int) -> Indices | None:
+    """Who comes at the turns from `first` on, if it is not just the partners; of many blocks, shape (places, turns).
+
+    At turn t the item at place p_t comes. That is p_t itself, unless somebody was traded there: at the last turn s
+    before t with p_s = p_t the item that was at place s, which is s, unless it was traded there at a turn before s, and
+    so on.
+    """
+    rows, turns = partners.shape
+    size = int(partners.max()) + 1
+    if rows * size * turns >= 2**62:  # Python's integers would do, but such numbers of items are not at hand
+        listed = [_shuffled(row) for row in partners.tolist()]
+        return np.array(listed)[:, first:]
+    # Of each place its turns in order: a number for block, place and turn, sorted.
+    blocks, now = np.arange(rows)[:, None] * size, np.arange(turns)
+    codes = ((blocks + partners) * turns + now).ravel()
+    codes.sort()
+    held, when = np.divmod(codes, turns)
+    again = np.flatnonzero((held[1:] == held[:-1]) & (when[1:] >= first)) + 1
+    if not len(again):
+        return None
+    row, item, left = held[again] // size, when[again - 1], np.arange(len(again))
+    while len(left):
+        # Whether somebody was traded to the place of an item before its turn.
+        place = row[left] * size + item[left]
+        before = codes.searchsorted(place * turns + item[left]) - 1
+        moved = (before >= 0) & (held[before] == place)
+        left = left[moved]
+        item[left] = when[before[moved]]
+    numbers = partners[:, first:].copy()
+    numbers[row, when[again] - first] = item
+    return numbers
+
+
+def _shuffled(partners: list[int]) -> list[int]:
+    """Who comes at each turn, by trading."""
+    moved: dict[int, int] = {}
+    numbers = []
+    for turn, partner in enumerate(partners):
+        numbers.append(moved.get(partner, partner))
+        moved[partner] = moved.pop(turn, turn)
+    return numbers

@@ -1,23 +1,27 @@
-"""How a command ends: what it says, showing no data, and with which exit status."""
+"""What a command says, as lines or one JSON document, and how it ends: an exit status, an error that shows no data."""
 
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, NoReturn
 
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.logs import level
 from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished, heard, unheed_signals
 from private_topk.transforms.errors import Refusal, printable
+from private_topk.transforms.stated import stated
 
-__all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "leave", "open_streams", "told"]
+__all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "leave", "open_streams", "print_json", "print_lines", "told"]
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 _OF_A_SIGNAL = 128
@@ -116,3 +120,28 @@ def _of_the_system(error: BaseException) -> str:
     """What the operating system said, such as a full disk, also inside a runner's error: its own words, no data."""
     found = re.search(r"\[Errno (\d{1,3})\]", str(error))
     return f" ({os.strerror(int(found[1]))})" if found else ""
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines; whoever reads them may stop before the end."""
+    if hasattr(sys.stdout, "reconfigure"):  # a terminal without the letters of a title still shows the rest
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as in `private-topk run ... | head`: the ranking is published all the same
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_json(document: object) -> None:
+    """Print a document: times as ISO 8601 in UTC, exact numbers as doubles, rounded up."""
+    print_lines([json.dumps(document, default=_plain, ensure_ascii=False, indent=2)])
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON has
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, Fraction):
+        return stated(value)
+    raise TypeError(f"{type(value).__name__} has no place in a JSON document")

@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from private_topk.pipelines.texts import (
+from private_topk.transforms.texts import (
+    OneOf,
     duration,
     fraction,
     moment,
     number,
-    one_of,
     printable_text,
     whole,
     window_length,
@@ -100,9 +100,9 @@ def test_what_is_no_moment_on_any_python(text: str) -> None:
 
 
 def test_words_and_texts() -> None:
-    assert one_of("s", "ms")("ms") == "ms" and printable_text("a b") == "a b"
+    assert OneOf("s", "ms")("ms") == "ms" and printable_text("a b") == "a b"
     with pytest.raises(ValueError, match="must be one of s, ms; got 'S'"):
-        one_of("s", "ms")("S")
+        OneOf("s", "ms")("S")
     for text in ("", " ", "a\nb", "\x1b[31m"):
         with pytest.raises(ValueError, match="printable text that is not empty"):
             printable_text(text)

@@ -22,24 +22,30 @@ import bisect
 import itertools
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import count
+from typing import TypeVar
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.blocks import Blocks, even_cuts
-from private_topk.transforms.mechanisms.exact.count_lookup import CountLookup
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.histogram import Blocks, CountLookup, Histogram, even_cuts
 from private_topk.transforms.mechanisms.exact.noise import float_rate
-from private_topk.transforms.mechanisms.exact.powers import below_powers_of_two
-from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, uniform
-from private_topk.transforms.mechanisms.exact.scaled import LOG2_E
+from private_topk.transforms.mechanisms.exact.reals import (
+    LOG2_E,
+    Real,
+    Scaled,
+    ball,
+    below_powers_of_two,
+    greater,
+    uniform,
+)
+from private_topk.transforms.mechanisms.exact.thresholds import Envelope
 
-__all__ = ["FlipRounds"]
+__all__ = ["FlipRounds", "permute_and_flip"]
 
 Indices = NDArray[np.int64]
 
@@ -62,6 +68,8 @@ _NEAR = 8  # such factors below the k-th count, within which nearly all proposal
 _ROOTS = np.array([root + 1 for root in below_powers_of_two(_DIGITS)])  # above 2**(61 - i / 256)
 _POWERS: list[int] = _ROOTS.tolist()
 _BEYOND = 1 << 64
+_ARRIVAL_LANE, _FLIP_LANE = 2, 3
+Answer = TypeVar("Answer")
 
 
 class FlipRounds:
@@ -285,3 +293,45 @@ def _words(draw: Draw) -> Iterator[tuple[int, int, int]]:
     for start in count(0, _PREFETCH):
         words = draw.words(_LANE, 2 * start, 2 * _PREFETCH).tolist()
         yield from zip(range(start, start + _PREFETCH), words[::2], words[1::2], strict=True)
+
+
+def permute_and_flip(
+    envelope: Envelope, sample: Callable[[int, Draw], Answer], loss: Callable[[Answer], int], draw: Draw
+) -> Answer:
+    """Draw an answer as permute-and-flip does: the same as argmax of -rate * loss + Exponential(1) noise.
+
+    Permute-and-flip visits the answers in random order and stops at S with probability p_S = exp(-rate (loss - first)).
+    Say S is visited at a uniform time in [0, 1] and flips its coin then. Its stop happens at rate p_S / (1 - p_S t) as
+    long as it has not happened, so the first stop of all is the first point of a Poisson process on (S, t) with that
+    intensity. It is at most p_S / (1 - t), which in the time v = -log(1 - t) is a homogeneous process of intensity p_S:
+    the accepted proposals of the exponential mechanism's envelope, when they arrive at the rate of its total. So keep
+    each of them with probability (1 - t) / (1 - p_S t), and the first one kept is the answer.
+
+    Args:
+        envelope: of the numbers of answers by loss.
+        sample: a uniform answer of loss at most a threshold.
+        loss: an answer's loss, at least `answers.first`.
+        draw: where the bits come from.
+    """
+    answers = envelope.answers
+    waits: list[Real] = []
+
+    def elapsed() -> arb:
+        """v: the sum of the exponential waits so far."""
+        return -sum((u().log() for u in waits), arb(0)) / Scaled(envelope.total, envelope.exponent).ball()
+
+    for number in itertools.count():
+        waits.append(uniform(draw, _ARRIVAL_LANE, number))
+        threshold = envelope.propose(draw, number)
+        if threshold is None:
+            continue
+        answer = sample(threshold, draw)
+        excess = loss(answer) - answers.first
+
+        def kept() -> arb:
+            p = (-ball(answers.rate) * excess).exp()  # noqa: B023 - called at once
+            return 1 / ((1 - p) * elapsed().exp() + p)
+
+        if excess == 0 or greater(kept, uniform(draw, _FLIP_LANE, number)):
+            return answer
+    raise AssertionError("unreachable: the loop only ends by its return")

@@ -12,10 +12,9 @@ import numpy as np
 from flint import arb, ctx, fmpz
 from numpy.typing import NDArray
 
-from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.bits import Draw, uniform_subset
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision
-from private_topk.transforms.mechanisms.exact.subsets import uniform_subset
 
 __all__ = ["Classes", "Rectangle", "TopK"]
 

@@ -1,0 +1,112 @@
+"""`private-topk audit` and `private-topk doctor`: whether the promise is kept, and whether this machine can run."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from private_topk.pipelines.cli.arguments import Command
+from private_topk.pipelines.cli.output import print_json, print_lines
+from private_topk.pipelines.cli.parser import flag
+from private_topk.pipelines.unfinished import Unfinished
+from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.auditing import Check
+
+__all__ = ["COMMANDS"]
+
+_AUDIT = """Attack the whole path, from rows to files, on neighbouring inputs made to hurt: many draws through the plain
+functions, some through Beam. A lower bound of epsilon above the declared one is a defect. docs/audit.md explains the
+table and says what no audit can see."""
+
+_AUDIT_EXAMPLES = """examples:
+  private-topk audit --mechanism joint --draws 5000
+  private-topk audit --mechanism joint --draws 200 --beam-draws 0 --json
+
+Exit status: 0 no bound is above what is declared, 1 one is, 2 bad arguments."""
+
+_DOCTOR = """Look whether this machine has what a run needs: Python, packages, programs, space, clock, the release key,
+the ledger. Nothing is changed, and nothing private is told."""
+_DOCTOR_EXAMPLES = """examples:
+  private-topk doctor
+  private-topk doctor --release-key file:release.key --ledger sqlite:///budget.db
+  private-topk doctor --runner flink --json
+
+Exit status: 0 nothing is wrong, 1 something is, 2 bad arguments. What is missing is needed by some runs only."""
+
+_ROW = "{:<22} {:<8} {:<11} {:<8} {:<8} {:<9} {:>8} {:>6} {:>7} {:>7}  {}"
+_HEAD = ("mechanism", "domain", "neighbours", "of", "counts", "releases", "declared", "delta", "plain", "Beam", "where")
+
+
+def _audit(arguments: Namespace, others: list[str]) -> None:
+    """Print a line for every check as it is done. Raises Unfinished where one fails."""
+    from private_topk.pipelines.auditing import Audit, audit
+
+    given: dict[str, Any] = {name: value for name, value in vars(arguments).items() if value is not None}
+    if "confidence" in given:
+        given["confidence"] = float(given["confidence"])
+    stop, as_json = given.pop("stop", False), given.pop("json", False)
+    how = Audit(mechanisms=given.pop("mechanism", ()), **given)
+    if not as_json:
+        print(_ROW.format(*_HEAD))
+    checks: list[Check] = []
+    for check in audit(how):
+        if not as_json:
+            print(_line(check), flush=True)
+        checks.append(check)
+        if stop and not check.holds:
+            break
+    failed = sum(not check.holds for check in checks)
+    if as_json:
+        print_json({"confidence": how.confidence, "draws": how.draws, "beam_draws": how.beam_draws,
+                    "checks": [check.as_json() for check in checks]})  # fmt: skip
+    else:
+        print(f"\nconfidence {how.confidence:g} for all bounds together; from each neighbour {how.draws} draws, and "
+              f"{how.beam_draws} through Beam")  # fmt: skip
+    if failed:
+        raise Unfinished(
+            f"the audit found {failed} of {len(checks)} checks failing: see the lines marked EXCEEDED or WRONG"
+        )
+    if not as_json:
+        print(f"no bound is above what is declared, in {len(checks)} checks; the counts are right on every path")
+
+
+def _line(check: Check) -> str:
+    """One line of the table."""
+    case = check.case
+    if case is None:
+        return f"WRONG counts: {check.fault}"
+    epsilon, delta = check.declared
+    mechanism, counts, releases = case.spec.mechanism, "yes" if case.counted else "no", case.releases
+    bounds = ("-" if bound is None else f"{bound:.2f}" for bound in (check.bound, check.through_beam))
+    return _ROW.format(mechanism.about.name, mechanism.guarantee.domain, case.neighbours, case.of, counts,
+                       "one" if releases == 1 else "two", f"{epsilon:g}", f"{delta:g}", *bounds,
+                       f"{'' if check.holds else 'EXCEEDED: '}{check.where}").rstrip()  # fmt: skip
+
+
+def _doctor(arguments: Namespace, others: list[str]) -> None:
+    """Print what was found. Raises Unfinished where something is wrong."""
+    from private_topk.pipelines.doctor import examine
+    from private_topk.runners import RUNNERS
+
+    runner = arguments.runner or "direct"
+    if runner not in RUNNERS:
+        rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(runner)}"
+        raise Refusal("runner", rule, did_you_mean(runner, RUNNERS))
+    found = list(examine(runner, arguments.ledger, arguments.release_key))
+    wrong = [finding.name for finding in found if finding.state == "wrong"]
+    if arguments.json:
+        print_json({"well": not wrong, "findings": [vars(finding) for finding in found]})
+    else:
+        width = max(len(finding.name) for finding in found)
+        print_lines(f"{its.state:<8} {its.name:<{width}}  {printable(its.says)}" for its in found)
+    if wrong:
+        more = f" (without {flag('json')} each is explained)" if arguments.json else ""
+        raise Unfinished(f"{', '.join(wrong)} must be mended{more}")
+
+
+COMMANDS = {
+    "audit": Command(_audit, _AUDIT, _AUDIT_EXAMPLES),
+    "doctor": Command(_doctor, _DOCTOR, _DOCTOR_EXAMPLES),
+}

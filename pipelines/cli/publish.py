@@ -1,0 +1,148 @@
+"""`private-topk run` and `private-topk stream`: a ranking from files, or one per window from a stream."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from private_topk.pipelines.cli.arguments import Command, options_of
+from private_topk.pipelines.cli.output import print_json
+from private_topk.pipelines.cli.parser import flag
+from private_topk.pipelines.logs import level
+from private_topk.pipelines.unfinished import Unfinished
+from private_topk.transforms.errors import printable
+from private_topk.transforms.options import require
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.report import Report
+    from private_topk.pipelines.run import Done
+    from private_topk.runners import Launch
+
+__all__ = ["COMMANDS", "tell_readiness"]
+
+_RUN = """examples:
+  private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
+      --mechanism joint --k 10 --epsilon 1 \\
+      --window 7d --from 2026-01-05 --to 2026-02-16 --output ranking.avro
+  private-topk run --config weekly.yaml --check
+  private-topk run --config weekly.yaml --epsilon 0.5 --overwrite --json
+
+Arguments that are not listed here go to Beam, such as --cores=4.
+Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (what is published is told)."""
+
+_STREAM = """examples:
+  private-topk stream --input kafka://broker:9092/plays --domain catalogue.txt \\
+      --mechanism joint --k 10 --epsilon 1 --runner flink --flink_master jobmanager:8081 \\
+      --window day --time-zone Europe/Berlin --from 2026-01-01 --to 2026-02-01 --output rankings/
+  private-topk stream --input 'incoming/*.jsonl' --domain catalogue.txt --clock event \\
+      --mechanism joint --k 10 --epsilon 1 --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
+  private-topk stream --config daily.yaml --check
+
+Every window is published once, when it has closed; the command ends when the horizon is over.
+Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (windows published by then
+stay, and are told)."""
+
+
+def _run(arguments: Namespace, others: list[str]) -> None:
+    """Publish, and show what was published."""
+    done = _publish(arguments, others)
+    if done is None or done.deferred:
+        return
+    try:
+        _show(done, arguments)
+    except BrokenPipeError:  # whoever reads has seen enough
+        raise
+    except OSError as error:  # as where standard output is a file on a full disk
+        raise Unfinished(f"{done.report.sink.place} is published all the same: there is nothing to repeat") from error
+
+
+def _show(done: Done, arguments: Namespace) -> None:
+    from private_topk.pipelines.cli.show import print_published, show_dropped_rows, show_rows
+
+    if arguments.show_dropped_rows:
+        show_dropped_rows(done.rows_left_out(), bool(arguments.exact_counters))
+    if arguments.json:
+        print_published(done.report.sink)
+    elif not arguments.quiet:
+        show_rows(done.report.sink, done.report.spec.period)
+    sys.stdout.flush()
+
+
+def _stream(arguments: Namespace, others: list[str]) -> None:
+    """Run to the end of the horizon, and say so."""
+    from private_topk.pipelines.cli.show import show_dropped_rows
+
+    done = _publish(arguments, others, watch=True)
+    if done is None or done.deferred:
+        return
+    if arguments.show_dropped_rows:
+        show_dropped_rows(done.rows_left_out(), bool(arguments.exact_counters))
+    period = done.report.spec.period
+    if arguments.json:
+        print_json({"output": done.report.sink.place, "release_id": done.report.spec.release.id,
+                    "windows": len(period or ())})  # fmt: skip
+    elif period is not None:
+        print(f"the horizon is over: {len(period):,} windows published to {printable(done.report.sink.place)}")
+
+
+def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) -> Done | None:
+    """Check everything, then run to the end; with --check only the former, and None is returned.
+
+    Args:
+        others: words for Beam.
+        watch: the input is a stream, or files that still arrive.
+    """
+    from private_topk.pipelines.launching import check_words, launch_of, reach_files
+    from private_topk.pipelines.preview.from_options import forewarned
+    from private_topk.pipelines.report import report_of
+    from private_topk.pipelines.run import run
+    from private_topk.runners import say
+
+    options, runner = options_of(arguments), arguments.runner if arguments.runner is not None else "direct"
+    check_words(runner, others)
+    require(options, *(_STREAMS if watch else _FILES))
+    reach_files(others, options)
+    report = report_of(options, watch=watch)
+    warning = forewarned(report.spec, options.get("like"), report.sink.files(report.spec.period) or ())
+    if warning is not None:
+        with level("warning"):
+            print(f"private-topk: {warning}", file=sys.stderr, flush=True)
+    again = f"run again with the same arguments, {flag('release_id')} {report.spec.release.id}"
+    launch = launch_of(runner, others, streaming=not report.source.bounded)
+    if arguments.check:
+        found = tell_readiness(report, launch, arguments)
+        if arguments.json:
+            print_json(found)
+        return None
+    return run(report, launch, again, say, bool(arguments.exact_counters))
+
+
+def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict[str, object]:
+    """Print what a run would do, and for the operator what its rows look like. Raises Refusal as the run would.
+
+    Returns the same as a document, which `--json` leaves to whoever calls.
+    """
+    from private_topk.pipelines.look import look_at
+    from private_topk.pipelines.readiness import readiness
+
+    facts = list(readiness(report, launch))
+    width = max(len(name) for name, _ in facts)
+    if not arguments.json:
+        print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))
+    if arguments.show_dropped_rows:
+        lines = look_at(report).lines(bool(arguments.exact_counters))
+        print("\n".join(map(printable, lines)), file=sys.stderr)
+    if not arguments.json:
+        print("ready: nothing was drawn, charged or published")
+    return {"ready": True, **dict(facts)}
+
+
+_FILES = ("input", "output", "mechanism", "k", "epsilon")
+_STREAMS = (*_FILES, "period_from", "period_to")
+_CHOOSE = ("domain", "domain_range", "unknown_domain")
+COMMANDS = {
+    "run": Command(_run, "Publish a ranking from files.", _RUN, _FILES, _CHOOSE, beam=True, grouped=True),
+    "stream": Command(_stream, "Publish a ranking per window from a stream.", _STREAM, _STREAMS, _CHOOSE, beam=True,
+                      grouped=True),
+}  # fmt: skip

@@ -1,0 +1,224 @@
+"""A report file: YAML whose fields know their line, each read by its row in the table of options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import yaml
+
+from private_topk.pipelines.report_file.schedule import Schedule
+from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
+from private_topk.transforms.options import RENAMED, Option, rows
+from private_topk.transforms.texts import printable_text
+
+__all__ = ["OF_SCHEDULE", "Document", "Field", "Scheduled", "fields_for", "read_report"]
+
+OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value as it is written: a text, or a list of texts. YAML's own guesses (1e-6 is a text, no is false) are
+    left aside: what a value means is up to the schema."""
+
+    value: str | list[str]
+    line: int
+
+
+class Document:
+    """The fields of a file by their dotted names, such as mechanism.k.
+
+    Args:
+        must_be: what is said where the file is something else.
+        field: names the file, where an argument does.
+
+    Raises:
+        Refusal: the file cannot be read, is no YAML, or repeats a name; with the line.
+    """
+
+    def __init__(self, path: str, must_be: str = "a mapping that starts with `report: NAME`", field: str = "") -> None:
+        self.path = path
+        self.fields: dict[str, Field] = {}
+        try:
+            with open(path, "rb") as source:
+                root = yaml.compose(source, Loader=yaml.SafeLoader)
+        except (OSError, ValueError) as error:  # no name may hold a null
+            why = getattr(error, "strerror", None) or error
+            raise Refusal(field, verbatim(f"{path} cannot be read: {why}")) from None
+        except yaml.MarkedYAMLError as error:
+            raise self._refusal(error.problem_mark.line + 1 if error.problem_mark else 1,
+                                f"not YAML: {error.problem}") from None  # fmt: skip
+        except yaml.YAMLError as error:  # of single characters
+            raise refused(f"{path} must be printable text in UTF-8: {str(error).splitlines()[0]}") from None
+        except RecursionError:
+            raise self._refusal(1, "not what was meant: it is nested too deeply") from None
+        if not isinstance(root, yaml.MappingNode):
+            raise self._refusal(1, f"must be {must_be}")
+        self._add(root, "")
+
+    def error(self, name: str, text: str) -> Refusal:
+        """An error that points at a field, or at its section or the file where there is none."""
+        while name and name not in self.fields:
+            name = name.rpartition(".")[0]
+        return self._refusal(self.fields[name].line if name else 1, text)
+
+    def _refusal(self, line: int, text: str) -> Refusal:
+        return refused(f"{self.path}:{line}: {text}")
+
+    def refuse_unknown(self, known: Iterable[str]) -> None:
+        """Raise Refusal for the first field that is not known, with the one that was probably meant."""
+        names = set(known)
+        sections = {name.rpartition(".")[0] for name in names}
+        for name, field in self.fields.items():
+            section = name.rpartition(".")[0]
+            if section in names - sections:
+                raise self.error(name, f"{section} must be a single value")
+            renamed = f"{section}.{RENAMED.get(name.rpartition('.')[2])}"
+            if renamed in names:
+                raise self.error(name, f"{name} is now called {renamed}")
+            if name not in names | sections:
+                raise self.error(name, f"{name} is not known: {_hint(name, names | sections)}")
+            if name in sections - names and field.value != []:
+                raise self.error(name, f"{name} must be a section of fields")
+
+    def _add(self, node: yaml.MappingNode, prefix: str) -> None:
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode) or not key.value:
+                raise self._refusal(line, "a name must be a single word")
+            name = f"{prefix}{key.value}"
+            if name in self.fields:
+                raise self._refusal(line, f"{name} is given twice, first in line {self.fields[name].line}")
+            self.fields[name] = Field(_value(value), line)
+            # Sections hold no sections; deeper down, a file whose parts refer to each other would have no end.
+            if isinstance(value, yaml.MappingNode) and not prefix:
+                self._add(value, f"{name}.")
+
+
+def _value(node: yaml.Node) -> str | list[str]:
+    if isinstance(node, yaml.ScalarNode):
+        return node.value
+    if isinstance(node, yaml.SequenceNode):
+        return [item.value if isinstance(item, yaml.ScalarNode) else "" for item in node.value]
+    return []
+
+
+def _hint(name: str, known: set[str]) -> str:
+    """What was probably meant: the same name in another section, or the like in the same one."""
+    section, _, last = name.rpartition(".")
+    elsewhere = [other for other in known if other.rpartition(".")[2] == last]
+    if len(elsewhere) == 1:
+        return f"did you mean {elsewhere[0]}?"
+    inside = sorted(other.rpartition(".")[2] for other in known if other and other.rpartition(".")[0] == section)
+    return did_you_mean(last, inside, f"there can be {', '.join(inside)}")
+
+
+def fields_for(mechanism: str | None) -> dict[str, Option]:
+    """The fields of a file: also the parameters of the mechanism that it names, and of every built-in one."""
+    return {option.field: option for option in rows([mechanism or ""]) if option.field}
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A checked report file.
+
+    Args:
+        fields: all that it may say.
+        values: what it says, read, by the names in the file.
+    """
+
+    document: Document
+    fields: Mapping[str, Option]
+    values: Mapping[str, Any]
+    schedule: Schedule
+
+    @property
+    def name(self) -> str:
+        return self.values["report"]
+
+    @property
+    def folder(self) -> str:
+        """Where the file's relative paths start: its own folder, wherever the command is run."""
+        return os.path.dirname(self.document.path)
+
+    def refused(self, error: Refusal, otherwise: str = "") -> Refusal:
+        """What was refused, at the line of the field that is meant, by its name in the file."""
+        own = {option.name: name for name, option in self.fields.items()} | {"period_to": "window.first"}
+        meant = [own[field] for field in error.fields() if field in own]
+        place = next((name for name in meant if name in self.document.fields), (meant or [otherwise])[0])
+        return self.document.error(place, error.shown(lambda field: own.get(field, field)))
+
+
+def read_report(path: str) -> Scheduled:
+    """Read and check a report file. Raises Refusal that names file and line, the rule and the value."""
+    document = Document(path)
+    named = document.fields.get("mechanism.name")
+    try:
+        fields = fields_for(named.value if named is not None and isinstance(named.value, str) else None)
+    except Refusal as error:
+        raise document.error("mechanism.name", error.shown(lambda _: "mechanism.name")) from None
+    document.refuse_unknown(fields)
+    values = {name: _read(document, name, option) for name, option in fields.items()}
+    return Scheduled(document, fields, {n: v for n, v in values.items() if v is not None}, _schedule(document, values))
+
+
+def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
+    zone = ZoneInfo(values["window.time_zone"] or "UTC")
+    first: datetime = values["window.first"]
+    first = first if first.tzinfo else first.replace(tzinfo=zone)
+    every, horizon = values["window.every"], values["window.horizon"]
+    if every == "month" and first.astimezone(zone).day > 28:
+        raise document.error("window.first", "window.first must be a day from 1 to 28: not every month has more")
+    if values["budget.privacy_unit"] == "user" and horizon is None:
+        raise document.error("window", "window.horizon must be given with budget.privacy_unit: user, since the total "
+                             "is split over its periods")  # fmt: skip
+    if values["against.window"] is not None and any(
+        f"{{{name}}}" in values["source.input"] for name in ("start", "end")
+    ):
+        raise document.error("source.input", "source.input must hold the rows of the period before too, with "
+                             "against.window: name the files of all periods, as in plays/*/*.avro")  # fmt: skip
+    if values["budget.max_windows_per_user"] is not None:
+        field = "budget.max_windows_per_user"
+        raise document.error(field, f"{field} does not go with a report, which publishes period by period: the windows "
+                             "of a user are chosen among all of them. Rank the whole horizon in one `private-topk run` "
+                             "when it is over, or leave it out")  # fmt: skip
+    schedule = Schedule(first.astimezone(timezone.utc), every, zone, horizon)
+    try:
+        schedule.period(max(horizon or 1, 1) - 1)
+    except (OverflowError, ValueError):
+        raise document.error(
+            "window.first", "window.first must be so that all periods end before the year 10000"
+        ) from None
+    return schedule
+
+
+def _read(document: Document, name: str, option: Option) -> object:
+    field = document.fields.get(name)
+    if field is None:
+        if option.required:
+            raise document.error(name, f"{name} must be given")
+        return None
+    if isinstance(field.value, list) != option.many:
+        raise document.error(name, f"{name} must be {'a list' if option.many else 'a single value'}")
+    read = partial(_one, document, name, option)
+    return tuple(map(read, field.value)) if isinstance(field.value, list) else read(field.value)
+
+
+def _one(document: Document, name: str, option: Option, text: str) -> object:
+    read = option.template or option.read or _true
+    try:
+        return (printable_text if read is str else read)(text)
+    except ValueError as error:
+        raise document.error(name, f"{name} {error}") from None
+
+
+def _true(text: str) -> bool:
+    if text != "true":
+        raise ValueError(f"must be true, or be left out; got {text!r}")
+    return True

@@ -1,0 +1,427 @@
+"""The table of options: one row each, whichever way it is given.
+
+The arguments of the command line, the fields of report files, the parameters of Beam YAML and of the flex template are
+made from it, and so is what a ledger has to know. A new option is a row here, and its use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, Parameter, mechanism_by_name, parameters_of
+from private_topk.transforms.texts import (
+    BY_KIND,
+    OneOf,
+    count,
+    duration,
+    fraction,
+    mechanism,
+    moment,
+    name_and_value,
+    number,
+    output_template,
+    report_name,
+    template,
+    whole,
+    whole_or_power,
+    window_length,
+    zone,
+)
+
+__all__ = ["OPTIONS", "RENAMED", "RUN", "Option", "Options", "names_a_file", "require", "rows"]
+
+Options = Mapping[str, Any]
+"""The options that were given, read, by their names; those that were not are absent. `parameters` are the mechanism's
+own, by theirs. Moments without a time zone are in `time_zone`.
+"""
+
+RENAMED = {"complete_when": "success_file", "show_left_out": "show_dropped_rows"}
+"""Names that options had before, and have now."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table.
+
+    Args:
+        name: by which everything but the user's side knows it.
+        read: what a text means; a ValueError of it is the rule that the text breaks. None for a switch.
+        metavar: what stands for the value in a help.
+        help: what it is for, with the names of other options in braces; for each command its own, where they differ.
+        commands: which ones take it; those that `help` names, by default.
+        group: under which heading it stands in their help.
+        several: the commands that take a list of values with commas.
+        many: it may be given again, and is a tuple.
+        field: its name in a report file.
+        required: in a report file and in the flex template.
+        path: in a report file, relative to the file's own folder.
+        template: in a report file, {report}, {start} and {end} are filled in for every period; it checks that.
+        beam: its name in Beam YAML.
+        same: why it changes neither which rows count nor what is drawn, so that a ledger need not know it.
+        parameter: it is one of a mechanism's own.
+    """
+
+    name: str
+    read: Callable[[str], Any] | None
+    metavar: str
+    help: str | Mapping[str, str]
+    commands: tuple[str, ...] = ()
+    group: str = ""
+    several: tuple[str, ...] = ()
+    many: bool = False
+    field: str = ""
+    required: bool = False
+    path: bool = False
+    template: Callable[[str], str] | None = None
+    beam: str = ""
+    same: str = ""
+    parameter: bool = False
+
+    def helps(self, command: str) -> str | None:
+        """What it is for in a command, or None where that has no such option."""
+        if isinstance(self.help, str):
+            return self.help if command in self.commands else None
+        return self.help.get(command)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The values there are, where these are few."""
+        return self.read.words if isinstance(self.read, OneOf) else ()
+
+
+RUN = ("run", "stream")
+_DRAW = (*RUN, "plan", "preview", "select")
+_CREATE = "budget create"
+_BUDGETS = (_CREATE, "budget show", "budget history")
+_INPUT = "input"
+_AMOUNTS = "amounts (optional, docs/amounts.md)"
+_CLOCK = "when a window is published (docs/streaming.md)"
+_KAFKA = "Kafka"
+_DOMAIN = "domain (one of them)"
+_GROUPS = "groups (optional, docs/groups.md)"
+_PRIVACY = "privacy"
+_KNOWN = "what is publicly known of the counts of a window"
+_COUNTS = "noisy counts (optional)"
+_BUDGET = "budget across windows and runs (docs/budget.md)"
+_WINDOWS = "windows (all of --from, --to and perhaps --window, or none)"
+_RELEASE = "repeatable releases"
+_RUNNING = "running"
+_TOLD = "what is told"
+_ASKED = "what is asked for (one of these)"
+_TERMINAL = "what the terminal shows"
+
+
+def _both(text: str) -> dict[str, str]:
+    return dict.fromkeys(RUN, text)
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("config", str, "FILE", "take arguments from this YAML file, each by its name without the dashes, such as "
+           "`k: 10`; those of the command line count before them", RUN, same="where arguments are written"),
+    # The input.
+    Option("input", str, "PLACE",
+           {"run": "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or bigquery://PROJECT:DATASET.TABLE",
+            "stream": "kafka://HOST:PORT[,HOST:PORT]/TOPIC, pubsub://projects/P/subscriptions/S, or a glob of files "
+            "that arrive, as in 'incoming/*.avro'"},
+           group=_INPUT, field="source.input", required=True, path=True, template=template),
+    Option("watch", None, "", "rows are read as they come", field="source.watch"),
+    Option("success_file", str, "PATH", "do nothing unless this file is there, such as the _SUCCESS that whoever "
+           "writes the input writes last", ("run",), _INPUT, field="source.success_file", path=True, template=template,
+           same="whether a run starts; then the input is what it is"),
+    Option("expect_rows_at_least", whole, "N", "do nothing unless so many rows have a user, an item and a time in the "
+           "period; whether a run starts then tells that, beyond any epsilon (docs/reports.md)", ("run",), _INPUT,
+           field="source.expect_rows_at_least", same="whether a run starts; then the rows are what they are"),
+    Option("snapshot", str, "gs://BUCKET/FOLDER", "with bigquery://: where the table's rows are exported to, once",
+           ("run",), _INPUT, field="source.snapshot",
+           same="where a table's rows are kept; they are named by what the files hold"),
+    Option("payload", OneOf("json", "avro"), "", "what a message holds (default: json)", ("stream",), _INPUT,
+           field="source.payload"),
+    Option("payload_schema", str, "FILE", "with {payload} avro: the schema, an .avsc file", ("stream",), _INPUT,
+           field="source.payload_schema", path=True),
+    Option("user_column", str, "NAME", "who (default: user)", RUN, _INPUT, field="source.user_column", beam="user"),
+    Option("item_column", str, "NAME", "what is ranked (default: item)", RUN, _INPUT, field="source.item_column",
+           beam="item"),
+    Option("time_column", str, "NAME", "event time, for {window} (default: time)", RUN, _INPUT,
+           field="source.time_column"),
+    Option("time_unit", OneOf("s", "ms", "us"), "", "what a plain number in the time column counts, since 1970 UTC "
+           "(default: s)", RUN, _INPUT, field="source.time_unit"),
+    Option("value_column", str, "NAME", "rank by the sum of this column, such as minutes or revenue, and not by the "
+           "number of users; needs {max_value} (docs/amounts.md)", RUN, _AMOUNTS, field="amounts.column", beam="value"),
+    Option("max_value", number, "W",
+           _both("the most that one user adds to an item of a window; chosen without a look at the data")
+           | {"preview": "rank by sums of amounts, of which a user adds at most W to an item"},
+           group=_AMOUNTS, field="amounts.max_value", beam="max_value"),
+    Option("value_resolution", number, "R",
+           _both("amounts are rounded to multiples of it, of which {max_value} is one (default: 1)")
+           | {"preview": "amounts are rounded to multiples of it (default: 1)"},
+           group=_AMOUNTS, field="amounts.resolution", beam="value_resolution"),
+    Option("csv_quoted_newlines", None, "", "let quoted values of CSV files hold line ends; rows then depend on each "
+           "other: one value with an unclosed quote takes other users' rows along, beyond any epsilon", RUN, _INPUT,
+           field="source.csv_quoted_newlines"),
+    Option("clock", OneOf("log", "event"), "", "log (default): when the source's own clock, of arrivals, has passed "
+           "the window's end; event: when the rows' times have, for replaying logs that are in order", ("stream",),
+           _CLOCK, field="source.clock"),
+    Option("slack", duration, "LENGTH", "wait so much longer, for rows that come late (default: none); later ones are "
+           "dropped", ("stream",), _CLOCK, field="source.slack"),
+    Option("poll", duration, "LENGTH", "files: how often to look for new ones (default: 10s)", ("stream",), _CLOCK,
+           field="source.poll", same="how often a folder is looked at; rows came when their files were written"),
+    Option("kafka_readers", count, "N", "how many workers share the partitions (default: 1)", ("stream",), _KAFKA,
+           field="source.kafka_readers", same="how many share the partitions changes neither rows nor clock"),
+    Option("kafka_start", str, "TIME", "where a topic is entered: earliest (default), latest, or at the first message "
+           "stamped since a time such as 2026-01-01", ("stream",), _KAFKA, field="source.kafka_start"),
+    Option("kafka_option", name_and_value, "NAME=VALUE", "of the client, such as security.protocol=SASL_SSL; may be "
+           "given again", ("stream",), _KAFKA, many=True, field="source.kafka_options",
+           same="how a broker is reached; its address is the topic's"),
+    # The ranking.
+    Option("domain", str, "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet "
+           "or Avro file", (*RUN, "preview"), _DOMAIN, field="domain.file", path=True, beam="domain"),
+    Option("domain_column", str, "NAME", "the column of the domain file (default: the item column)",
+           (*RUN, "preview"), _DOMAIN, field="domain.column"),
+    Option("domain_group_column", str, "NAME", "the column of the domain file that says in which group an item can be "
+           "ranked; an item of several has a row for each (default: every item in all groups)", (*RUN, "preview"),
+           _DOMAIN, field="domain.group_column"),
+    Option("domain_range", str, "START:STOP", "the public items are the integers START to STOP - 1, such as "
+           "0:4294967296; no worker holds a list of them", (*RUN, "preview"), _DOMAIN, field="domain.range",
+           beam="domain_range"),
+    Option("unknown_domain", None, "", "no list: which items exist is private too; needs an unknown-domain mechanism "
+           "and a delta", (*RUN, "preview"), _DOMAIN, field="domain.unknown"),
+    Option("group_column", str, "NAME", "a ranking for every value of this column, such as country, that {groups} "
+           "lists (docs/groups.md)", RUN, _GROUPS, field="groups.column", beam="group"),
+    Option("groups", str, "FILE", "the public list of groups, as {domain} is that of items; every one is published in "
+           "every window", RUN, _GROUPS, field="groups.file", path=True, beam="groups"),
+    Option("groups_per_user", count, "G",
+           _both("in how many groups of a window a user counts, those of most of their rows (default: 1); more share "
+                 "the budget")
+           | {"plan": "every group has a ranking, and a user counts in so many groups of a window",
+              "preview": "every group has a ranking, and a user counts in up to G groups of a window; the counts are "
+              "those of one group"},
+           group=_GROUPS, field="groups.per_user", beam="groups_per_user"),
+    Option("windows", whole, "N", "how many windows one user can be in", ("plan",), _PRIVACY),
+    Option("mechanism", mechanism, "NAME", f"what draws: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
+           "`private-topk mechanisms` compares them", _DRAW, _PRIVACY, ("preview",), field="mechanism.name",
+           required=True, beam="mechanism"),
+    Option("mechanism", str, "NAME", "only this one, or your own as module:Class; may be given again (default: all)",
+           ("audit",), many=True),
+    Option("k", count, "K", "how many items to publish", _DRAW, _PRIVACY, ("preview",), field="mechanism.k",
+           required=True, beam="k"),
+    Option("epsilon", number, "E",
+           _both("privacy budget of each window; smaller is more private")
+           | {"plan": "the total over all windows; smaller is more private",
+              "preview": "privacy budget, as in the run; smaller is more private",
+              "select": "privacy budget of the draw; smaller is more private", _CREATE: "the total"},
+           group=_PRIVACY, several=("preview",), field="budget.epsilon", required=True, beam="epsilon"),
+    Option("delta", number, "D",
+           dict.fromkeys(_DRAW, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users")
+           | {_CREATE: "the total (default: 0, adding up only)"},
+           group=_PRIVACY, field="budget.delta"),
+    Option("release_delta", number, "D", "the part of delta for the deltas of single releases; the rest lets many "
+           "small ones cost less than their sum (default: half)", (_CREATE,), _PRIVACY),
+    Option("neighbours", OneOf("add-remove", "swap"), "",
+           dict.fromkeys(_DRAW, "what is protected: that a user is there at all (add-remove, default), or what a "
+                         "known user did (swap)")
+           | {_CREATE: "what every run on it must protect (default: add-remove)"},
+           group=_PRIVACY, field="budget.neighbours"),
+    Option("max_items_per_user", count, "M",
+           dict.fromkeys((*RUN, "preview"), "keep at most M items of every user and window, chosen by a hash")
+           | {"plan": "as in the run: at most M items of every user and window",
+              "select": "for mechanisms with noise for so many items a user: no user may be in more of the counts"},
+           group=_PRIVACY, field="mechanism.max_items_per_user", beam="max_items_per_user"),
+    Option("like", str, "WHAT",
+           {command: f"{what}: an earlier ranking with noisy counts; a shape, as in zipf=1.1,items=1e6,users=1e6,"
+            f"items_per_user=20; or sample, the project's own{otherwise}"
+            for command, what, otherwise in (
+                *((each, "warn before the charge where a ranking would be close to noise, judging by this",
+                   " (default: what stands at the output)") for each in RUN),
+                ("plan", "tell what such a ranking would be like, judging by this", ""),
+                ("preview", "what counts are like", ""))},
+           group=_KNOWN, field="preview.like", path=True, template=template, same="whether a warning is printed"),
+    Option("zipf", number, "S", "a shape: the n-th most popular item is held about n^-S times as often as the first",
+           ("preview",), _KNOWN),
+    Option("items", whole_or_power, "D", "with {zipf}: how many items there are, by default those of the domain",
+           ("preview",), _KNOWN, ("preview",)),
+    Option("users", whole_or_power, "U", "with {zipf}: how many users a window has", ("preview",), _KNOWN),
+    Option("items_per_user", number, "N", "with {zipf}: how many different items a user has in a window",
+           ("preview",), _KNOWN),
+    Option("amount", number, "A", "with {max_value}: what a user adds to an item that they hold, on average and after "
+           "the cap; {counts} and a ranking have sums already", ("preview",), _KNOWN),
+    Option("counts", str, "FILE",
+           {"preview": "public or made-up counts of a window: .npy of integers, or .csv with a column count",
+            "select": ".npy of integers, or .csv with a column count (and item)"}, group=_KNOWN),
+    Option("counts_before", str, "FILE", "with {counts} and {against} previous: those of the same items, in their "
+           "order, in the window before", ("preview",), _KNOWN),
+    Option("these_counts_are_public", None, "", "with {counts}: I know that these counts protect nobody",
+           ("preview",), _KNOWN),
+    Option("publish_counts", number, "E", "also publish noisy counts of the released items from a budget of their "
+           "own: this epsilon is added to {epsilon}", (*RUN, "plan", "preview"), _COUNTS,
+           field="budget.publish_counts"),
+    Option("publish_counts_delta", number, "D", "Gaussian noise for the counts, less for many of them; added to "
+           "{delta}", (*RUN, "plan", "preview"), _COUNTS, field="budget.publish_counts_delta"),
+    Option("round_counts", count, "N", "publish noisy counts as multiples of N, such as 10",
+           (*RUN, "plan", "preview"), _COUNTS, field="budget.round_counts",
+           same="rounding comes after the draw, which is the same"),
+    Option("privacy_unit", OneOf("user-window", "user"), "",
+           dict.fromkeys((*RUN, "preview"), "user-window (default): {epsilon} is that of every single window; user: "
+                         "{epsilon} and {delta} are the total of all windows that a user can be in, and each gets a "
+                         "share")
+           | {_CREATE: "what the total is of (default: user-window)"},
+           group=_BUDGET, field="budget.privacy_unit"),
+    Option("horizon", count, "N", "with {privacy_unit} user: how many windows there will be in all, where a run "
+           "publishes only some of them (default: those of this run)", (*RUN, "preview"), _BUDGET,
+           field="window.horizon"),
+    Option("max_windows_per_user", count, "W",
+           dict.fromkeys((*RUN, "preview"), "with {privacy_unit} user: a user counts in at most W windows, chosen by "
+                         "a hash, and the total is shared by W (docs/windows-per-user.md)")
+           | {"plan": "as in the run: a user counts in at most W of them"},
+           group=_BUDGET, field="budget.max_windows_per_user", beam="max_windows_per_user"),
+    Option("ledger", str, "URL",
+           dict.fromkeys((*RUN, "preview", *_BUDGETS), "where spending is kept, such as sqlite:///budget.db or "
+                         "postgresql://user@host/db; charged before the run starts")
+           | {"doctor": "whether it is there and can be charged, such as sqlite:///budget.db"},
+           group=_BUDGET, field="ledger.url", same="which ledger is asked is no question to it"),
+    Option("dataset", str, "NAME", "with {ledger}: whose budget is charged", (*RUN, "preview", *_BUDGETS), _BUDGET,
+           field="ledger.dataset", same="its own name"),
+    Option("window", window_length, "LENGTH", "one ranking for every such length, as in 7d or 12h, or for every day, "
+           "week or month of the calendar", (*RUN, "preview"), _WINDOWS, beam="period.window"),
+    Option("window", window_length, "", "the length of a period", field="window.every", required=True),
+    Option("every", duration, "LENGTH", "with a {window} of a length: one such window starts every so often, and they "
+           "overlap", (*RUN, "preview"), _WINDOWS, beam="period.every"),
+    Option("time_zone", zone, "NAME", "of {period_from}, {period_to} and of the days, weeks or months, such as "
+           "Europe/Berlin (default: UTC)", (*RUN, "preview"), _WINDOWS, field="window.time_zone",
+           beam="period.time_zone"),
+    Option("against", OneOf("previous"), "previous", "rank by how much items rise against the window before each, "
+           "whose rows are read too (docs/risers.md)", (*RUN, "preview"), _WINDOWS, field="against.window"),
+    Option("against_weight", fraction, "G", "with {against}: how much of the window before is taken off, 0 to 1, such "
+           "as 0.5 or 2/3 (default: 1)", (*RUN, "preview"), _WINDOWS, field="against.weight", beam="against_weight"),
+    Option("period_from", moment, "TIME", "start of the declared period, included", (*RUN, "preview"), _WINDOWS,
+           beam="period.from"),
+    Option("period_from", moment, "", "the start of the first period", field="window.first", required=True),
+    Option("period_to", moment, "TIME", "end of the declared period, excluded", (*RUN, "preview"), _WINDOWS,
+           beam="period.to"),
+    Option("release_key", str, "REF",
+           dict.fromkeys((*RUN, "select"), "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V; "
+                         "without it a new random key is made")
+           | {"preview": "with {counts} and {ledger}: the key whose releases the file must not be of",
+              "doctor": "file:PATH, env:NAME or gcp-secret:...: whether it can be read, and by whom"},
+           group=_RELEASE, field="release_key", required=True, beam="release_key",
+           same="a ledger knows the key by its id"),
+    Option("release_id", str, "TEXT", "name of the release, from public knowledge only, such as report and period; "
+           "the same key, id and data repeat the same ranking", (*RUN, "select"), _RELEASE, required=True,
+           beam="release_id", same="a request's own name"),
+    Option("release_id", report_name, "", "the name of the report", field="report", required=True),
+    # The output and the run.
+    Option("output", str, "PLACE",
+           {"run": "ranking file: .avro, .jsonl, .csv or .parquet; a manifest goes beside it",
+            "stream": "a folder, for one file and manifest per window; or kafka://HOST:PORT/TOPIC, "
+            "pubsub://projects/P/topics/T, bigquery://PROJECT:DATASET.TABLE"},
+           group=_RUNNING, field="sink.output", required=True, path=True, template=output_template,
+           same="where an answer is written changes nothing in it; but a stream's has one place"),
+    Option("output_format", OneOf("avro", "jsonl", "csv", "parquet"), "", "of the files in an output folder (default: "
+           "avro)", RUN, _RUNNING, field="sink.format", same="how an answer is written changes nothing in it"),
+    Option("partition_by", str, "WORD", "in an output folder: a folder for every group, such as country=DE/; WORD is "
+           "group or the name of the group column", RUN, _RUNNING, field="sink.partition_by",
+           same="in which files an answer is written changes nothing in it"),
+    Option("overwrite", None, "", _both("replace an existing output") | {"show": "with {html}: replace an existing "
+           "file"}, group=_RUNNING, same="whether an answer that is there is replaced changes nothing in it"),
+    Option("runner", str, "NAME",
+           {"run": "direct (default), prism, flink, dataflow or portable",
+            "stream": "direct (default) for trials with sources that end, prism, flink, dataflow, or portable",
+            "doctor": "whose programs must be there: direct (default), prism, flink, dataflow or portable"},
+           group=_RUNNING, field="runner.name", same="every runner draws the same answer, which tests hold"),
+    Option("beam_options", str, "", "words for Beam", many=True, field="runner.options"),
+    Option("exact_counters", None, "", "let the runner's metrics show exactly how many rows were left out, which tells "
+           "of single users to all who may see them (default: their order of magnitude)", (*RUN, "report"), _RUNNING,
+           same="the metrics"),
+    Option("shards", whole, "N", "user shards, a power of two; any gives the same ranking (default: by size)", RUN,
+           _RUNNING, field="runner.shards", same="any number of shards counts the same"),
+    # What one command has for itself.
+    Option("window_end", moment, "DATE", "publish the period that ends here", ("report",), _ASKED),
+    Option("missed", None, "", "list the periods that have ended and are not published", ("report",), _ASKED),
+    Option("catch_up", None, "", "publish them all, oldest first", ("report",), _ASKED),
+    Option("check", None, "",
+           _both("only say what a run would do, and whether it could: nothing is drawn, charged or published; with "
+                 "{show_dropped_rows} the rows are looked at too")
+           | {"report": "only check the file; with {window_end} also whether that period could be published, and what "
+              "that would do: nothing is drawn, charged or published"},
+           group=_ASKED, same="no run at all"),
+    Option("until", moment, "DATE", "with {missed} and {catch_up}: look at periods up to here (default: now)",
+           ("report",), _RUNNING),
+    Option("correction", str, "TEXT", "with {window_end}: publish again, over corrected input, as a release of its "
+           "own; costs budget", ("report",), _RUNNING),
+    Option("recall", number, "R", "find the least epsilon, or without {k} the largest k, by which so much of the top k "
+           "is found, as in 0.9", ("preview",), _TOLD),
+    Option("draws", whole, "N",
+           {"preview": "draws for each mechanism (default: 400, fewer where they are slow)",
+            "audit": "from each of two neighbours, through the plain functions (default: 2000)"}, group=_TOLD),
+    Option("beam_draws", whole, "N", "likewise through Beam, files to file; 0 leaves Beam out (default: 300)",
+           ("audit",)),
+    Option("confidence", number, "P", "that all bounds together are right (default: 0.999)", ("audit",)),
+    Option("seed", str, "TEXT", "of all keys and ids, to repeat an audit (default: fresh ones)", ("audit",)),
+    Option("stop", None, "", "stop at the first check that fails", ("audit",)),
+    Option("html", str, "FILE", "write a page to hand on, instead of printing: tables, charts, the guarantee",
+           ("show",)),
+    Option("folder", str, "FOLDER", "where to write plays.avro and catalogue.txt (default: sample)", ("sample",)),
+    Option("plot", str, "FILE",
+           {"preview": "also draw the ranks and errors of one setting, as .svg, .png or .pdf; needs [plot]",
+            "budget show": "draw spending over time into a .png, .svg or .pdf"}, group=_TOLD),
+    Option("quiet", None, "", "do not print rankings", ("run", "report"), _TERMINAL, same="the terminal"),
+    Option("json", None, "", {
+        command: f"print {what} as one JSON document (docs/command-line.md)" for command, what in {
+            "run": "what was published, or with {check} what would be,",
+            "stream": "where how many windows were published, or with {check} what would be,",
+            "report": "what became of every period", "show": "rows and manifest",
+            "preview": "every number with its interval", "plan": "the shares", "select": "what was drawn",
+            "budget create": "the budget", "budget show": "budgets and what is spent", "budget history": "the charges",
+            "mechanisms": "the mechanisms", "audit": "the checks", "sample": "what was written",
+            "doctor": "what was found"}.items()}, group=_TERMINAL, same="the terminal"),
+    Option("show_dropped_rows", None, "", "tell on stderr why rows were left out and whether they are many, for the "
+           "operator only; with {exact_counters} how many", (*RUN, "report"), _TERMINAL, same="the terminal"),
+)  # fmt: skip
+"""Every option but for the parameters of mechanisms, which `rows` adds."""
+
+_NAMES = {option.name for option in OPTIONS}
+_MANY = 5
+
+
+def rows(own: Iterable[str] = ()) -> Iterator[Option]:
+    """The whole table, with the parameters of every mechanism behind {delta}.
+
+    Args:
+        own: names of mechanisms of one's own, module:Class; others are there in any case.
+
+    Raises:
+        Refusal: a mechanism of one's own cannot be loaded.
+    """
+    for option in OPTIONS:
+        yield option
+        if option.name == "delta":
+            yield from _parameters([*MECHANISMS.values(), *(mechanism_by_name(name) for name in own if ":" in name)])
+
+
+def _parameters(kinds: Iterable[type[Mechanism]]) -> Iterator[Option]:
+    """Those of mechanisms that are no options of all, each with the mechanisms that take it."""
+    taken: dict[str, list[str]] = {}
+    first: dict[str, Parameter] = {}
+    for kind in kinds:
+        for name, parameter in parameters_of(kind).items():
+            if name not in _NAMES:
+                first.setdefault(name, parameter)
+                taken.setdefault(name, []).append(kind.about.name)
+    for name, parameter in first.items():
+        owners = ", ".join(taken[name]) if len(taken[name]) < _MANY else "some mechanisms"
+        yield Option(name, BY_KIND[parameter.kind], name[0].upper(), f"{owners}: {parameter.help}", _DRAW, _PRIVACY,
+                     field=f"mechanism.{name}", parameter=True)  # fmt: skip
+
+
+def require(options: Options, *names: str) -> None:
+    """Raise Refusal unless every one of the options was given."""
+    missing = [f"{{{name}}}" for name in names if name not in options]
+    if missing:
+        raise Refusal("", f"{', '.join(missing)} must be given")
+
+
+def names_a_file(like: object) -> bool:
+    """Whether a value of `like` is the path of a ranking, and not "sample" or the numbers of a shape."""
+    return like != "sample" and "=" not in str(like)

@@ -1,0 +1,154 @@
+"""How texts of options are read: each function returns a typed value, or raises ValueError with the rule it breaks."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.mechanisms import mechanism_by_name
+from private_topk.transforms.mechanisms.parameters import decimal
+from private_topk.transforms.windows.calendar import time_zone
+from private_topk.transforms.windows.period import duration, moment, window_length
+
+__all__ = [
+    "BY_KIND", "OneOf", "count", "duration", "fraction", "listed", "mechanism", "moment", "name_and_value", "number",
+    "output_template", "printable_text", "report_name", "template", "whole", "whole_or_power", "window_length", "zone",
+]  # fmt: skip
+
+_LONGEST_NAME = 200
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
+_RATIO = re.compile(r"[+-]?[0-9]{1,50}/[0-9]{1,50}")
+
+
+def number(text: str) -> Fraction | float:
+    """A number in decimal or scientific notation, exactly: 0.1 is 1/10. 1_5 is none, though Python takes it for 15."""
+    if not _NUMBER.fullmatch(text.strip()):
+        raise ValueError(f"must be a number, got {text!r}: write it such as 0.5 or 1e-6")
+    return decimal(text.strip())
+
+
+def whole(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
+        raise ValueError(f"must be a whole number, got {text!r}")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1."""
+    if whole(text) < 1:
+        raise ValueError(f"must be a whole number of at least 1, got {text}")
+    return int(text)
+
+
+def whole_or_power(text: str) -> int:
+    """A whole number, also in scientific notation: 1e6 is a million."""
+    value = number(text)
+    if not isinstance(value, Fraction) or value.denominator != 1:
+        if value != 0:
+            raise ValueError(f"must be a whole number such as 1000 or 1e6, got {text!r}")
+    return int(value)
+
+
+def listed(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    """A reading of several values with commas between them."""
+
+    def read_all(text: str) -> tuple[Any, ...]:
+        return tuple(read(part.strip()) for part in text.split(","))
+
+    return read_all
+
+
+def fraction(text: str) -> Fraction:
+    """A number as it is written: 0.6 is 3/5, not the float beside it."""
+    text = text.strip()
+    try:
+        if _RATIO.fullmatch(text):
+            return Fraction(text)
+        if _NUMBER.fullmatch(text):
+            return Fraction(decimal(text))
+    except (ZeroDivisionError, OverflowError, ValueError):
+        pass
+    raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}")
+
+
+def printable_text(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("must be a printable text that is not empty")
+    return text
+
+
+def report_name(text: str) -> str:
+    """A report's name is in release ids and often in paths."""
+    if "/" in printable_text(text) or len(text) > _LONGEST_NAME:
+        raise ValueError(f"must be a text of at most {_LONGEST_NAME} characters without /")
+    return text
+
+
+def template(text: str) -> str:
+    """A text with {report}, {start} and {end}, which are filled in for every period of a report."""
+    try:
+        parts = [part for part in string.Formatter().parse(printable_text(text)) if part[1] is not None]
+        names = {name if not (form or conversion) else "{" for _, name, form, conversion in parts}
+    except ValueError as error:
+        if not text.strip() or not text.isprintable():
+            raise
+        names = {f"{{{error}"}
+    if not names <= {"report", "start", "end"}:
+        raise ValueError(f"may use {{report}}, {{start}} and {{end}}, and nothing else in braces; got {text}")
+    return text
+
+
+def output_template(text: str) -> str:
+    """A single file needs a name of its own for every period; folders, topics and tables hold them all."""
+    last = template(text).rpartition("/")[2]
+    if "://" not in text and "." in last and "{start}" not in text and "{end}" not in text:
+        raise ValueError(f"must contain {{start}} or {{end}}, so that periods do not overwrite each other; got {text}")
+    return text
+
+
+def zone(text: str) -> str:
+    """The name of a time zone."""
+    return _accepted(lambda: time_zone(text).key)
+
+
+def mechanism(text: str) -> str:
+    """The name of a mechanism, or module:Class of one's own."""
+    _accepted(lambda: mechanism_by_name(text))
+    return text
+
+
+def _accepted(read: Callable[[], Any]) -> Any:  # noqa: ANN401
+    try:
+        return read()
+    except Refusal as error:
+        raise ValueError(str(Refusal("", error.rule, error.remedy))) from None
+
+
+class OneOf:
+    """A reading that lets certain words through."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def __call__(self, text: str) -> str:
+        if text not in self.words:
+            raise ValueError(f"must be one of {', '.join(self.words)}; got {text!r}")
+        return text
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError("must be NAME=VALUE, such as security.protocol=SASL_SSL")
+    return name, value
+
+
+BY_KIND: Mapping[str, Callable[[str], object]] = {
+    "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
+}  # fmt: skip
+"""How a mechanism's parameter of each kind is read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -133,6 +134,9 @@ class PrivateTopK(beam.PTransform):
             reveal_active_windows=reveal_active_windows,
         )
 
+    def display_data(self) -> dict[str, Any]:
+        return self._rank.display_data()
+
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item), or with a group, an amount
         if self._period is None:
@@ -173,6 +177,11 @@ class RankBlocks(beam.PTransform):
         self._by_reference = by_reference
         self._windows_are_public = period is not None or reveal_active_windows
         self.reads = spec.reads(period)
+
+    def display_data(self) -> dict[str, Any]:
+        spec = self._spec
+        return {"k": spec.k, "mechanism": spec.mechanism.about.name, "epsilon": spec.epsilon(), "delta": spec.delta(),
+                "domain": spec.domain.words()}  # fmt: skip
 
     def _check(self, blocks: beam.PCollection) -> None:
         refuse_second_firings(blocks)

@@ -16,6 +16,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
+from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.trigger import (
     AccumulationMode,
     AfterCount,
@@ -375,3 +376,13 @@ def test_many_item_shards_of_a_large_range(limit: int | None) -> None:
     if limit is None:
         assert found[0][1] == [str(item) for item in items[:-11:-1]]
     assert len(set(found[0][1])) == 10
+
+
+@pytest.mark.parametrize(
+    ("domain", "words"), [(ITEMS, f"{len(ITEMS)} public items, SHA"), (RangeDomain(0, 9), "9 public")]
+)
+def test_a_runners_page_shows_what_is_drawn(domain: Any, words: str) -> None:  # noqa: ANN401
+    transform = PrivateTopK(3, Joint(epsilon=0.5), domain, publish_counts=CountBudget(0.25, 1e-6))
+    shown = {item.key: item.value for item in DisplayData.create_from(transform).items}
+    assert shown.pop("domain").startswith(words)
+    assert shown == {"k": 3, "mechanism": "joint", "epsilon": 0.75, "delta": 1e-6}

@@ -35,7 +35,7 @@ class TrueTopK(Mechanism):
         source="none: it is no private mechanism",
         when="in tests of a pipeline, on made-up rows",
     )
-    guarantee: ClassVar[Guarantee] = Guarantee("none", "public", "sequence")
+    guarantee: ClassVar[Guarantee] = Guarantee("none", "public", "sequence", "amounts", translation_invariant=True)
 
     epsilon: float = 1.0
     neighbours: Neighbours = "add-remove"

@@ -15,6 +15,7 @@ import numpy as np
 
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
+from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.select import RankingKey, WindowCounts, rank
@@ -30,7 +31,6 @@ from private_topk.transforms.testing.audit.distinguish import (
     epsilon_of,
 )
 from private_topk.transforms.testing.audit.paths import PATHS, Path, prepared_counts, rankings_of
-from private_topk.transforms.testing.true_top_k import TrueTopK
 from private_topk.transforms.windows import WindowBounds
 
 __all__ = ["Finding", "Sampler", "answer_of", "audit_case", "dependence", "finding_of", "wrong_counts"]
@@ -224,7 +224,7 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
     ):
         if of == "" or name == "an item of one's own":
             bound = "no bound" if limit is None else f"at most {limit}"
-            spec = TopK(1, TrueTopK(), its, limit, None, *what)
+            spec = TopK(1, LimitDomain(1.0, 1e-6), its, limit, None, *what)
             for fault in _wrong(spec, dataset, sampler.key(0)):
                 yield f"{domain} domain, {bound}, {of}{name}, {fault}"
 

@@ -213,8 +213,8 @@ def _sample(arguments: Namespace, others: list[str]) -> None:
 
 COMMANDS = {
     "show": Command(_show, "Show a published ranking: its windows, what it promises, how to read it.", _SHOW,
-                    alone=("RANKING", "ranking files with their manifests beside them, or folders of them: of one release "
-                           "or of a series of windows"),
+                    alone=("RANKING", "ranking files with their manifests beside them, or folders of them: of one "
+                           "release or of a series of windows"),
                     takes="a file such as ranking.avro, or a folder of them", several=True),
     "select": Command(_select, "Run a mechanism on a vector of counts, without Beam.", _SELECT,
                       ("counts", "mechanism", "k", "epsilon")),

@@ -16,7 +16,7 @@ __all__ = ["COLOURS", "bump_chart", "count_bar", "count_chart", "has_places"]
 COLOURS, LIT = 8, 10
 _DASHES = ("", "7 4", "2 4", "9 3 2 3")
 _MOST_PLACES, _MOST_WINDOWS = 50, 104
-_LABEL, _TOP, _LENGTH, _BAR = 28, 30, 260, 150
+_LABEL, _TOP, _LENGTH, _BAR = 34, 30, 260, 150
 
 
 def has_places(listings: Sequence[Listing]) -> bool:

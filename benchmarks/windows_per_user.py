@@ -24,6 +24,7 @@ from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sample import write_sample
 from private_topk.transforms import Period
 from private_topk.transforms.mechanisms import Joint, RandomBits
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import WindowsOfUsers
 
 DRAWS = 200
@@ -77,8 +78,9 @@ def counts(data: Data, counted: np.ndarray) -> np.ndarray:
 def recall(data: Data, here: np.ndarray, truth: np.ndarray, most: int, epsilon: float, draws: int) -> float:
     period = Period.of("2000-01-01", f"2000-01-{data.windows + 1:02}", "1d")
     domain = [str(n) for n in range(data.items)]
-    mechanism = resolve(data.k, Joint(epsilon), domain, period=period, privacy_unit="user",
-                    max_windows_per_user=most).top_k.mechanism  # fmt: skip
+    mechanism = resolve(
+        TopK.of(data.k, Joint(epsilon), domain, max_windows_per_user=most), period=period, privacy_unit="user"
+    ).top_k.mechanism
     bits = RandomBits.keyed(b"windows per user".ljust(32, b"."))
     found = 0.0
     for window in range(data.windows):

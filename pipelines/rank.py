@@ -26,7 +26,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release
-from private_topk.transforms.spec import CountBudget
+from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.windows import Period
 
 __all__ = ["rank"]
@@ -104,20 +104,22 @@ def rank(
         raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
                       "ranked")  # fmt: skip
     spec = resolve(
-        k,
-        mechanism,
-        domain,
-        max_items_per_user=max_items_per_user,
-        publish_counts=publish_counts,
+        TopK.of(
+            k,
+            mechanism,
+            domain,
+            max_items_per_user=max_items_per_user,
+            publish_counts=publish_counts,
+            amounts=amounts,
+            groups=groups,
+            max_windows_per_user=max_windows_per_user,
+            risers=risers,
+        ),
         spare_delta=delta,
         period=period,
         release=release,
         privacy_unit=privacy_unit,
         horizon=horizon,
-        amounts=amounts,
-        groups=groups,
-        max_windows_per_user=max_windows_per_user,
-        risers=risers,
     )
     grouped = spec.top_k.groups is not None
     columns = _columns(

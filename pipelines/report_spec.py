@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -12,10 +11,7 @@ from private_topk.pipelines.budget.sharing import Privacy, Reach, share_out, win
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.identity import TAG
 from private_topk.pipelines.lists import domain_of, groups_of
-from private_topk.transforms.domain import Domain
 from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.options import Options, require
 from private_topk.transforms.release import Release, ReleaseKey, fresh_id
@@ -56,64 +52,47 @@ class ReportSpec:
 
 
 def resolve(
-    k: int,
-    mechanism: Mechanism,
-    domain: Domain | Iterable[str | int],
+    top_k: TopK,
     *,
-    max_items_per_user: int | None = None,
-    publish_counts: CountBudget | float | None = None,
     spare_delta: Fraction | float | None = None,
     period: Period | None = None,
     release: Release | None = None,
     privacy_unit: str = "user-window",
     horizon: int | None = None,
     held: Total | None = None,
-    amounts: Amounts | None = None,
-    groups: Groups | Iterable[str | int] | None = None,
-    max_windows_per_user: int | None = None,
-    risers: Risers | None = None,
 ) -> ReportSpec:
     """The specification of a report, checked, with its budget shared out over the windows.
 
     Args:
-        mechanism, publish_counts: with the whole budget: of every window, or with the unit `user` of all together.
+        top_k: what is drawn, with the whole budget: of every window, or with the unit `user` of all together. The
+            rankings of a window that one user can change share it, and so do rankings of risers, as of sliding windows.
         spare_delta: for a mechanism that has no delta of its own: it pays for composing only.
         release: its key and id; by default new ones, for a release that nobody repeats.
         horizon: with the unit `user`, how many windows there will be in all; by default those of the period.
         held: the total in a ledger, where that parts the budget.
-        amounts: what is added up, where it is amounts and not users.
-        groups: which groups of rows have a ranking each. The rankings of a window that one user can change share its
-            budget: one of them by default, so that each has all of it.
-        max_windows_per_user: with the unit `user`: a user counts in at most so many of the period's windows, which
-            share the total.
-        risers: rank by how much items rise against the window before. A ranking is then of the rows of two windows, and
-            those that share one compose, as sliding windows do.
 
     Raises:
         Refusal: a field breaks its rule; nothing has been looked at or charged.
     """
     check_kinds(period=period, release=release)
     _check_numbers(horizon, spare_delta)
-    counts = None if publish_counts is None else CountBudget.of(publish_counts)
-    # Checked with the whole budget first, so that sharing it out meets no k that is none.
-    whole = TopK.of(k, mechanism, domain, max_items_per_user, counts, amounts, groups, max_windows_per_user, risers)
-    whole.reads(period)
-    number, most = len(period) if period else 1, whole.max_windows_per_user
+    top_k.reads(period)
+    number, most = len(period) if period else 1, top_k.max_windows_per_user
     if most is not None:
-        _check_bound(whole, period, privacy_unit, horizon)
+        _check_bound(top_k, period, privacy_unit, horizon)
     reach = Reach(
         unit=privacy_unit,
         windows=number,
         horizon=horizon,
-        overlap=1 if period is None else period.overlap if risers is None else min(number, RISERS_THAT_SHARE),
+        overlap=1 if period is None else period.overlap if top_k.risers is None else min(number, RISERS_THAT_SHARE),
         most=most,
-        rankings=whole.rankings_of_a_user(),
-        alone=whole.rankings_of_a_newcomer(),
-        bounded=risers is None and whole.bounds_a_user(),
+        rankings=top_k.rankings_of_a_user(),
+        alone=top_k.rankings_of_a_newcomer(),
+        bounded=top_k.risers is None and top_k.bounds_a_user(),
     )
-    shared = share_out(mechanism, whole.k, counts, spare_delta, reach, held)
-    top_k = replace(whole, mechanism=shared.mechanism, publish_counts=shared.counts)
-    privacy = shared.privacy if risers is None else replace(shared.privacy, pairs=True)
+    shared = share_out(top_k.mechanism, top_k.k, top_k.publish_counts, spare_delta, reach, held)
+    top_k = replace(top_k, mechanism=shared.mechanism, publish_counts=shared.counts)
+    privacy = shared.privacy if top_k.risers is None else replace(shared.privacy, pairs=True)
     return ReportSpec(top_k, period, release or Release.fresh(), privacy)
 
 
@@ -147,22 +126,27 @@ def spec_of(options: Options, held: Total | None = None) -> ReportSpec:
     """The specification that options describe. Reads the domain's file. Raises Refusal."""
     require(options, "mechanism", "k", "epsilon")
     mechanism, spare_delta = mechanism_of(options)
-    return resolve(
+    domain, counts = domain_of(options), counts_of(options)
+    period, release = declared_period(options), release_of(options)
+    top_k = TopK.of(
         options["k"],
         mechanism,
-        domain_of(options),
-        max_items_per_user=options.get("max_items_per_user"),
-        publish_counts=counts_of(options),
+        domain,
+        options.get("max_items_per_user"),
+        counts,
+        amounts_of(options),
+        groups_of(options),
+        options.get("max_windows_per_user"),
+        risers_of(options),
+    )
+    return resolve(
+        top_k,
         spare_delta=spare_delta,
-        period=declared_period(options),
-        release=release_of(options),
+        period=period,
+        release=release,
         privacy_unit=options.get("privacy_unit", "user-window"),
         horizon=options.get("horizon"),
         held=held,
-        amounts=amounts_of(options),
-        groups=groups_of(options),
-        max_windows_per_user=options.get("max_windows_per_user"),
-        risers=risers_of(options),
     )
 
 

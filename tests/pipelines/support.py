@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import inspect
 import io
 import json
 import os
@@ -22,8 +23,10 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines import cli
 from private_topk.pipelines.files import match
+from private_topk.pipelines.report_spec import ReportSpec, resolve
 from private_topk.pipelines.sources import Columns, check_files, reader_of
 from private_topk.pipelines.sources.columns import block_of
+from private_topk.transforms.spec import TopK
 
 SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
 Rows = list[dict[str, Any]]
@@ -171,6 +174,12 @@ def kill_when_charged(*arguments: object) -> None:
     """`private-topk ...` in a process of its own, which is killed when it is charged and has read nothing yet."""
     words = [sys.executable, "-c", _KILLED, *map(str, arguments)]
     assert subprocess.run(words, stderr=subprocess.DEVNULL).returncode == -signal.SIGKILL
+
+
+def resolved(*drawn: Any, **more: Any) -> ReportSpec:  # noqa: ANN401
+    """As `resolve`, given what `TopK.of` takes and all else side by side."""
+    own = {name: more.pop(name) for name in inspect.signature(TopK.of).parameters.keys() & more.keys()}
+    return resolve(TopK.of(*drawn, **own), **more)
 
 
 def options(**values: object) -> list[str]:

@@ -19,6 +19,7 @@ from private_topk.pipelines.report_spec import declared_period, resolve
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.spec import TopK
 from tests.pipelines.support import command, options, write
 
 COUNTS = [40, 36, 33, 20, 19, 18, 6, 4, 1, 0, 0, 0]
@@ -128,8 +129,12 @@ def test_a_riser_is_previewed_with_what_a_run_would_draw_it_with(mechanism: str,
     delta = 1e-6 if mechanism == "cdp-peeling" else None
     whole = make_mechanism(mechanism, epsilon=1, delta=delta, max_items_per_user=3 if mechanism == "laplace" else None)
     spare = 1e-6 if delta is None else None  # three rankings share a window
-    drawn = resolve(2, whole, ["a", "b", "c"], max_items_per_user=3, period=period, privacy_unit=unit,
-                    spare_delta=spare, amounts=Amounts.of(4), risers=Risers(Fraction(1, 2)))  # fmt: skip
+    drawn = resolve(
+        TopK.of(2, whole, ["a", "b", "c"], max_items_per_user=3, amounts=Amounts.of(4), risers=Risers(Fraction(1, 2))),
+        period=period,
+        privacy_unit=unit,
+        spare_delta=spare,
+    )
     assert found == drawn.top_k.mechanism and found.cap == 4 * 3
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from private_topk import Period, UnknownDomain
 from private_topk.pipelines.report import Report, sink_for, source_for
-from private_topk.pipelines.report_spec import resolve, spec_of
+from private_topk.pipelines.report_spec import spec_of
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.windows.period import period_of
+from tests.pipelines.support import resolved
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 WEEKS = Period(START, START + timedelta(28), timedelta(7))
@@ -20,7 +21,7 @@ TEA = ["tea", "cake", "scone"]
 
 
 def asked(**changes: Any) -> Any:  # noqa: ANN401
-    return resolve(**{"k": 1, "mechanism": Joint(epsilon=1.0), "domain": TEA, **changes})
+    return resolved(**{"k": 1, "mechanism": Joint(epsilon=1.0), "domain": TEA, **changes})
 
 
 def test_a_question_has_one_window_s_share() -> None:

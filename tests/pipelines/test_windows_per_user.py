@@ -13,11 +13,10 @@ import pyarrow as pa
 import pytest
 
 from private_topk import Laplace, Period
-from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms import ReleaseKey
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.user_shards import Choices, WindowsOfUsers
-from tests.pipelines.support import command, options, write
+from tests.pipelines.support import command, options, resolved, write
 from tests.transforms.test_windows_of_users import reference
 
 ITEMS, DAYS = "abcd", 4
@@ -148,7 +147,7 @@ def test_the_share_of_a_window(relation: str, most: int, share: float) -> None:
     """A bound that bounds nothing costs what none costs."""
     period = Period.of("2026-01-05", "2026-01-09", "1d")
     asked = {"period": period, "privacy_unit": "user", "max_windows_per_user": most}
-    spec = resolve(2, Laplace(1.0, neighbours=relation), list(ITEMS), **asked)
+    spec = resolved(2, Laplace(1.0, neighbours=relation), list(ITEMS), **asked)
     assert spec.top_k.mechanism.epsilon == share
     described = spec.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
     assert (described["windows"], described["windows_of_a_user"]) == (4, round(1 / share))

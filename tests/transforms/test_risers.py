@@ -285,13 +285,17 @@ def test_what_it_costs() -> None:
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user-window", "add-remove", Fraction(1, 3)),
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
     ]:  # fmt: skip
-        spec = resolve(2, Joint(1.0, neighbours=relation), ITEMS, period=period, privacy_unit=unit, risers=Risers(HALF))
+        spec = resolve(
+            TopK.of(2, Joint(1.0, neighbours=relation), ITEMS, risers=Risers(HALF)), period=period, privacy_unit=unit
+        )
         mechanism = spec.top_k.mechanism
         assert mechanism.epsilon == pytest.approx(float(share)) and mechanism.cap == 3
         assert mechanism.sensitivity == 3 * (2 if relation == "swap" else 1)
-    minutes = resolve(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(HALF), amounts=Amounts.of(60))
+    minutes = resolve(TopK.of(2, Joint(1.0), ITEMS, risers=Risers(HALF), amounts=Amounts.of(60)), period=ONE_DAY)
     assert minutes.top_k.mechanism.cap == 180
-    grouped = resolve(2, Joint(1.0), ITEMS, period=ONE_DAY, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"]))
+    grouped = resolve(
+        TopK.of(2, Joint(1.0), ITEMS, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"])), period=ONE_DAY
+    )
     assert grouped.top_k.rankings_of_a_user() == 1 and grouped.top_k.mechanism.epsilon == 1
 
 

@@ -39,6 +39,7 @@ from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
 from private_topk.transforms.parts import Part
 from private_topk.transforms.plan import Layout
 from private_topk.transforms.rows import _ShardDoFn
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard, WindowsOfUsers
 from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
@@ -236,8 +237,11 @@ def test_who_is_replaced_pays_for_as_many_windows_as_count_or_for_all_that_chang
 
 def bounded(relation: str, most: int, windows: int, groups: Groups | None = None) -> ReportSpec:
     period = Period(START, START + timedelta(days=windows), timedelta(days=1))
-    return resolve(1, Peeling(1.0, neighbours=relation), ["x", "y"], period=period, privacy_unit="user",
-               max_windows_per_user=most, groups=groups)  # fmt: skip
+    return resolve(
+        TopK.of(1, Peeling(1.0, neighbours=relation), ["x", "y"], max_windows_per_user=most, groups=groups),
+        period=period,
+        privacy_unit="user",
+    )
 
 
 def chosen_of(active: set[int], most: int) -> set[int]:

@@ -35,28 +35,10 @@ from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 __all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name"]
 
 _ALL: tuple[type[Mechanism], ...] = (
-    Joint,
-    FastJoint,
-    JointSet,
-    Canonical,
-    Peeling,
-    CdpPeeling,
-    PnfPeeling,
-    Oneshot,
-    Laplace,
-    Gaussian,
-    WeightedOrder,
-    CandidatesThenRank,
-    Gamma,
-    LimitDomain,
-    LaplaceLimitDomain,
-    TopStable,
-    RestrictedGumbel,
-    RestrictedNormal,
-    RestrictedPnf,
-    RestrictedLaplace,
-    WeightedGaussian,
-)
+    Joint, FastJoint, JointSet, Canonical, Peeling, CdpPeeling, PnfPeeling, Oneshot, Laplace, Gaussian,
+    WeightedOrder, CandidatesThenRank, Gamma, LimitDomain, LaplaceLimitDomain, TopStable, RestrictedGumbel,
+    RestrictedNormal, RestrictedPnf, RestrictedLaplace, WeightedGaussian,
+)  # fmt: skip
 
 MECHANISMS: dict[str, type[Mechanism]] = {mechanism.about.name: mechanism for mechanism in _ALL}
 """Every built-in mechanism by the name it has on the command line."""
@@ -124,15 +106,9 @@ def _check_class(name: str, kind: type[Mechanism]) -> None:
         raise Refusal("mechanism", f"{shown} must define {missing}")
     check_stated(kind)
     if kind.guarantee.privacy == "none":
-        raise Refusal(
-            "mechanism",
-            f"{shown} protects nobody: it is for tests of pipelines",
-            f"choose one of {', '.join(MECHANISMS)}",
-        )
+        remedy = f"choose one of {', '.join(MECHANISMS)}"
+        raise Refusal("mechanism", f"{shown} protects nobody: it is for tests of pipelines", remedy)
     if MECHANISMS.get(kind.about.name, kind) is not kind:
         # The name is part of a release's seed and of its manifest.
-        raise Refusal(
-            "mechanism",
-            f"{shown} must have a name of its own",
-            f"{verbatim(kind.about.name)} is a built-in one's",
-        )
+        remedy = f"{verbatim(kind.about.name)} is a built-in one's"
+        raise Refusal("mechanism", f"{shown} must have a name of its own", remedy)

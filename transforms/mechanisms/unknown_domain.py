@@ -20,12 +20,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
+from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, check_k, sensitivity
+from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, sensitivity
 
 __all__ = ["UnknownDomainMechanism"]
 
@@ -42,10 +41,6 @@ class UnknownDomainMechanism(Mechanism):
     of the items (their labels), never that of arrival. A set comes in the order of positions: where counts were handed
     over by size that is the order of ranks, so sort the items by label before anybody sees them.
     """
-
-    def __call__(self, counts: ArrayLike, k: int, bits: RandomBits, users: ArrayLike | None = None) -> Indices:
-        self.kbar_for(check_k(k, 0, self.guarantee.domain))
-        return super().__call__(counts, k, bits, users)
 
     def kbar_for(self, k: int) -> int:
         """How many of the largest counts compete for k places: `kbar`, or `default_kbar(k)` where it is None.

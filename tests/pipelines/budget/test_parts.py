@@ -17,8 +17,10 @@ from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.metric import Risers
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.windows import Period
+from tests.pipelines.support import resolved
 from tests.transforms.mechanisms import laws
 
 ITEMS = ["x", "y"]
@@ -45,11 +47,11 @@ SLIDING = period("2026-01-19", "7d", "1d")
 @pytest.mark.parametrize("bound", [{"max_items_per_user": 1}, {"groups": ["north", "south"]}])
 def test_sliding_windows_of_bounded_users_need_swap(bound: dict[str, object]) -> None:
     with pytest.raises(Refusal, match="neighbours must be swap where windows overlap"):
-        resolve(1, Joint(1.0), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
-    resolve(1, Joint(1.0, neighbours="swap"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
-    resolve(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)  # type: ignore[arg-type]
-    resolve(1, Joint(1.0), ITEMS, period=SLIDING)
-    resolve(1, Joint(1.0), ITEMS, period=period("2026-01-19", "7d"), **bound)  # type: ignore[arg-type]
+        resolved(1, Joint(1.0), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
+    resolved(1, Joint(1.0, neighbours="swap"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
+    resolved(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)  # type: ignore[arg-type]
+    resolve(TopK.of(1, Joint(1.0), ITEMS), period=SLIDING)
+    resolved(1, Joint(1.0), ITEMS, period=period("2026-01-19", "7d"), **bound)  # type: ignore[arg-type]
 
 
 WEEKS, DAYS = Windows.of(period("2026-02-02", "7d")), Windows.of(period("2026-02-02", "1d"))

@@ -24,6 +24,7 @@ from private_topk.pipelines.unfinished import Interrupted, Stopped, Unfinished
 from private_topk.runners import prepare
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.spec import TopK
 from tests.pipelines.support import command, write
 
 ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
@@ -137,7 +138,7 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
 def report(folder: Path, release: Release) -> Report:
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     period = Period(start, start + timedelta(days=14), timedelta(days=7))
-    spec = resolve(2, Joint(epsilon=1.0), ["a", "b", "c"], period=period, release=release)
+    spec = resolve(TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=period, release=release)
     return Report(spec, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
 
 

@@ -28,7 +28,6 @@ from private_topk.pipelines.preview.outlook import Outlook, _drawn, _key, look
 from private_topk.pipelines.preview.plot import plot
 from private_topk.pipelines.preview.shapes import weight_of
 from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
-from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -44,6 +43,7 @@ from private_topk.transforms.mechanisms import (
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
+from tests.pipelines.support import resolved
 
 GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
 CLOSE = PublicCounts(np.arange(1000, 900, -1))
@@ -175,7 +175,7 @@ def test_it_is_a_name_of_the_package() -> None:
 def asked_in_a_run(**more: Any) -> Mechanism:  # noqa: ANN401
     """What a run's window draws with."""
     domain = [f"item {n}" for n in range(99)]
-    return resolve(k=5, mechanism=Joint(1.0), domain=domain, **more).top_k.mechanism
+    return resolved(k=5, mechanism=Joint(1.0), domain=domain, **more).top_k.mechanism
 
 
 @pytest.mark.parametrize("per_user", [1, 2, 3])

@@ -59,8 +59,6 @@ _LANES = 64  # of the keystream, for each lane of a caller
 _SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
 _OCTAVE = 8  # noises of the octave after the first
 _FEW = 256  # noises that take hardly longer than one
-_SOME = 1536  # noises that take no longer than another round
-_MANY = 400  # items asked for, from which on it pays to foresee how far to read
 
 
 def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Indices:
@@ -248,7 +246,6 @@ class _Descents:
     lane: int
     met: list[_Met] = field(default_factory=list)
     cut: float = -np.inf
-    _guess: float = np.inf  # where the cut will be, about
     _sums: dict[tuple[int, int], list[arb]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -284,59 +281,21 @@ class _Descents:
         """Read on while a block could matter, and at least so many noises of each."""
         self._shuffles = Shuffles(self.blocks.sizes, self.draw, self.lane + _SHUFFLES)
         while len(readings.places):
-            high = self._read(readings, self._ahead(readings, least))
+            high = self._read(readings, self._octaves(readings, least))
             if readings.turns >= least:
                 self._raise_cut()
-                if self.k >= _MANY and self._guess == np.inf and int(readings.places[-1]) == len(self._sizes) - 1:
-                    self._guess = self._foreseen(readings)
             further = (high >= self.cut) & (readings.turns < self._sizes[readings.places])
             readings = _Readings(readings.places[further], readings.last[further], readings.turns)
 
-    def _ahead(self, readings: _Readings, least: int) -> int:
+    def _octaves(self, readings: _Readings, least: int) -> int:
         """How many octaves to read at once. It only matters for the time: what is read too far is not looked at."""
-        octave, number = _octave(readings.turns), 1
-        if least > 1:
-            return max(1, _octave(least - 1) + 1 - octave)
-        while self._guess < np.inf:
-            start, width = _span(octave + number)
-            few = len(readings.places) * (start + width - readings.turns) <= _FEW
-            wanted = self._expected(readings.places, start + 2 * math.isqrt(start)) >= self._guess
-            if start > self.k or 2 * np.count_nonzero(wanted) < len(wanted) * (1 if few else 2):
-                break
-            number += 1
-        return number if self._guess < np.inf else self._ahead_of_few(readings)
-
-    def _ahead_of_few(self, readings: _Readings) -> int:
-        """How many octaves to read at once before it is known where the cut will be."""
-        octave, number = _octave(readings.turns), 1
-        while -np.inf < self.cut:
-            start, width = _span(octave + number)
-            many = len(readings.places) * (start + width - readings.turns) > _SOME or start > 4 * self.k
-            if many or not (self._expected(readings.places, start) >= self.cut).any():
-                break
-            number += 1
-        return number
-
-    def _expected(self, places: Indices, turns: int) -> Floats:
-        """About which score the noise of a turn makes with the bound of each block; least where there is none."""
-        sizes = self._sizes[places]
-        a = -np.log1p(-np.minimum((turns + 1) / (sizes + 2), 1 - 2.0**-30))
-        return np.where(
-            turns < sizes,
-            self.levels.steps(self.blocks.bounds[places], self.blocks.least)[0] + self.levels.noise(a),
-            -np.inf,
-        )
-
-    def _foreseen(self, readings: _Readings) -> float:
-        """About where the k-th largest score will be, once these blocks are read."""
-        octaves = range(_octave(readings.turns), _octave(self.k) + 1)
-        places = readings.places[self._sizes[readings.places] > readings.turns]
-        scores = [self._expected(places, sum(_span(octave)) - 1) for octave in octaves]
-        widths = [np.full(len(places), _span(octave)[1]) for octave in octaves]
-        met = np.concatenate([group.scores for group in self.met])
-        every, each = np.concatenate((met, *scores)), np.concatenate((np.ones(len(met), np.int64), *widths))
-        order = np.argsort(-every)
-        return float(every[order[np.searchsorted(np.cumsum(each[order]), self.k)]])
+        first = end = _octave(readings.turns)
+        while True:
+            end += 1
+            start, width = _span(end)
+            noises = len(readings.places) * (start + width - readings.turns)
+            if start >= max(least, self.k) or (start >= least and noises > _FEW):
+                return end - first
 
     def _read(self, readings: _Readings, number: int) -> Floats:
         """Read so many octaves more of each block; returns upper bounds of the scores that may follow."""
@@ -454,8 +413,9 @@ class Shuffles:
             self._partners.append(self._below(octave, places, turns))
         first = int(octaves[0][1][0])
         traded = self._traded(places)
-        numbers = _after_trades(traded, first) if traded.shape[1] > 1 else None  # nobody has traded before the first
-        return traded[:, first:] if numbers is None else numbers
+        if traded.shape[1] == 1:  # nobody has traded before the first
+            return traded
+        return np.array([_shuffled(row) for row in traded.tolist()])[:, first:]
 
     def _below(self, octave: int, places: Indices, turns: Indices) -> Indices:
         """turn + an exactly uniform number below size - turn."""
@@ -475,39 +435,6 @@ class Shuffles:
         pairs = zip(self._places, self._partners, strict=True)
         rows = [past if before is places else past[np.searchsorted(before, places)] for before, past in pairs]
         return rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
-
-
-def _after_trades(partners: Indices, first: int) -> Indices | None:
-    """Who comes at the turns from `first` on, if it is not just the partners; of many blocks, shape (places, turns).
-
-    At turn t the item at place p_t comes. That is p_t itself, unless somebody was traded there: at the last turn s
-    before t with p_s = p_t the item that was at place s, which is s, unless it was traded there at a turn before s, and
-    so on.
-    """
-    rows, turns = partners.shape
-    size = int(partners.max()) + 1
-    if rows * size * turns >= 2**62:  # Python's integers would do, but such numbers of items are not at hand
-        listed = [_shuffled(row) for row in partners.tolist()]
-        return np.array(listed)[:, first:]
-    # Of each place its turns in order: a number for block, place and turn, sorted.
-    blocks, now = np.arange(rows)[:, None] * size, np.arange(turns)
-    codes = ((blocks + partners) * turns + now).ravel()
-    codes.sort()
-    held, when = np.divmod(codes, turns)
-    again = np.flatnonzero((held[1:] == held[:-1]) & (when[1:] >= first)) + 1
-    if not len(again):
-        return None
-    row, item, left = held[again] // size, when[again - 1], np.arange(len(again))
-    while len(left):
-        # Whether somebody was traded to the place of an item before its turn.
-        place = row[left] * size + item[left]
-        before = codes.searchsorted(place * turns + item[left]) - 1
-        moved = (before >= 0) & (held[before] == place)
-        left = left[moved]
-        item[left] = when[before[moved]]
-    numbers = partners[:, first:].copy()
-    numbers[row, when[again] - first] = item
-    return numbers
 
 
 def _shuffled(partners: list[int]) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Iterable
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -131,17 +130,6 @@ class Draw:
             pass
         return value
 
-    def below_all(self, bounds: Iterable[int]) -> list[int]:
-        """`below(n)` for each n of the bounds."""
-        numbers = []
-        for n in bounds:
-            size = (n - 1).bit_length()
-            if self._buffer and 0 < size <= 64 and (value := self._buffer.pop() >> (64 - size)) < n:
-                numbers.append(value)  # the first try of `below`
-            else:
-                numbers.append(self.below(n))
-        return numbers
-
     def below_each(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """An exactly uniform integer in [0, n) for each n of the bounds, same shape: many `below` in one."""
         words = self._next_words(len(bounds))
@@ -197,6 +185,6 @@ def uniform_subset(draw: Draw, n: int, m: int) -> list[int]:
         left_out = set(uniform_subset(draw, n, n - m))
         return [i for i in range(n) if i not in left_out]
     chosen: set[int] = set()
-    for last, i in enumerate(draw.below_all(range(n - m + 1, n + 1)), n - m):
+    for last, i in enumerate(map(draw.below, range(n - m + 1, n + 1)), n - m):
         chosen.add(last if i in chosen else i)
     return list(chosen)

@@ -21,7 +21,6 @@ __all__ = ["Classes", "Rectangle", "TopK"]
 Indices = NDArray[np.int64]
 
 _PRECISION = 96
-_NEAR = 24  # factors from which on a factorial by itself is cheaper
 
 
 class TopK:
@@ -54,6 +53,7 @@ class Classes:
         tails: where runs of equal tail losses start among t = k + 1 .. d, and d + 1. Those far below the k-th are one
             run until `deepen` is called.
         head_losses, tail_losses: the least loss of each run, shape (m,).
+        most_tail_loss: that of the last rank.
     """
 
     def __init__(self, histogram: Histogram, k: int, gamma: Fraction, rate: Fraction) -> None:
@@ -62,10 +62,11 @@ class Classes:
         self._a = gamma.numerator
         # There are fewer than d**k sets: those that weigh e**-30 d**-k or less each are hardly ever looked at.
         self._far = self._least - int((k * self.d.bit_length() + 30) / rate) // max(self._a, 1)
-        self._factorials: dict[int, _Factorials] = {}  # at each precision
+        self._factorials: dict[int, dict[int, arb]] = {}  # at each precision
         values, ends = histogram.down_to(self._least)
         heads, losses = _runs(values, ends, 0, k, gamma.denominator - self._a)
         self.heads, self.head_losses = _listed(heads), _listed(losses - losses[-1])
+        self.most_tail_loss = self._a * (self._least - histogram.smallest)
         self._find_tails()
 
     def everything(self) -> Rectangle:
@@ -88,11 +89,6 @@ class Classes:
         """Whether all of them are told apart."""
         return self._far <= 0 or not self._a
 
-    @property
-    def most_tail_loss(self) -> int:
-        """The tail loss of the last rank."""
-        return self._a * (self._least - self._histogram.smallest)
-
     def _find_tails(self) -> None:
         values, ends = self._histogram.down_to(max(0, self._far))
         if ends[-1] < self.d:
@@ -109,56 +105,15 @@ class Classes:
 
     def within_ball(self, t: int, h: int) -> arb:
         """The same as a ball, by factorials, of which a race needs few: some times cheaper for large k."""
-        factorials = self._factorials.get(ctx.prec)
-        if factorials is None:
-            factorials = self._factorials[ctx.prec] = _Factorials(self.k)
-        known, of, k = factorials.known.get, factorials.of, self.k
-        # Most are known, and no call is made for those; none is 0.
-        return (known(t - h) or of(t - h)) / ((known(k - h) or of(k - h)) * (known(t - k) or of(t - k)))
+        known = self._factorials.setdefault(ctx.prec, {})
+        for n in (t - h, self.k - h, t - self.k):
+            if n not in known:
+                known[n] = arb.fac_ui(n)
+        return known[t - h] / (known[self.k - h] * known[t - self.k])
 
     def without_ball(self, t: int, h: int, end: int) -> arb:
         """Of the k-sets that hold the ranks 1..h and none beyond t, how many miss one of the ranks up to `end`."""
         return self.within_ball(t, h) - self.within_ball(t, end)
-
-
-class _Factorials:
-    """Factorials as balls at one precision, each from a known one where one is near: a fraction of its own cost.
-
-    Those of numbers up to `few` are made one from the other, as far as they are asked for.
-
-    Attributes:
-        known: those that were asked for.
-    """
-
-    def __init__(self, few: int) -> None:
-        self._few, self._first = few, [arb(1)]
-        self.known: dict[int, arb] = {}
-        self._order: list[int] = []  # beyond the few, rising
-
-    def of(self, n: int) -> arb:
-        """The ball of n!."""
-        ball = self.known.get(n)
-        if ball is None:
-            self.known[n] = ball = self._one_of_few(n) if n <= self._few else self._made(n)
-        return ball
-
-    def _one_of_few(self, n: int) -> arb:
-        first = self._first
-        for m in range(len(first), n + 1):
-            first.append(first[-1] * m)
-        return first[n]
-
-    def _made(self, n: int) -> arb:
-        order, known = self._order, self.known
-        place = bisect_left(order, n)
-        order.insert(place, n)
-        if place and n - order[place - 1] < _NEAR:
-            below = order[place - 1]
-            return known[below] * (n if n - below == 1 else arb(below + 1).rising(n - below))
-        if place + 1 < len(order) and order[place + 1] - n < _NEAR:
-            above = order[place + 1]
-            return known[above] / (above if above - n == 1 else arb(n + 1).rising(above - n))
-        return arb.fac_ui(n)
 
 
 class Rectangle:

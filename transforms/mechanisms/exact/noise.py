@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, uniform
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, relative_float, uniform
 
 __all__ = [
     "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "QUERY_LANE", "THRESHOLD_LANE",
-    "Noise", "above_bottom", "add_counts", "certified_top", "check_noise", "exponential_real", "first_crossing",
+    "Noise", "above_bottom", "certified_top", "check_noise", "exponential_real", "first_crossing",
     "float_rate", "gamma_real", "log_threshold", "noise_real", "noisy_score", "noisy_top", "of_exponential",
-    "standard_noise", "to_float",
+    "standard_noise",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -145,24 +145,15 @@ def noisy_top(counts: Indices, scale: Fraction, noise: str, k: int, draw: Draw, 
     Returns:
         Indices, shape (k,), int64. Cost O(d), about 25 ns an item.
     """
-    scores = standard_noise(len(counts), noise, draw, lane)
-    scores, errors = add_counts(scores, counts, k, 1 / scale, NOISE_ERROR)
-    return certified_top(
-        scores, errors, k, lambda i: noisy_score(int(counts[i]), scale, noise_real(draw, lane, i, noise))
-    )
-
-
-def add_counts(
-    noise: Floats, counts: Indices, k: int, rate: Fraction, error: float, rate_error: float = 0.0
-) -> tuple[Floats, Floats]:
-    """noise + (counts - r) * rate, and bounds on its error, shape (d,) both; r is the k-th largest count.
-
-    `error` bounds the noise's error and `rate_error` the rate's relative one. Differences from r are exact integers,
-    so items near the cut keep their precision however large the counts.
-    """
+    # Differences from the k-th largest count are exact integers: counts near the cut keep their precision.
     reference = np.partition(counts, len(counts) - k)[len(counts) - k]
-    steps = (counts - reference) * float_rate(rate)
-    return noise + steps, np.abs(steps) * (COUNT_ERROR + rate_error) + error
+    steps = (counts - reference) * float_rate(1 / scale)
+    scores, errors = standard_noise(len(counts), noise, draw, lane) + steps, np.abs(steps) * COUNT_ERROR + NOISE_ERROR
+
+    def exact(i: int) -> Real:
+        return noisy_score(int(counts[i]), scale, noise_real(draw, lane, i, noise))
+
+    return certified_top(scores, errors, k, exact)
 
 
 def float_rate(rate: Fraction) -> float:
@@ -179,19 +170,8 @@ def standard_noise(size: int, noise: str, draw: Draw, lane: int = 0) -> Floats:
         first, *others = (words[j :: kind.words] * 2.0**-64 for j in range(kind.words))
         out[start:stop] = kind.approximate(np.clip(first, LEAST, MOST), *others)
         for i in start + np.flatnonzero((first < LEAST) | (first > MOST)):  # about one item in a million
-            out[i] = to_float(noise_real(draw, lane, int(i), noise))
+            out[i] = relative_float(noise_real(draw, lane, int(i), noise))
     return out
-
-
-def to_float(value: Real) -> float:
-    """A float within 2**-40 of a real below 2**12 in size."""
-    bits = 128
-    while True:
-        with precision(bits):
-            enclosure = value()
-        if enclosure.is_finite() and enclosure.rad() < 2.0**-42:
-            return float(enclosure.mid())
-        bits *= 2
 
 
 def certified_top(scores: Floats, errors: Floats | float, k: int, exact: Callable[[int], Real]) -> Indices:

@@ -12,7 +12,7 @@ same on every machine too.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,7 +37,6 @@ LOG2_E = Fraction(0x171547652B82FE17, 2**60)
 """Just below log2(e)."""
 _PARTS = 256
 _MOST = _PARTS << 40  # steps beyond it count as so many
-_POWERS_OF_TWO = {1 << digits for digits in range(1000)}
 NO_END = -1
 """In the place of a stop."""
 
@@ -94,12 +93,9 @@ def relative_float(value: Real) -> float:
         bits *= 2
 
 
-def uniform(draw: Draw, lane: int, index: int, known: Iterable[int] = ()) -> Real:
-    """The real number in (0, 1) whose binary digits are the words at (lane, index), level after level.
-
-    `known` are the words of the first levels, for callers that fetch many at a time.
-    """
-    words = list(known)
+def uniform(draw: Draw, lane: int, index: int) -> Real:
+    """The real number in (0, 1) whose binary digits are the words at (lane, index), level after level."""
+    words: list[int] = []
 
     def value() -> arb:
         levels = (ctx.prec >> 6) + 1
@@ -191,54 +187,27 @@ _ROOTS = np.array([float((root >> 12) + 1) * 2.0**-52 for root in below_powers_o
 """Just above 2**(-i / 256)."""
 
 
-def _digits(value: Fraction) -> int:
-    """Of the whole part of a rational, about; less than 0 for those below 1."""
-    return value.numerator.bit_length() - value.denominator.bit_length()
-
-
 class Powers:
     """Of q = exp(-rate), a positive rational rate."""
 
     def __init__(self, rate: Fraction) -> None:
-        steps = _PARTS * LOG2_E * rate
-        self._rate, self._steps = (rate.numerator, rate.denominator), (steps.numerator, steps.denominator)
-        self._long = int(64 / rate)
-        self._float = steps.numerator / steps.denominator if abs(_digits(steps)) < 1000 else 0.0
+        self._rate, self._steps, self._long = rate, _PARTS * LOG2_E * rate, int(64 / rate)
 
     def falling(self, exponents: NDArray[Any]) -> Magnitudes:
         """q**x for each x >= 0, rounded up by at most 0.3 percent."""
-        steps = self._whole_steps(exponents)
+        numerator, denominator = self._steps.numerator, self._steps.denominator
+        whole = [min(x * numerator // denominator, _MOST) for x in exponents.tolist()]
+        steps = np.array(whole, np.int64)
         return Magnitudes.of(_ROOTS[steps % _PARTS], -(steps // _PARTS))
-
-    def _whole_steps(self, exponents: NDArray[Any]) -> NDArray[np.int64]:
-        """The whole part of each exponent in steps of 2**(-1 / 256), exactly, or `_MOST` where it is more."""
-        numerator, denominator = self._steps
-        if exponents.dtype == object or not 2.0**-900 < self._float < 2.0**900:
-            return np.array([min(x * numerator // denominator, _MOST) for x in exponents.tolist()], np.int64)
-        # A double tells the whole part but where it lies too close to a whole number.
-        near = np.minimum(exponents * self._float, 2.0 * _MOST)
-        steps = near.astype(np.int64)
-        for i in np.flatnonzero(np.abs(near - np.rint(near)) <= near * 2.0**-50).tolist():
-            steps[i] = min(int(exponents[i]) * numerator // denominator, 2 * _MOST)
-        return np.minimum(steps, _MOST)
 
     def widths(self, starts: NDArray[Any], stops: NDArray[Any]) -> Magnitudes:
         """1 - q**(stop - start) for each, rounded up by at most 5 percent; 1 where there is no stop."""
-        endless = stops == NO_END
-        # 64 or more in units of the rate are as good as no end.
-        x = np.where(endless, 64.0, self._in_rates(np.where(endless, 0, stops - starts)))
+        numerator, denominator, long = self._rate.numerator, self._rate.denominator, self._long
+        pairs = zip(starts.tolist(), stops.tolist(), strict=True)
+        widths = [long + 1 if stop == NO_END else stop - start for start, stop in pairs]
+        # 64 or more in units of the rate are as good as no end. Integers divide to the nearest double.
+        x = np.array([64.0 if width > long else width * numerator / denominator for width in widths])
         # A step is 0.27 percent of a power, so the next one down lies below q**w.
         steps = (x * (_PARTS * float(LOG2_E)) + 2).astype(np.int64)
         power = np.ldexp(_ROOTS[steps % _PARTS], -(steps // _PARTS)) * (1 - 2.0**-40)
         return Magnitudes.of(np.maximum(np.minimum(x * (1 + 2.0**-50), 1 - power), 2.0**-1000))
-
-    def _in_rates(self, widths: NDArray[Any]) -> NDArray[np.float64]:
-        """Each width times the rate, rounded to the nearest double, and 64 where it is more than `_long`."""
-        numerator, denominator = self._rate
-        # One exact product or quotient of doubles is rounded once, as the division of integers is.
-        if widths.dtype != object and max(self._long * numerator, numerator, denominator) < 2**53:
-            return np.where(widths > self._long, 64.0, np.minimum(widths, self._long) * numerator / denominator)
-        if widths.dtype != object and max(self._long, numerator) < 2**53 and denominator in _POWERS_OF_TWO:
-            x = np.minimum(widths, self._long) * float(numerator) / denominator
-            return np.where(widths > self._long, 64.0, x)
-        return np.array([64.0 if w > self._long else w * numerator / denominator for w in widths.tolist()])

@@ -51,6 +51,8 @@ _DIGITS = 50
 _ONE = Magnitudes(np.ones(1), np.zeros(1, np.int64))
 _FIRST_PLACE = np.zeros(1, np.int64)
 _LARGE = 1 << 56
+_FINENESS = 6  # blocks to begin with grow by this part: a finer start makes easy counts as slow as hard ones
+_PIECES = 4  # of a loose block, at least: 2 would ask for fewer values of N, in more calls
 _AT_ONCE = 1 << 20  # look-ups held in memory
 _FACTORS = 256
 _MOST_ASKED = 300
@@ -64,9 +66,6 @@ class AnswersByLoss(abc.ABC):
         first: the least loss: N(R) >= 1 from here on.
         most: N(R) for every large R.
         settled: a *public* threshold from which on N(R) = most, where there is one.
-        fineness: each block to begin with is longer than the one before by this part. A finer start than need be makes
-            easy counts take nearly as long as hard ones; 1 is the cheapest.
-        pieces: into how many pieces a loose block is cut at least: 2 asks for fewer values of N, 4 for fewer calls.
         asked: for how many values of N an envelope asks at least, some of them for nothing where the counts are easy.
     """
 
@@ -74,8 +73,6 @@ class AnswersByLoss(abc.ABC):
     first: int
     most: int
     settled: int | None = None
-    fineness: int = 6
-    pieces: int = 4
     asked: int = 0
 
     @abc.abstractmethod
@@ -166,16 +163,16 @@ class Envelope:
         else:
             # exp(-0.7) < 1/2, so q**bound < 2**-(bits + 12).
             bound = -int(-Fraction(7, 10) * (answers.most.bit_length() + 12) // answers.rate)
-        step = max(1, int(1 / (answers.rate * answers.fineness)))
+        step = max(1, int(1 / (answers.rate * _FINENESS)))
         cuts = [0]
         while cuts[-1] < bound:
-            cuts.append(min(bound, cuts[-1] + max(step, cuts[-1] // answers.fineness)))
+            cuts.append(min(bound, cuts[-1] + max(step, cuts[-1] // _FINENESS)))
         return cuts
 
     def _cut(self, loose: NDArray[np.bool_]) -> None:
         """Cut some blocks: never a block of one threshold, never the tail."""
         whole = self._blocks.at(np.flatnonzero(loose))
-        starts, stops, firsts = whole.cut(self.answers.pieces)
+        starts, stops, firsts = whole.cut(_PIECES)
         rest = self._blocks.at(np.flatnonzero(~loose))
         self._blocks = _Blocks.joined(rest, self._between(starts, stops, firsts, whole.below))
 

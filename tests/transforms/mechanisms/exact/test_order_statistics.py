@@ -92,7 +92,7 @@ def test_few_noises_are_read_whatever_the_counts(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("noise", ["gumbel", "laplace"])
 def test_how_far_is_read_at_once_changes_no_answer(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Octave by octave, foreseen, or foreseen as much too far: few blocks, many, and one that is read to its end."""
+    """Octave by octave, or far too many at once: few blocks, many, and one that is read to its end."""
     crowd = Histogram(np.arange(400)[::-1] * 3, np.full(400, 30))
     cases = [(CROWDED, k, Fraction(3)) for k in (1, 12, 312)] + [(crowd, k, Fraction(200)) for k in (10, 300)]
 
@@ -101,13 +101,8 @@ def test_how_far_is_read_at_once_changes_no_answer(noise: str, monkeypatch: pyte
         return [noisy_ranks(table, scale, noise, k, bits.draw()).tolist() for table, k, scale in cases]
 
     before = answers()
-    monkeypatch.setattr(argmax, "_MANY", 1)
-    assert answers() == before
-    monkeypatch.setattr(argmax._Descents, "_foreseen", lambda self, readings: -np.inf)
-    assert answers() == before
-    monkeypatch.setattr(argmax, "_MANY", 400)
-    for some in (0, 1 << 20):
-        monkeypatch.setattr(argmax, "_SOME", some)
+    for few in (0, 1 << 20):
+        monkeypatch.setattr(argmax, "_FEW", few)
         assert answers() == before
 
 

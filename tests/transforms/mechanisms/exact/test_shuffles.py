@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.argmax import Shuffles, _after_trades, _shuffled
+from private_topk.transforms.mechanisms.exact.argmax import Shuffles
 from private_topk.transforms.testing import assert_follows
 
 OCTAVES = [np.arange(1), np.arange(1, 9), np.arange(9, 25), np.arange(25, 57)]
@@ -49,15 +49,3 @@ def test_how_others_are_read_changes_nobody() -> None:
     for octave in range(2):
         expected = together.numbers(np.arange(3), [(octave, OCTAVES[octave])])[2]
         assert alone.numbers(np.array([2]), [(octave, OCTAVES[octave])])[0].tolist() == expected.tolist()
-
-
-def test_trades_are_traced_back_as_they_were_made() -> None:
-    """Against trading one after the other, for blocks that are nearly read out, and for sizes beyond 64 bits."""
-    rng = np.random.default_rng(4)
-    for rows, turns, size in [(1, 1, 1), (3, 9, 9), (5, 40, 41), (4, 60, 300), (2, 33, 10**6), (3, 20, 2**62)]:
-        left = np.maximum(size - np.arange(turns), 1)
-        partners = np.arange(turns) + rng.integers(0, left, (rows, turns))
-        whole = np.array([_shuffled(row) for row in partners.tolist()])
-        for first in (0, turns // 2):
-            found = _after_trades(partners, first)
-            assert (partners[:, first:] if found is None else found).tolist() == whole[:, first:].tolist()

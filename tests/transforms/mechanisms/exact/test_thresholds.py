@@ -22,7 +22,7 @@ def answers(counts: tuple[int, ...], k: int, rate: Fraction = Fraction(1)) -> Se
 class Jump(AnswersByLoss):
     """N jumps from 1 to 30 somewhere, under the coarsest of envelopes."""
 
-    first, most, fineness, pieces = -5, 30, 1, 2
+    first, most = -5, 30
 
     def __init__(self, rate: Fraction, jump: int, settled: int | None) -> None:
         self.rate, self.jump, self.settled = rate, jump, settled

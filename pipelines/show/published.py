@@ -170,8 +170,8 @@ def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str
     return f"{shown[0]} to {shown[1]} {zone}"
 
 
-def _in_time(listing: Listing) -> tuple[bool, Any, Any]:
-    return listing.start is not None, listing.start, listing.end
+def _in_time(listing: Listing) -> tuple[bool, Any, bool, Any]:
+    return listing.start is not None, listing.start, listing.end is not None, listing.end
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -94,7 +94,7 @@ def _call(line: str, typed: list[str]) -> None:
         Path("budget.db").unlink(missing_ok=True)
     if typed[0] == "preview" and "last-week.avro" in typed:
         _publish("last-week.avro")
-    if typed[:2] == ["show", "weeks/"] and not Path("weeks").exists():
+    if typed[:2] == ["show", "weeks/"]:
         Path("weeks").mkdir()
         _publish("weeks/first.avro")
     done = command(*typed)

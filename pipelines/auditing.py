@@ -30,8 +30,7 @@ from private_topk.transforms.testing.audit.audit import (
     finding_of,
     wrong_counts,
 )
-from private_topk.transforms.testing.audit.cases import Case, cases_of
-from private_topk.transforms.testing.audit.datasets import GROUPS, Dataset, Row, rows_of
+from private_topk.transforms.testing.audit.datasets import GROUPS, Case, Dataset, Row, cases_of, rows_of
 from private_topk.transforms.testing.audit.distinguish import Drawn
 from private_topk.transforms.testing.audit.paths import rankings_of
 from private_topk.transforms.windows import Period

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from private_topk.pipelines.budget.limits import check_epsilon
+from private_topk.pipelines.budget.composition import check_epsilon
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.options import Options
 

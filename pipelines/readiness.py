@@ -11,7 +11,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
-from private_topk.pipelines.show.published_report import when
+from private_topk.pipelines.show.published import when
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:

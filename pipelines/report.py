@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from private_topk.pipelines.budget.charging import Account
+from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
 from private_topk.pipelines.lists import groups_of
 from private_topk.pipelines.places import sink_of, source_of

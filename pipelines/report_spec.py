@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.budget.limits import check_epsilon
-from private_topk.pipelines.budget.sharing import Privacy, share_out, windows_of_a_user
+from private_topk.pipelines.budget.composition import Total, check_epsilon
+from private_topk.pipelines.budget.sharing import Privacy, Reach, share_out, windows_of_a_user
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.identity import TAG
 from private_topk.pipelines.lists import domain_of, groups_of
@@ -78,27 +77,20 @@ def resolve(
     check_kinds(period=period, release=release)
     _check_numbers(horizon, spare_delta)
     top_k.reads(period)
-    sharing = 1 if period is None else period.overlap if top_k.risers is None else min(len(period), RISERS_THAT_SHARE)
-    each, number, most = top_k.rankings_of_a_user(), len(period) if period else 1, top_k.max_windows_per_user
+    number, most = len(period) if period else 1, top_k.max_windows_per_user
     if most is not None:
         _check_bound(top_k, period, privacy_unit, horizon)
-        horizon = None
-    if each > 1 and horizon is not None and horizon < number:
-        raise Refusal("horizon", f"must be at least the {number} windows of this run, got {horizon}")
-    shared = share_out(
-        top_k.mechanism,
-        top_k.k,
-        top_k.publish_counts,
-        spare_delta,
+    reach = Reach(
         unit=privacy_unit,
-        windows=reach_of(top_k, period) * each,
-        horizon=None if horizon is None else horizon * each,
-        held=held,
-        overlap=each * sharing,
-        each=each,
-        of=None if most is None else number,
+        windows=number,
+        horizon=horizon,
+        overlap=1 if period is None else period.overlap if top_k.risers is None else min(number, RISERS_THAT_SHARE),
+        most=most,
+        rankings=top_k.rankings_of_a_user(),
+        alone=top_k.rankings_of_a_newcomer(),
         bounded=top_k.risers is None and top_k.bounds_a_user(),
     )
+    shared = share_out(top_k.mechanism, top_k.k, top_k.publish_counts, spare_delta, reach, held)
     top_k = replace(top_k, mechanism=shared.mechanism, publish_counts=shared.counts)
     privacy = shared.privacy if top_k.risers is None else replace(shared.privacy, pairs=True)
     return ReportSpec(top_k, period, release or Release.fresh(), privacy)

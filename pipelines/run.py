@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.pipelines.budget.charging import charge
+from private_topk.pipelines.budget.ledger import charge
 from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.process import Interrupted, Unfinished, check_signals, heard
 from private_topk.pipelines.published import (

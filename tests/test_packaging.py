@@ -90,9 +90,7 @@ def test_installed_elsewhere_every_module_imports_and_the_command_runs(wheel: Pa
              "name='private-topk'); command.load()()"  # fmt: skip
     words = f"import sys; sys.argv = ['private-topk', '--help']; {script}"
     assert "publish a ranking from files" in run(python, "-c", words, folder=tmp_path)
-    page = (
-        "from private_topk.pipelines.show import page, published_report as it; print(page.page(it.PublishedReport([])))"
-    )
+    page = "from private_topk.pipelines.show import page, published; print(page.page(published.PublishedReport([])))"
     assert run(python, "-c", page, folder=tmp_path).startswith("<!DOCTYPE html>")
 
 

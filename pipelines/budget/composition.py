@@ -15,29 +15,38 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import comb
+from math import comb, inf
 from typing import ClassVar
 
 from flint import arb
 
-from private_topk.pipelines.budget.limits import at_least_0
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.cost import Cost as StatedCost
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
 from private_topk.transforms.mechanisms.noisy_counts import cost_of_counts
+from private_topk.transforms.mechanisms.parameters import plain
 from private_topk.transforms.spec import CountBudget
 
 __all__ = [
-    "ACCOUNTINGS", "Cost", "Price", "Share", "Total", "best_share", "optimal_delta", "rho_within", "rounded_down",
-    "share_under", "shares",
+    "ACCOUNTINGS", "UNITS", "Cost", "Price", "Share", "Total", "best_share", "check_delta", "check_epsilon",
+    "check_windows", "optimal_delta", "rho_within", "rounded_down", "share_under", "shares",
 ]  # fmt: skip
+
+UNITS = {
+    "user-window": "one user's rows within one window",
+    "user": "one user's rows in all windows",
+}
+"""The privacy units, whose rows taken together a budget protects, and how a manifest and the ledger word them."""
 
 ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp")
 """The accountings, in the order in which `plan` prints them."""
 
 MAX_WINDOWS_OF_OPTIMAL = 1000
+_LEAST, _MOST, _MOST_WINDOWS = Fraction(1, 10**100), 10**6, 10**15
+"""Budgets stay within these, so that all arithmetic on them ends, and no float of them is 0 or infinite."""
 _SCALE = 1 << 100  # rho_within answers in multiples of its inverse
 
 Price = Callable[[Fraction, Fraction], "Cost"]
@@ -68,7 +77,7 @@ class Total:
         for name in ("epsilon", "delta", "release_delta"):
             value = getattr(self, name)
             if value is not None or name != "release_delta":
-                object.__setattr__(self, name, at_least_0(name, value))
+                object.__setattr__(self, name, _at_least_0(name, value))
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class Cost:
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta", "rho", "rest"):
-            object.__setattr__(self, name, at_least_0(name, getattr(self, name)))
+            object.__setattr__(self, name, _at_least_0(name, getattr(self, name)))
 
     @classmethod
     def of(cls, mechanism: Mechanism, k: int) -> Cost:
@@ -121,7 +130,7 @@ class Cost:
         But for a probability of delta it is an epsilon-DP one (Bun & Steinke 2016, Lemma 8.8), and these are what
         `rho_of_pure` proves of them.
         """
-        epsilon = at_least_0("epsilon", epsilon)
+        epsilon = _at_least_0("epsilon", epsilon)
         return cls(epsilon, delta, rho_of_pure(epsilon) if epsilon else Fraction(0), delta)
 
     @property
@@ -265,3 +274,39 @@ def _exponent(value: Fraction) -> int:
     """The e for which 2**e <= value < 2**(e + 1)."""
     guess = value.numerator.bit_length() - value.denominator.bit_length()
     return guess if Fraction(2) ** guess <= value else guess - 1
+
+
+def _at_least_0(name: str, value: Fraction | float) -> Fraction:
+    """A number as the fraction that it is. Raises Refusal for a negative one, or none."""
+    try:
+        number = Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Refusal(name, f"must be a finite number, got {verbatim(repr(value))}") from None
+    if number < 0:
+        raise Refusal(name, f"must be at least 0, got {plain(number)}")
+    return number
+
+
+def check_epsilon(epsilon: Fraction | float, field: str = "epsilon") -> None:
+    """Raise Refusal unless a total epsilon is from 1e-100 to 1e6: beyond these it is a slip of the pen."""
+    if not 0 < epsilon < inf:
+        raise Refusal(field, f"must be a positive finite number, got {plain(epsilon)}")
+    if epsilon > _MOST:
+        raise Refusal(field, f"must be at most 1e+06, got {plain(epsilon)}", "beyond 10 or so little is promised")
+    if epsilon < _LEAST:
+        raise Refusal(field, f"must be at least 1e-100, got {plain(epsilon)}")
+
+
+def check_delta(delta: Fraction | float, field: str = "delta") -> None:
+    """Raise Refusal unless a total delta is 0, or from 1e-100 to below 1."""
+    if not 0 <= delta < 1:
+        raise Refusal(field, f"must be at least 0 and below 1, got {plain(delta)}")
+    if 0 < delta < _LEAST:
+        raise Refusal(field, f"must be 0 or at least 1e-100, got {plain(delta)}")
+
+
+def check_windows(windows: int, field: str) -> None:
+    """Raise Refusal unless a number of windows is from 1 to 10**15."""
+    if not 1 <= windows <= _MOST_WINDOWS:
+        least = f"at least 1, got {windows}" if windows < 1 else "at most 10**15"
+        raise Refusal(field, f"must be {least}")

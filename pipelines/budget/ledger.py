@@ -1,20 +1,29 @@
-"""The ledger: every dataset's budget, and every release that was charged to it, before it ran."""
+"""The ledger: every dataset's budget, and every release that was charged to it before it ran.
+
+`charge` goes around a job: it is charged before it starts, noted when it ends, and recognised when it is repeated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
-from private_topk.pipelines.budget.account import Budget, Charge, Spent, heaviest
-from private_topk.pipelines.budget.records import Entry, Request, budget_in, check_legible, columns_of, entry_in
-from private_topk.pipelines.budget.refusal import explain
-from private_topk.pipelines.budget.tables import BUDGETS, CHARGES, Database
+from private_topk.pipelines.budget.account import Budget, Charge, Spent, explain, heaviest
+from private_topk.pipelines.budget.records import Entry, Request, check_legible
 from private_topk.transforms.errors import Refusal, literal, verbatim
 
-__all__ = ["Entry", "Ledger", "Receipt", "Request"]
+if TYPE_CHECKING:
+    from private_topk.pipelines.budget.tables import Connection
+
+__all__ = ["Account", "Entry", "Ledger", "Receipt", "Request", "charge", "tell_operator"]
+
+_RESUME = ("the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
+           "and draw from the same key and input")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,33 +55,34 @@ class Ledger:
     """
 
     def __init__(self, url: str, clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
+        from private_topk.pipelines.budget.tables import Database  # SQLAlchemy, which a run without a ledger needs not
+
         self._database, self._clock = Database(url), clock
 
     def create(self, budget: Budget) -> None:
         """Open a budget. Raises Refusal if the dataset has one for that unit, or charges of other neighbours."""
         self._database.make()
         with self._database.alone() as connection:
-            others = self._budgets(connection, budget.dataset)
-            if any(other.unit == budget.unit for other in others):
+            if any(other.unit == budget.unit for other in connection.budgets(budget.dataset)):
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
                 raise Refusal("", f"{which}: it cannot be changed, since releases were promised under it")
-            connection.execute(BUDGETS.insert().values(**columns_of(budget), created=self._now()))
+            connection.add_budget(budget, self._now())
 
     def budget(self, dataset: str, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal, naming what there is, if it was never created."""
         with self._database.alone() as connection:
-            return self._own(connection, self._budgets(connection, dataset), dataset, unit)
+            return _own(connection, connection.budgets(dataset), dataset, unit)
 
     def read(self, dataset: str | None = None) -> tuple[list[Budget], list[Entry]]:
         """All budgets, and all charges in order, of one dataset or of all."""
         with self._database.alone() as connection:
-            whose = CHARGES.c.dataset == dataset if dataset else None
-            return self._budgets(connection, dataset), self._entries(connection, whose)
+            whose = {"dataset": dataset} if dataset else {}
+            return connection.budgets(dataset), connection.entries(**whose)
 
     def find(self, report: str, key_id: str) -> list[Entry]:
         """The charges of a release id under a key, in any dataset."""
         with self._database.alone() as connection:
-            return self._entries(connection, (CHARGES.c.report == report) & (CHARGES.c.key_id == key_id))
+            return connection.entries(report=report, key_id=key_id)
 
     def charge(self, request: Request) -> Receipt:
         """Charge a release before it starts; recognise a repeat, which costs nothing.
@@ -82,69 +92,142 @@ class Ledger:
                 used for other input, or the rows are read otherwise than by the dataset's first charge.
         """
         with self._database.alone() as connection:
-            found = self._settled(connection, request)
+            found = _settled(connection, request)
             if isinstance(found, Receipt):
                 return found
             (read, used), now = found, self._now()
-            result = connection.execute(CHARGES.insert().values(**read.columns(), charged=now, outcome="started"))
-            return Receipt(result.inserted_primary_key[0], None, now, used)
+            return Receipt(connection.add_charge(read, now), None, now, used)
 
     def quote(self, request: Request) -> Receipt | Fraction | None:
         """What a charge would come to: the receipt of an earlier one that it repeats, at no cost; or the
         part of the budget that would be used, None where that cannot be said. Raises Refusal as `charge` does.
         """
         with self._database.alone() as connection:
-            found = self._settled(connection, request)
+            found = _settled(connection, request)
             return found if isinstance(found, Receipt) else found[1]
-
-    def _settled(self, connection: Any, request: Request) -> Receipt | tuple[Request, Fraction | None]:  # noqa: ANN401
-        check_legible(request)
-        same_name = (CHARGES.c.report == request.report) & (CHARGES.c.key_id == request.key_id)
-        for entry in self._entries(connection, same_name):
-            earlier = entry.request
-            if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
-                raise _other_input(request, entry)
-            if request.repeats(earlier):
-                return Receipt(entry.id, entry.outcome, entry.charged)
-        entries = self._entries(connection, CHARGES.c.dataset == request.dataset)
-        _check_rows(request, entries)
-        budgets = self._budgets(connection, request.dataset)
-        self._own(connection, budgets, request.dataset, request.unit)
-        if any(budget.unit == "user-window" and budget.neighbours == "add-remove" for budget in budgets):
-            _check_parts(request, entries)
-        return _best_reading(request, budgets, [entry.charge for entry in entries])
 
     def finish(self, entry: int, outcome: str) -> None:
         """Note how a charged release ended. One that was released stays so."""
         with self._database.alone() as connection:
-            connection.execute(CHARGES.update().where(CHARGES.c.id == entry, CHARGES.c.outcome != "released").values(
-                outcome=outcome, finished=self._now()
-            ))  # fmt: skip
-
-    def _own(self, connection: Any, budgets: list[Budget], dataset: str, unit: str) -> Budget:  # noqa: ANN401
-        found = {budget.unit: budget for budget in budgets}
-        if not found:
-            known = sorted(set(map(str, connection.scalars(BUDGETS.select().with_only_columns(BUDGETS.c.dataset)))))
-            there = verbatim(", ".join(known) or "none")
-            raise Refusal("dataset", f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
-                          "open one with `private-topk budget create`")  # fmt: skip
-        if unit not in found:
-            missing = f"{verbatim(dataset)} has no budget for {{privacy_unit}} {verbatim(unit)}"
-            raise Refusal("dataset", f"{missing}, only for {', '.join(sorted(found))}")
-        return found[unit]
-
-    def _budgets(self, connection: Any, dataset: str | None) -> list[Budget]:  # noqa: ANN401 - a database connection
-        query = BUDGETS.select().order_by(BUDGETS.c.dataset, BUDGETS.c.unit)
-        rows = connection.execute(query if dataset is None else query.where(BUDGETS.c.dataset == dataset))
-        return [budget_in(row, self._database.name) for row in rows]
-
-    def _entries(self, connection: Any, condition: Any = None) -> list[Entry]:  # noqa: ANN401
-        query = CHARGES.select().order_by(CHARGES.c.id)
-        rows = connection.execute(query if condition is None else query.where(condition))
-        return [entry_in(row, self._database.name) for row in rows]
+            connection.finish(entry, outcome, self._now())
 
     def _now(self) -> str:
         return self._clock().astimezone(timezone.utc).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whose budget a run is charged to, and where that is kept.
+
+    Args:
+        ledger: its database's URL.
+        dataset: the name of the budget in it.
+    """
+
+    ledger: str
+    dataset: str
+
+    def budget(self, unit: str) -> Budget:
+        """The budget of one unit. Raises Refusal if there is none."""
+        return Ledger(self.ledger).budget(self.dataset, unit)
+
+
+def tell_operator(text: str) -> None:
+    """One line on stderr."""
+    print(f"ledger: {text}", file=sys.stderr)
+
+
+@contextmanager
+def charge(
+    request: Request,
+    ledger: Ledger | str,
+    tell: Callable[[str], None] = tell_operator,
+    resume: str = _RESUME,
+    check: Callable[[Receipt], None] = lambda _: None,
+) -> Iterator[Receipt]:
+    """Charge a release, run the block that makes it, and note how it ended.
+
+    Goes around any job, of Beam or not. What it promises holds if the block answers from nothing but what the request
+    names: its randomness must be drawn from the release's key and id, so that a repeat repeats the answer. A block
+    that draws afresh must ask under a new id each time.
+
+    Args:
+        request: what is asked of which rows, and what it costs.
+        ledger: the ledger, or its database's URL.
+        tell: takes one line for the operator.
+        resume: what the operator is told if the block fails.
+        check: raises a Refusal where the block must not run again, by the receipt of an earlier charge. A new charge
+            stays.
+
+    Yields:
+        The receipt: whether this is a new charge or the repeat of an earlier one.
+
+    Raises:
+        Refusal: before the block runs: the budget does not suffice, or the id was used for other input. A ledger that
+            cannot be written to when the block has ended changes nothing of how it ended: the operator is told, and
+            the charge stays as one that was started.
+
+    Cost: two transactions of some milliseconds each.
+    """
+    books = Ledger(ledger) if isinstance(ledger, str) else ledger
+    receipt = books.charge(request)
+    check(receipt)
+    tell(_let_through(request, receipt))
+    try:
+        yield receipt
+    except BaseException:  # an interrupt too: an answer may be out
+        _note(books, receipt, "failed", tell)
+        tell(resume)
+        raise
+    _note(books, receipt, "released", tell)
+
+
+def _note(books: Ledger, receipt: Receipt, outcome: str, tell: Callable[[str], None]) -> None:
+    try:
+        books.finish(receipt.entry, outcome)
+    except Refusal as error:  # what is out is out, and what went wrong is not this
+        again = "the same again costs nothing, and notes it"
+        tell(f"that it was {outcome} could not be noted, and it stays as started: {error}; {again}")
+
+
+def _let_through(request: Request, receipt: Receipt) -> str:
+    if receipt.outcome is None:
+        used = f"; {float(receipt.used):.1%} of the budget is used" if receipt.used is not None else ""
+        return f"charged {request.report} to dataset {request.dataset}{used}"
+    if receipt.outcome == "released":
+        return f"{request.report} was released before, charged on {receipt.charged}: repeating it costs nothing"
+    return f"resuming {request.report}, charged on {receipt.charged} and not finished: costs nothing"
+
+
+def _settled(connection: Connection, request: Request) -> Receipt | tuple[Request, Fraction | None]:
+    """The receipt of an earlier charge that the request repeats; or the request as it is to be written down, and how
+    much of its budget is used then. Raises Refusal as `charge` does.
+    """
+    check_legible(request)
+    for entry in connection.entries(report=request.report, key_id=request.key_id):
+        earlier = entry.request
+        if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
+            raise _other_input(request, entry)
+        if request.repeats(earlier):
+            return Receipt(entry.id, entry.outcome, entry.charged)
+    entries, budgets = connection.entries(dataset=request.dataset), connection.budgets(request.dataset)
+    _check_rows(request, entries)
+    _own(connection, budgets, request.dataset, request.unit)
+    if any(budget.unit == "user-window" and budget.neighbours == "add-remove" for budget in budgets):
+        _check_parts(request, entries)
+    return _best_reading(request, budgets, [entry.charge for entry in entries])
+
+
+def _own(connection: Connection, budgets: list[Budget], dataset: str, unit: str) -> Budget:
+    found = {budget.unit: budget for budget in budgets}
+    if not found:
+        there = verbatim(", ".join(connection.datasets()) or "none")
+        raise Refusal("dataset", f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
+                      "open one with `private-topk budget create`")  # fmt: skip
+    if unit not in found:
+        missing = f"{verbatim(dataset)} has no budget for {{privacy_unit}} {verbatim(unit)}"
+        raise Refusal("dataset", f"{missing}, only for {', '.join(sorted(found))}")
+    return found[unit]
 
 
 def _other_input(request: Request, entry: Entry) -> Refusal:

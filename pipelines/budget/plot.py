@@ -1,51 +1,59 @@
-"""Spending over time, as a picture."""
+"""Spending over time, as a picture; and what every picture of matplotlib's needs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from importlib.util import find_spec
+from typing import Any
 
 from private_topk.pipelines.budget.account import Budget, Spent, heaviest
 from private_topk.pipelines.budget.ledger import Entry
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["check_plot", "plot"]
+__all__ = ["check_plot", "figure_in", "plot"]
 
 _KINDS = (".png", ".svg", ".pdf")
 
 
 def check_plot(path: str) -> None:
-    """Raise Refusal for a file of no kind of picture."""
+    """Raise Refusal for a file of no kind of picture, or where nothing is there to draw with."""
     if not path.lower().endswith(_KINDS):
         raise Refusal("plot", f"{verbatim(path)} must end with one of {', '.join(_KINDS)}")
+    if find_spec("matplotlib") is None:
+        raise Refusal("plot", "needs matplotlib: pip install 'private-topk[plot]'")
+
+
+@contextmanager
+def figure_in(path: str, width: float, height: float) -> Iterator[Any]:
+    """A figure of so many inches, which is written when the block ends. Raises Refusal if it cannot be."""
+    check_plot(path)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    yield figure
+    try:
+        figure.savefig(path, metadata={"Date": None} if path.lower().endswith(".svg") else None)
+    except (OSError, ValueError) as error:
+        raise Refusal("plot", verbatim(f"{path} cannot be written: {error}")) from None
 
 
 def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
     """Draw the used part of every budget after each charge. Raises Refusal if it cannot be drawn or written."""
-    check_plot(path)
-    try:
-        from matplotlib.dates import date2num
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise Refusal("plot", "needs matplotlib: pip install 'private-topk[plot]'") from None
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for budget in budgets:
-        times, used = _course(budget, [entry for entry in entries if entry.request.dataset == budget.dataset])
-        axes.step(
-            date2num(times), used, where="post", marker="o", markersize=3, label=f"{budget.dataset}, {budget.unit}"
-        )
-    axes.axhline(1, color="black", linewidth=1, linestyle="--")
-    axes.set_ylim(0, 1.05)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.xaxis_date()
-    axes.set_ylabel("of the budget used")
-    axes.set_xlabel("charged (UTC)")
-    figure.legend(loc="outside upper left", frameon=False, ncols=2)
-    figure.autofmt_xdate()
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise Refusal("plot", verbatim(f"{path} cannot be written: {error}")) from None
+    with figure_in(path, 8, 4.5) as figure:
+        axes = figure.subplots()
+        for budget in budgets:
+            times, used = _course(budget, [entry for entry in entries if entry.request.dataset == budget.dataset])
+            label = f"{budget.dataset}, {budget.unit}"
+            axes.step(times, used, where="post", marker="o", markersize=3, label=label)
+        axes.axhline(1, color="black", linewidth=1, linestyle="--")
+        axes.set_ylim(0, 1.05)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.set_ylabel("of the budget used")
+        axes.set_xlabel("charged (UTC)")
+        figure.legend(loc="outside upper left", frameon=False, ncols=2)
+        figure.autofmt_xdate()
 
 
 def _course(budget: Budget, entries: list[Entry]) -> tuple[list[datetime], list[float]]:

@@ -12,9 +12,19 @@ from fractions import Fraction
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from private_topk.pipelines.budget.composition import Cost, Share, Total, best_share, rounded_down, share_under, shares
-from private_topk.pipelines.budget.limits import check_delta, check_epsilon, check_windows
-from private_topk.pipelines.budget.units import UNITS
+from private_topk.pipelines.budget.composition import (
+    UNITS,
+    Cost,
+    Share,
+    Total,
+    best_share,
+    check_delta,
+    check_epsilon,
+    check_windows,
+    rounded_down,
+    share_under,
+    shares,
+)
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
@@ -24,7 +34,8 @@ if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has 
     from private_topk.transforms.spec import CountBudget, TopK
 
 __all__ = [
-    "LEDGER_ACCOUNTINGS", "Privacy", "Shared", "Split", "check_sizes", "cost_of", "share_out", "windows_of_a_user",
+    "LEDGER_ACCOUNTINGS", "Privacy", "Reach", "Shared", "Split", "check_sizes", "cost_of", "share_out",
+    "windows_of_a_user",
 ]  # fmt: skip
 
 LEDGER_ACCOUNTINGS = ("basic", "zcdp")
@@ -85,20 +96,56 @@ class Shared:
     counts: CountBudget | None = None
 
 
+@dataclass(frozen=True)
+class Reach:
+    """What of a report the rows of one privacy unit can change, and so what shares one budget.
+
+    Args:
+        unit: a key of `UNITS`.
+        windows: how many windows the run publishes.
+        horizon: with the unit `user`, how many windows there will be in all, by default those of this run.
+        overlap: how many windows the rows of one window are in: more than 1 for sliding ones (`Period.overlap`).
+        most: with the unit `user`, a user counts in at most so many of the windows; None for all.
+        rankings: how many rankings of a window one user can change: each is paid for as a window is.
+        alone: how many, where the user is in the window before or after the change and not in both.
+        bounded: a bound decides which rows of a user count in a window. Of windows that overlap the rows of one are a
+            part of a user's in the next, where others then count in their place: the user is replaced there and does
+            not go, which only `swap` covers.
+    """
+
+    unit: str = "user-window"
+    windows: int = 1
+    horizon: int | None = None
+    overlap: int = 1
+    most: int | None = None
+    rankings: int = 1
+    alone: int = 1
+    bounded: bool = False
+
+    def of(self) -> int:
+        """How many windows there are in all. Raises Refusal for a horizon that breaks its rule."""
+        if self.horizon is not None and self.unit == "user-window":
+            raise Refusal("horizon", "needs {privacy_unit} user", "with user-window every window has its own budget")
+        if self.horizon is not None and self.horizon < self.windows:
+            rule = f"must be at least the {self.windows} windows of this run, got {self.horizon}"
+            raise Refusal("horizon", rule)
+        return self.windows if self.horizon is None else self.horizon
+
+    def paid_for(self, mechanism: Mechanism) -> int:
+        """How many rankings share one budget. Raises Refusal where a number breaks its rule."""
+        of = self.of()
+        if self.unit == "user-window":
+            return self.overlap * self.rankings
+        return windows_of_a_user(of, self.most, mechanism, self.rankings, self.alone) * self.rankings
+
+
 def share_out(
     mechanism: Mechanism,
     k: int,
     counts: CountBudget | None = None,
     spare_delta: float | Fraction | None = None,
-    *,
-    unit: str = "user-window",
-    windows: int = 1,
-    horizon: int | None = None,
+    reach: Reach = Reach(),
     held: Total | None = None,
-    overlap: int = 1,
-    each: int = 1,
-    of: int | None = None,
-    bounded: bool = False,
 ) -> Shared:
     """The mechanism and the noisy counts of a single window, from those that carry a report's whole budget.
 
@@ -106,55 +153,38 @@ def share_out(
         mechanism, counts: with the budget as it was given: of every window, or with the unit `user` of all together.
         k: how many items a window publishes.
         spare_delta: a delta given to a mechanism that has none of its own: it pays for composing only.
-        unit: a key of `UNITS`.
-        windows: how many windows the run publishes.
-        horizon: how many windows there will be in all, by default those of this run.
+        reach: what shares the budget.
         held: the budget in a ledger, so that the shares of all runs add up to it exactly.
-        overlap: how many windows the rows of one window are in: more than 1 for sliding ones (`Period.overlap`).
-        each: how many rankings of a window one user can change: these count as windows in all of the above.
-        of: how many windows there are, where a user counts in fewer of them: the above are of these.
-        bounded: a bound decides which rows of a user count in a window. Of windows that overlap the rows of one are a
-            part of a user's in the next, where others then count in their place: the user is replaced there and does
-            not go, which only `swap` covers.
 
     Raises:
         Refusal: a parameter is missing, breaks its rule or does not apply.
 
     Cost: 10 to 100 ms where a total is split.
     """
+    unit = reach.unit
     if unit not in UNITS:
         raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
     check_sizes(mechanism, counts, spare_delta)
     added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
-    if unit == "user-window" and overlap > each and bounded and added:
+    if unit == "user-window" and reach.overlap > 1 and reach.bounded and added:
         raise Refusal("neighbours", "must be swap where windows overlap and {max_items_per_user} or groups bound what "
                       "counts of a user: without the rows of one window others of the user count in the next",
                       "give {neighbours} swap, or {privacy_unit} user")  # fmt: skip
-    reached = _reached(unit, windows, horizon, overlap)
-    if unit == "user-window" and overlap == 1:
+    number = reach.paid_for(mechanism)
+    if unit == "user-window" and number == 1:
         if spare_delta is not None:
             raise Refusal("delta", f"does not apply to {mechanism.about.name}", "leave it out")
         return Shared(Privacy(), mechanism, counts)
-    check_windows(reached, "horizon")
+    check_windows(number, "horizon")
     split = Split(mechanism, k, counts, spare_delta)
     total, spendable = (given if held is None else _as_held(given, held) for given in (split.total, split.spendable))
-    if reached == 1:  # the one share is the total, as it was given
+    of = None if reach.most is None else reach.of()
+    if number == 1:  # the one share is the total, as it was given
         return Shared(Privacy(unit, 1, total, "basic", of=of), mechanism, counts)
-    share = best_share(_found(split, spendable, reached, held is not None))
-    privacy = Privacy(unit, reached, total, share.accounting, each if each > 1 else None, of)
+    share = best_share(_found(split, spendable, number, held is not None))
+    each = reach.rankings if reach.rankings > 1 else None
+    privacy = Privacy(unit, number, total, share.accounting, each, of)
     return Shared(privacy, *split.window(share.epsilon, share.delta))
-
-
-def _reached(unit: str, windows: int, horizon: int | None, overlap: int) -> int:
-    """In how many windows the rows of one user are that share one budget."""
-    if unit == "user-window":
-        if horizon is not None:
-            raise Refusal("horizon", "needs {privacy_unit} user", "with user-window every window has its own budget")
-        return overlap
-    reached = windows if horizon is None else horizon
-    if reached < windows:
-        raise Refusal("horizon", f"must be at least the {windows} windows of this run, got {reached}")
-    return reached
 
 
 def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each: int = 1, alone: int = 1) -> int:

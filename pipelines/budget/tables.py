@@ -1,17 +1,18 @@
-"""The tables of a ledger, and connections to it that do one thing at a time."""
+"""The tables of a ledger, and connections to it of which one at a time charges."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import sqlalchemy as sql
 
+from private_topk.pipelines.budget.account import Budget
+from private_topk.pipelines.budget.records import Entry, Request, budget_in, columns_of, entry_in
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["BUDGETS", "CHARGES", "Database"]
+__all__ = ["Connection", "Database"]
 
 _VERSION = 1
 _ATTEMPTS = 3
@@ -22,7 +23,7 @@ _META = sql.MetaData()
 _LEDGER = sql.Table("private_topk_ledger", _META, sql.Column("version", sql.Integer, primary_key=True))
 """One row: whoever holds its lock is the only one to charge."""
 
-BUDGETS = sql.Table(
+_BUDGETS = sql.Table(
     "private_topk_budgets",
     _META,
     sql.Column("dataset", sql.String(200), primary_key=True),
@@ -35,7 +36,7 @@ BUDGETS = sql.Table(
     sql.Column("created", sql.String(40), nullable=False),
 )
 
-CHARGES = sql.Table(
+_CHARGES = sql.Table(
     "private_topk_charges",
     _META,
     sql.Column("id", sql.Integer, primary_key=True),
@@ -55,6 +56,44 @@ CHARGES = sql.Table(
     sql.Column("finished", sql.String(40)),
     sql.Column("outcome", sql.String(20), nullable=False),
 )
+
+
+class Connection:
+    """What is read and written within one transaction of a ledger."""
+
+    def __init__(self, connection: sql.Connection, ledger: str) -> None:
+        self._connection, self._ledger = connection, ledger
+
+    def datasets(self) -> list[str]:
+        """The names of all datasets that have a budget."""
+        return sorted(set(map(str, self._connection.scalars(sql.select(_BUDGETS.c.dataset)))))
+
+    def budgets(self, dataset: str | None) -> list[Budget]:
+        """The budgets of one dataset, or of all. Raises Refusal for a damaged row."""
+        query = _BUDGETS.select().order_by(_BUDGETS.c.dataset, _BUDGETS.c.unit)
+        if dataset is not None:
+            query = query.where(_BUDGETS.c.dataset == dataset)
+        return [budget_in(row, self._ledger) for row in self._connection.execute(query)]
+
+    def entries(self, **equal: str) -> list[Entry]:
+        """The charges with these values in their columns, in order. Raises Refusal for a damaged row."""
+        query = _CHARGES.select().order_by(_CHARGES.c.id).filter_by(**equal)
+        return [entry_in(row, self._ledger) for row in self._connection.execute(query)]
+
+    def add_budget(self, budget: Budget, created: str) -> None:
+        self._connection.execute(_BUDGETS.insert().values(**columns_of(budget), created=created))
+
+    def add_charge(self, request: Request, charged: str) -> int:
+        """The number of the new entry, which is started."""
+        row = _CHARGES.insert().values(**request.columns(), charged=charged, outcome="started")
+        key = self._connection.execute(row).inserted_primary_key
+        assert key is not None
+        return int(key[0])
+
+    def finish(self, entry: int, outcome: str, finished: str) -> None:
+        """Note how a charge ended. One that was released stays so."""
+        still = _CHARGES.update().where(_CHARGES.c.id == entry, _CHARGES.c.outcome != "released")
+        self._connection.execute(still.values(outcome=outcome, finished=finished))
 
 
 class Database:
@@ -101,7 +140,7 @@ class Database:
                     raise self._unusable(error) from None
 
     @contextmanager
-    def alone(self) -> Iterator[Any]:
+    def alone(self) -> Iterator[Connection]:
         """A connection on which nobody else charges until the block ends; undone if it raises."""
         if self.file is not None and not os.path.exists(self.file):
             raise Refusal("ledger", f"{self._said} does not exist", "make it with `private-topk budget create`")
@@ -111,10 +150,10 @@ class Database:
             version = connection.scalar(sql.select(_LEDGER.c.version).with_for_update())
             if version != _VERSION:
                 raise Refusal("ledger", f"{self._said} has format {version}, this version reads {_VERSION}")
-            yield connection
+            yield Connection(connection, self.name)
 
     @contextmanager
-    def _transaction(self) -> Iterator[Any]:
+    def _transaction(self) -> Iterator[sql.Connection]:
         try:
             with self._engine.begin() as connection:
                 yield connection

@@ -45,6 +45,7 @@ class Command:
         also: what else the usage line names.
         alone: the name of an argument that stands alone, and its help.
         takes: such a thing, where it is missing.
+        several: whether there may be several of them.
         beam: whether other words go to Beam.
         grouped: whether its help has headings.
     """
@@ -57,6 +58,7 @@ class Command:
     also: str = ""
     alone: tuple[str, str] | None = None
     takes: str = ""
+    several: bool = False
     beam: bool = False
     grouped: bool = False
 
@@ -76,7 +78,8 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
                     epilog=command.examples)  # fmt: skip
     if command.alone:
         metavar, text = command.alone
-        parser.add_argument(metavar.lower(), metavar=metavar, nargs="?", help=f"required: {text}")
+        parser.add_argument(metavar.lower(), metavar=metavar, nargs="*" if command.several else "?",
+                            help=f"required: {text}")  # fmt: skip
     groups: dict[str, Any] = {"": parser}
     for field, option in own.items():
         heading = option.group if command.grouped else ""
@@ -116,7 +119,7 @@ def _call(parser: Parser, command: Command, arguments: Namespace, others: list[s
         return
     if others:
         raise _refused(parser, others[0])
-    if command.alone and getattr(arguments, command.alone[0].lower()) is None:
+    if command.alone and not getattr(arguments, command.alone[0].lower()):
         raise Refusal("", f"{command.alone[0]} must be given: {command.takes}")
     require({name: value for name, value in vars(arguments).items() if value is not None}, *command.needs)
     command.execute(arguments, others)

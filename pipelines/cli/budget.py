@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.account import Budget, Spent, heaviest
-from private_topk.pipelines.budget.units import UNITS
+from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing

@@ -78,7 +78,7 @@ def _preview(arguments: Namespace, others: list[str]) -> None:
 
 
 def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> None:
-    from private_topk.pipelines.preview.plot import check_plot
+    from private_topk.pipelines.budget.plot import check_plot
 
     check_plot(arguments.plot)
     if any(len(set(values)) > 1 for values in (ks, epsilons, arguments.items or ())):
@@ -86,8 +86,8 @@ def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]
 
 
 def _previews(options: Options, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> list[Preview]:
-    from private_topk.pipelines.preview import preview_of
-    from private_topk.pipelines.previewing import expected_counts
+    from private_topk.pipelines.preview import preview
+    from private_topk.pipelines.preview.from_options import expected_counts
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     shapes = [{**given, "items": items} for items in dict.fromkeys(given["items"])] if "items" in given else [given]
@@ -97,7 +97,8 @@ def _previews(options: Options, arguments: Namespace, ks: Sequence[Any], epsilon
         for shape, k, epsilon in product(shapes, ks, epsilons):
             expected = expected_counts(options, shape)
             setting = _solve(options, expected, k, epsilon, arguments.recall, names, tell)
-            found.append(preview_of(expected, setting, names or tuple(MECHANISMS), arguments.draws, tell))
+            tried = names or tuple(MECHANISMS)
+            found.append(preview(expected, setting, mechanisms=tried, draws=arguments.draws, tell=tell))
     return found
 
 
@@ -121,7 +122,7 @@ def _solve(
     tell: Callable[[str], None],
 ) -> Setting:
     from private_topk.pipelines.preview import largest_k, least_epsilon
-    from private_topk.pipelines.previewing import setting_of
+    from private_topk.pipelines.preview.from_options import setting_of
 
     setting = setting_of(options, 1 if k is None else k, 1 if epsilon is None else epsilon)
     if recall is None:
@@ -147,7 +148,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _print(found: Sequence[Preview], recall: object) -> None:
-    from private_topk.pipelines.preview.tables import comparison
+    from private_topk.pipelines.preview.words import comparison
 
     first, differing = found[0], _differing(found)
     others = " (and other numbers of items)" if "items" in differing else ""
@@ -229,7 +230,7 @@ def _run(preview: Preview) -> str:
 
 def _plan(arguments: Namespace, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
-    from private_topk.pipelines.budget.limits import check_windows
+    from private_topk.pipelines.budget.composition import check_windows
     from private_topk.pipelines.budget.planning import plan
     from private_topk.pipelines.budget.sharing import windows_of_a_user
     from private_topk.pipelines.drawing import mechanism_of
@@ -274,7 +275,7 @@ def _counts(options: Options) -> CountBudget | None:
 
 def _outlook(options: Options, name: str, k: int, windows: int) -> list[str]:
     """What the ranking of a window is expected to be, and which mechanism would do best with this total."""
-    from private_topk.pipelines.preview.reasons import short
+    from private_topk.pipelines.preview.words import short
 
     found = _previewed(options, name, k, windows)
     if found is None:
@@ -287,9 +288,8 @@ def _outlook(options: Options, name: str, k: int, windows: int) -> list[str]:
 def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | None:
     if "like" not in options:
         return None
-    from private_topk.pipelines.expecting import expected_of
-    from private_topk.pipelines.preview import preview_of
-    from private_topk.pipelines.previewing import setting_of
+    from private_topk.pipelines.preview import preview
+    from private_topk.pipelines.preview.from_options import expected_of, setting_of
     from private_topk.transforms.windows import Period
 
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -298,7 +298,7 @@ def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | N
     shared = {**options, "privacy_unit": "user", "horizon": windows}
     shared.pop("max_windows_per_user", None)
     setting = setting_of(shared, k, options["epsilon"])
-    return preview_of(expected, setting, (*MECHANISMS, *([] if name in MECHANISMS else [name])))
+    return preview(expected, setting, mechanisms=dict.fromkeys((*MECHANISMS, name)))
 
 
 def _plain(found: Plan) -> dict[str, object]:

@@ -92,7 +92,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
         others: words for Beam.
         watch: the input is a stream, or files that still arrive.
     """
-    from private_topk.pipelines.forewarning import forewarned
+    from private_topk.pipelines.preview.from_options import forewarned
     from private_topk.pipelines.report import report_of
     from private_topk.pipelines.run import check_words, launch_of, reach_files, run
     from private_topk.runners import say

@@ -14,8 +14,8 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
-from private_topk.pipelines.show.published_report import PublishedReport
-from private_topk.pipelines.show.text import in_text, table
+from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.words import in_text, table
 from private_topk.transforms.errors import Refusal, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
@@ -29,7 +29,7 @@ __all__ = ["COMMANDS", "print_published", "show_dropped_rows", "show_rows"]
 _SHOW = """examples:
   private-topk show ranking.avro
   private-topk show ranking.avro --html ranking.html
-  private-topk show weeks/ --json
+  private-topk show weeks/ --html weeks.html
 
 The page stands alone: it loads nothing and runs no script."""
 
@@ -52,18 +52,21 @@ _OF_ALL = ("epsilon", "neighbours")
 
 def _show(arguments: Namespace, others: list[str]) -> None:
     """Print, or write, what a ranking and its manifest tell."""
-    from private_topk.pipelines.show.page import page
-    from private_topk.pipelines.show.reading import read_published
+    from private_topk.pipelines.show.page import pages
+    from private_topk.pipelines.show.reading import read_report
 
     if arguments.html and arguments.json:
         raise Refusal("html", "does not go with {json}", "give one of them")
     if arguments.overwrite and not arguments.html:
         raise Refusal("overwrite", "is of {html}", "leave it out")
     if arguments.html:
-        refuse_replacing([arguments.html], _read(arguments.ranking), "html")
-    report = read_published(arguments.ranking)
+        refuse_replacing([arguments.html], [file for place in arguments.ranking for file in _read(place)], "html")
+    report = read_report(*arguments.ranking)
     if arguments.html:
-        _write(arguments.html, page(report), bool(arguments.overwrite))
+        name = os.path.basename(arguments.html)
+        folder = os.path.dirname(arguments.html)
+        written = [(os.path.join(folder, path), text) for path, text in pages(report, name)]
+        _write(written, bool(arguments.overwrite))
     elif arguments.json:
         print_json({"manifest": report.facts, "rows": [dict(row) for row in report.rows]})
     else:
@@ -79,16 +82,23 @@ def _read(ranking: str) -> list[str]:
     return [ranking, manifest_path(ranking)]
 
 
-def _write(path: str, text: str, overwrite: bool) -> None:
-    refuse_special(path, "html")
+def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
+    """Write the page, and the pages of its groups where there are some."""
+    (first, _), *others = pages
+    for path, _ in pages:
+        refuse_special(path, "html")
+        if not overwrite and os.path.lexists(path):
+            raise Refusal("html", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}")
     try:
-        with open(path, "w" if overwrite else "x", encoding="utf-8") as sink:
-            sink.write(text)
-    except FileExistsError:
-        raise Refusal("html", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}") from None
+        for path in {os.path.dirname(path) for path, _ in others}:
+            os.makedirs(path, exist_ok=True)
+        for path, text in pages:
+            with open(path, "w" if overwrite else "x", encoding="utf-8") as sink:
+                sink.write(text)
     except OSError as error:
-        raise Refusal("html", f"{verbatim(path)} cannot be written: {error.strerror}") from None
-    print(f"page: {printable(path)}")
+        raise Refusal("html", f"{verbatim(error.filename)} cannot be written: {error.strerror}") from None
+    more = f", and {len(others)} in {printable(os.path.dirname(others[0][0]))}" if others else ""
+    print(f"page: {printable(first)}{more}")
 
 
 def show_rows(sink: Sink, period: Period | None) -> None:
@@ -106,10 +116,10 @@ def show_rows(sink: Sink, period: Period | None) -> None:
 
 def print_published(sink: Sink) -> None:
     """Print what was published as `show --json` does, with its place; rows and manifest are null if none can look."""
-    from private_topk.pipelines.show.reading import read_published
+    from private_topk.pipelines.show.reading import read_report
 
     rows = sink.published()
-    report = None if rows is None else read_published(sink.place)
+    report = None if rows is None else read_report(sink.place)
     facts = (
         {"manifest": None, "rows": None} if report is None else {"manifest": report.facts, "rows": list(report.rows)}
     )
@@ -201,8 +211,9 @@ def _sample(arguments: Namespace, others: list[str]) -> None:
 
 COMMANDS = {
     "show": Command(_show, "Show a published ranking: its windows, what it promises, how to read it.", _SHOW,
-                    alone=("RANKING", "a ranking file with its manifest beside it, or a folder of them"),
-                    takes="a file such as ranking.avro, or a folder of them"),
+                    alone=("RANKING", "ranking files with their manifests beside them, or folders of them: of one "
+                           "release or of a series of windows"),
+                    takes="a file such as ranking.avro, or a folder of them", several=True),
     "select": Command(_select, "Run a mechanism on a vector of counts, without Beam.", _SELECT,
                       ("counts", "mechanism", "k", "epsilon")),
     "mechanisms": Command(_mechanisms, "Compare the mechanisms: guarantee, domain, answer, cost, source.",

@@ -5,9 +5,8 @@ Arithmetic and seeded draws; it knows neither Beam nor files.
 
 from __future__ import annotations
 
-from private_topk.pipelines.preview.comparing import Preview, preview, preview_of
-from private_topk.pipelines.preview.estimates import Estimate
-from private_topk.pipelines.preview.outlook import Outlook, look
+from private_topk.pipelines.preview.comparing import Preview, preview
+from private_topk.pipelines.preview.outlook import Estimate, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf
 from private_topk.pipelines.preview.solving import Solved, largest_k, least_epsilon
@@ -28,5 +27,4 @@ __all__ = [
     "least_epsilon",
     "look",
     "preview",
-    "preview_of",
 ]

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from private_topk.pipelines.budget.sharing import Privacy, Shared
 from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
-from private_topk.pipelines.preview.reasons import reasons
 from private_topk.pipelines.preview.setting import Setting
-from private_topk.pipelines.preview.shapes import Expected
-from private_topk.pipelines.preview.tables import ranks_table, table
-from private_topk.pipelines.preview.weights import weight_of
+from private_topk.pipelines.preview.shapes import Expected, weight_of
+from private_topk.pipelines.preview.words import ranks_table, reasons, table
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.spec import CountBudget
 
-if TYPE_CHECKING:  # it loads Arrow, which no preview needs
-    from private_topk.transforms.metric import Amounts
-
-__all__ = ["Preview", "preview", "preview_of"]
+__all__ = ["Preview", "preview"]
 
 
 @dataclass(frozen=True)
@@ -106,70 +100,38 @@ class Preview:
 
 def preview(
     expected: Expected,
-    k: int,
-    epsilon: float | Fraction,
+    k: int | Setting,
+    epsilon: float | Fraction | None = None,
     delta: float | Fraction | None = None,
     *,
     mechanisms: Iterable[str] = tuple(MECHANISMS),
-    parameters: Mapping[str, Any] | None = None,
-    unknown_domain: bool = False,
-    neighbours: str | None = None,
-    max_items_per_user: int | None = None,
-    publish_counts: CountBudget | None = None,
-    privacy_unit: str = "user-window",
-    horizon: int | None = None,
-    groups_per_user: int | None = None,
-    amounts: Amounts | None = None,
-    max_windows_per_user: int | None = None,
     draws: int | None = None,
+    tell: Callable[[str], None] | None = None,
+    **asked: Any,  # noqa: ANN401 - what the fields of a setting are
 ) -> Preview:
     """What every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
     Args:
         expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
             groups those of one group; with amounts `InAmounts`.
-        k, epsilon, delta, unknown_domain, neighbours, max_items_per_user, publish_counts, privacy_unit, horizon:
-            as the run would be asked.
-        max_windows_per_user, groups_per_user, amounts: likewise.
+        k, epsilon, delta: as the run would be asked; or in place of k a `Setting`, which has all of it.
         mechanisms: their names; all built-in ones by default.
-        parameters: of the mechanisms, by name.
         draws: how many for each mechanism: 400 by default, fewer where they are slow.
+        tell: is told the name of every mechanism before it is tried.
+        asked: the other fields of a `Setting`, by name, such as `unknown_domain=True` or `publish_counts`.
 
     Raises:
         Refusal: a number breaks its rule, or none of the mechanisms can answer.
 
     Cost: up to a second for each mechanism, some seconds for those that are slow at large k.
     """
-    setting = Setting(
-        k=k,
-        epsilon=epsilon,
-        delta=delta,
-        unknown_domain=unknown_domain,
-        neighbours=neighbours,
-        max_items_per_user=max_items_per_user,
-        parameters=parameters or {},
-        publish_counts=publish_counts,
-        privacy_unit=privacy_unit,
-        horizon=horizon,
-        groups_per_user=groups_per_user,
-        amounts=amounts,
-        max_windows_per_user=max_windows_per_user,
-    )
-    return preview_of(expected, setting, mechanisms, draws)
-
-
-def preview_of(
-    expected: Expected,
-    setting: Setting,
-    mechanisms: Iterable[str] = tuple(MECHANISMS),
-    draws: int | None = None,
-    tell: Callable[[str], None] | None = None,
-) -> Preview:
-    """The same of a setting.
-
-    Args:
-        tell: is told the name of every mechanism before it is tried.
-    """
+    if isinstance(k, Setting):
+        setting = k
+    elif epsilon is None:
+        raise Refusal("epsilon", "must be given")
+    else:
+        given = {name: value for name, value in asked.items() if value is not None}
+        setting = Setting(k=k, epsilon=epsilon, delta=delta, **given)
     histogram = expected.histogram(setting.max_items_per_user, setting.unknown_domain)
     shared, left_out = _admissible(setting, mechanisms, histogram.items, expected)
     worth = 1.0 if setting.amounts is None else float(setting.amounts.value_resolution)

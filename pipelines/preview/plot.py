@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from private_topk.pipelines.budget.plot import figure_in
 from private_topk.pipelines.preview.comparing import Preview
-from private_topk.pipelines.preview.estimates import Estimate
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.pipelines.preview.outlook import Estimate
 
-__all__ = ["check_plot", "plot"]
+__all__ = ["plot"]
 
-_KINDS = (".png", ".svg", ".pdf")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999933")
 _MARKS = "os^Dv<>pP*X"
-
-
-def check_plot(path: str) -> None:
-    """Raise Refusal for a file of no kind of picture, or where nothing is there to draw with."""
-    if not path.lower().endswith(_KINDS):
-        raise Refusal("plot", f"{verbatim(path)} must end with one of {', '.join(_KINDS)}")
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise Refusal("plot", "needs matplotlib: pip install 'private-topk[plot]'") from None
 
 
 def plot(preview: Preview, path: str) -> None:
@@ -31,19 +20,12 @@ def plot(preview: Preview, path: str) -> None:
     Raises:
         Refusal: the file has no known ending or cannot be written.
     """
-    check_plot(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _ranks(left, preview)
-    _bars(right, preview)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", frameon=False, ncols=5)
-    figure.suptitle(preview.expected, fontsize="medium")
-    try:
-        figure.savefig(path, metadata={"Date": None} if path.lower().endswith(".svg") else None)
-    except (OSError, ValueError) as error:
-        raise Refusal("plot", verbatim(f"{path} cannot be written: {error}")) from None
+    with figure_in(path, 9, 4.2) as figure:
+        left, right = figure.subplots(1, 2)
+        _ranks(left, preview)
+        _bars(right, preview)
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", frameon=False, ncols=5)
+        figure.suptitle(preview.expected, fontsize="medium")
 
 
 def _ranks(axes: Any, preview: Preview) -> None:  # noqa: ANN401 - matplotlib has no types here

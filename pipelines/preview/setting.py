@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.budget.limits import check_delta, check_epsilon, check_windows
-from private_topk.pipelines.budget.sharing import Shared, share_out, windows_of_a_user
+from private_topk.pipelines.budget.composition import Total, check_delta, check_epsilon, check_windows
+from private_topk.pipelines.budget.sharing import Reach, Shared, share_out
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.parameters import check_parameter
@@ -31,7 +30,7 @@ class Setting:
         unknown_domain: the items are not public.
         parameters: of mechanisms, by name; those that take one get it.
         publish_counts: the noisy counts take their part of the budget.
-        privacy_unit, windows, horizon, overlap, held: as `share_out` takes them.
+        privacy_unit, windows, horizon, overlap, held: as `share_out` and its `Reach` take them.
         groups_per_user: in how many groups of a window a user counts, each with a ranking, or None without groups.
         amounts: what users did is added up, and not how many users there are.
         max_windows_per_user: a user counts in at most so many of the windows, or of the horizon.
@@ -108,28 +107,21 @@ class Setting:
         return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
 
     def _share(self, mechanism: Mechanism, has_delta: bool) -> Shared:
-        """As `ask` shares a run's budget out: every ranking that one user can change counts as a window."""
+        """As a run's budget is shared out."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
         if self.risers is not None and self.groups_per_user is not None:
             each *= 1 if mechanism.guarantee.swap_costs_one_draw else 2
-        windows, horizon, of = self.windows, self.horizon, None
-        if self.max_windows_per_user is not None:
-            of = windows if horizon is None else horizon
-            alone = self.groups_per_user or 1
-            windows, horizon = windows_of_a_user(of, self.max_windows_per_user, mechanism, each, alone), None
-        overlap = self.overlap * each
-        composes = self.privacy_unit == "user" or overlap > 1
-        return share_out(
-            mechanism,
-            self.k,
-            self.publish_counts,
-            self.delta if composes and not has_delta else None,
+        bounds = (self.max_items_per_user, self.groups_per_user, mechanism.weighting)
+        reach = Reach(
             unit=self.privacy_unit,
-            windows=windows * each,
-            horizon=None if horizon is None else horizon * each,
-            held=self.held,
-            overlap=overlap,
-            each=each,
-            of=of,
-            bounded=self.risers is None and (self.max_items_per_user is not None or self.groups_per_user is not None),
+            windows=self.windows,
+            horizon=self.horizon,
+            overlap=self.overlap,
+            most=self.max_windows_per_user,
+            rankings=each,
+            alone=self.groups_per_user or 1,
+            bounded=self.risers is None and any(bound is not None for bound in bounds),
         )
+        composes = self.privacy_unit == "user" or self.overlap * each > 1
+        spare_delta = self.delta if composes and not has_delta else None
+        return share_out(mechanism, self.k, self.publish_counts, spare_delta, reach, self.held)

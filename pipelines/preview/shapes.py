@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.pipelines.preview.estimates import pooled
+from private_topk.pipelines.preview.outlook import pooled
 from private_topk.transforms.errors import Refusal
+from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
     from private_topk.transforms.metric import Amounts, Risers
 
-__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf"]
+__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf", "weight_of"]
 
 Floats = NDArray[np.float64]
 
@@ -248,6 +249,22 @@ class Released:
         if not spread.any():
             return 1.0
         return float(np.clip(-(spread @ logs) / (spread @ spread), 0.25, 4.0))
+
+
+def weight_of(mechanism: Mechanism, expected: Expected) -> int:
+    """What a user adds to an item, in the units of a mechanism that adds up weights; 1 where users are counted.
+
+    Raises:
+        Refusal: how many items users have is not known, as it is of a shape: there all of them have as many.
+    """
+    weighting = mechanism.weighting
+    if weighting is None:
+        return 1
+    if not isinstance(expected, Zipf):
+        raise Refusal(
+            "", "adds up weights of users, which numbers of users do not tell", "give a shape, such as {zipf}"
+        )
+    return weighting.weight(expected.items_of_a_user(weighting.limit))
 
 
 def _stretches(items: int, after: int = 0) -> tuple[Floats, NDArray[np.int64]]:

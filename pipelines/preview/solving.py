@@ -9,11 +9,9 @@ from fractions import Fraction
 
 from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.preview.setting import Setting
-from private_topk.pipelines.preview.shapes import Expected
-from private_topk.pipelines.preview.weights import weight_of
+from private_topk.pipelines.preview.shapes import Expected, weight_of
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
 __all__ = ["Solved", "largest_k", "least_epsilon"]
 
@@ -21,8 +19,6 @@ _DECADES = range(-4, 3)
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in _DECADES for digits in range(10, 100)]
 """Two digits each, from 0.0001 to 990: nobody promises more of them."""
 _MOST_K = 1 << 17
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ def least_epsilon(
     setting: Setting,
     recall: float,
     mechanisms: Iterable[str] | None = None,
-    tell: Tell | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Solved:
     """The least epsilon of two digits, from 0.0001 to 990, at which a mechanism is expected to find so much.
 
@@ -48,20 +44,22 @@ def least_epsilon(
         setting: its epsilon is not looked at.
         recall: as a part of the top k, above 0 and at most 1.
         mechanisms: names; by default all that answer with a sequence.
+        tell: is told the name of every mechanism that does better than those before it.
 
     Raises:
         Refusal: no such epsilon is enough.
     """
-    histogram, best, winner = _start(expected, setting, recall), len(_EPSILONS), ""
-    for name in _names(mechanisms):
+    (_, reaches), names = _reaching(expected, setting, recall), _names(mechanisms)
+    best, winner = len(_EPSILONS), ""
+    for name in names:
 
         def enough(place: int, name: str = name) -> bool:
-            return _reaches(replace(setting, epsilon=_EPSILONS[place]), name, expected, histogram, recall)
+            return reaches(replace(setting, epsilon=_EPSILONS[place]), name)
 
-        if best == 0 or not enough(best - 1):
-            continue
-        _told(tell, name)
-        best, winner = _first(enough, 0, best - 1), name
+        if best > 0 and enough(best - 1):
+            if tell is not None:
+                tell(name)
+            best, winner = _first(enough, 0, best - 1), name
     if not winner:
         raise Refusal("recall", f"of {recall:g} is not reached by any epsilon up to {float(_EPSILONS[-1]):g}",
                       "ask for less of it")  # fmt: skip
@@ -73,7 +71,7 @@ def largest_k(
     setting: Setting,
     recall: float,
     mechanisms: Iterable[str] | None = None,
-    tell: Tell | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Solved:
     """The largest k, up to 131,072, with which a mechanism is expected to find so much of the top k.
 
@@ -82,56 +80,55 @@ def largest_k(
 
     Args:
         setting: its k is not looked at.
-        recall, mechanisms: as for `least_epsilon`.
+        recall, mechanisms, tell: as for `least_epsilon`.
 
     Raises:
         Refusal: not even k = 1 is reached.
     """
-    histogram, best, winner = _start(expected, setting, recall), 0, ""
-    most = min(histogram.items, _MOST_K)
-    for name in _names(mechanisms):
+    (items, reaches), names = _reaching(expected, setting, recall), _names(mechanisms)
+    most, best, winner = min(items, _MOST_K), 0, ""
+    for name in names:
 
         def missed(k: int, name: str = name) -> bool:
-            return not _reaches(replace(setting, k=k), name, expected, histogram, recall)
+            return not reaches(replace(setting, k=k), name)
 
         if best >= most or missed(best + 1):
             continue
-        _told(tell, name)
+        if tell is not None:
+            tell(name)
         low = best + 1
         while low < most and not missed(min(2 * low, most)):
             low = min(2 * low, most)
         best, winner = low if low == most else _first(missed, low + 1, min(2 * low, most)) - 1, name
     if not winner:
-        raise Refusal(
-            "recall", f"of {recall:g} is not reached even for k = 1", "take a larger epsilon, or ask for less"
-        )
+        rule = f"of {recall:g} is not reached even for k = 1"
+        raise Refusal("recall", rule, "take a larger epsilon, or ask for less")
     return Solved(replace(setting, k=best), winner)
 
 
-def _start(expected: Expected, setting: Setting, recall: float) -> Histogram:
+def _names(mechanisms: Iterable[str] | None) -> Iterable[str]:
+    sequences = [name for name, kind in MECHANISMS.items() if kind.guarantee.answer == "sequence"]
+    return sequences if mechanisms is None else mechanisms
+
+
+def _reaching(expected: Expected, setting: Setting, recall: float) -> tuple[int, Callable[[Setting, str], bool]]:
+    """How many items there are; and whether a mechanism finds so much of them under a setting with other numbers, which
+    is False where it cannot answer.
+    """
     if not 0 < recall <= 1:
         raise Refusal("recall", f"must be above 0 and at most 1, got {recall:g}", "it is a part of the top k")
-    return expected.histogram(setting.max_items_per_user, setting.unknown_domain)
 
+    histogram = expected.histogram(setting.max_items_per_user, setting.unknown_domain)
 
-def _names(mechanisms: Iterable[str] | None) -> Iterable[str]:
-    if mechanisms is not None:
-        return mechanisms
-    return [name for name, kind in MECHANISMS.items() if kind.guarantee.answer == "sequence"]
+    def reaches(tried: Setting, name: str) -> bool:
+        try:
+            mechanism = tried.share_of(name).mechanism
+            weight = weight_of(mechanism, expected)
+        except Refusal:
+            return False
+        return tried.k <= histogram.items and look(mechanism, histogram, tried.k, weight=weight).recall.value >= recall
 
-
-def _told(tell: Tell | None, name: str) -> None:
-    if tell is not None:
-        tell(name)
-
-
-def _reaches(setting: Setting, name: str, expected: Expected, histogram: Histogram, recall: float) -> bool:
-    try:
-        mechanism = setting.share_of(name).mechanism
-        weight = weight_of(mechanism, expected)
-    except Refusal:
-        return False
-    return setting.k <= histogram.items and look(mechanism, histogram, setting.k, weight=weight).recall.value >= recall
+    return histogram.items, reaches
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:

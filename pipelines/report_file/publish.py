@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.forewarning import forewarned
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
+from private_topk.pipelines.preview.from_options import forewarned
 from private_topk.pipelines.process import level
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from private_topk.pipelines.show.published_report import Listing
+from private_topk.pipelines.show.published import Listing
 from private_topk.pipelines.show.templates import rendered
 
-__all__ = ["COLOURS", "bump_chart", "count_chart", "has_places"]
+__all__ = ["COLOURS", "bump_chart", "count_bar", "count_chart", "has_places"]
 
-COLOURS = 8
+COLOURS, LIT = 8, 10
 _DASHES = ("", "7 4", "2 4", "9 3 2 3")
-_MOST_PLACES = 30
-_ROW, _LEFT, _TOP, _STEP, _LENGTH = 26, 40, 30, 96, 260
+_MOST_PLACES, _MOST_WINDOWS = 50, 104
+_LABEL, _TOP, _LENGTH, _BAR = 34, 30, 260, 150
 
 
 def has_places(listings: Sequence[Listing]) -> bool:
@@ -25,61 +25,86 @@ def has_places(listings: Sequence[Listing]) -> bool:
 
 
 def bump_chart(listings: Sequence[Listing], name: str) -> str:
-    """Every item's place from window to window.
+    """Every item's place from window to window; the first ten of the newest window in colour, the others pale.
 
     Args:
         name: starts the identifiers in the picture, which must differ within a page.
     """
-    places = min(max(len(listing.rows) for listing in listings), _MOST_PLACES)
-    paths, last = _paths(listings, places), len(listings) - 1
-    left = f" Only the first {places} places are drawn." if any(len(its.rows) > places for its in listings) else ""
+    shown = listings[-_MOST_WINDOWS:]
+    most = max(len(listing.rows) for listing in shown)
+    places, last = min(most, _MOST_PLACES), len(shown) - 1
+    row, step = 26 if places <= 20 else 18, min(max(600 // last, 14), 96)
+    ends = [[(place, str(its["item"])) for its in shown[n].rows if (place := its["rank"] or places + 1) <= places]
+            for n in (0, last)]  # fmt: skip
+    before, after = (max((_width(f"00 {item}", _LABEL) for _, item in end), default=0) for end in ends)
+    left = before + 12
+    lit = [item for place, item in sorted(ends[1]) if place <= LIT]
+    looks = {item: (n % COLOURS, _DASHES[n // COLOURS % len(_DASHES)]) for n, item in enumerate(lit)}
+    lines = [(item, looks.get(item), _path(where)) for item, where in _places(shown, places).items()]
+    lines.sort(key=lambda line: line[1] is not None)  # what is lit is drawn last, and so on top
+    left_out = f" Only the first {places} places are drawn." if most > places else ""
+    left_out += (
+        f" Only the last {len(shown)} of {len(listings)} windows are drawn." if len(listings) > len(shown) else ""
+    )
+    every = -(-80 // step)  # so that dates do not run into each other
     return rendered(
         "places.svg", name=name, title=f"Places over {len(listings)} windows",
-        about="Each line is an item; place 1 is at the top. A thin line spans windows without the item. The table of "
-        f"places has the same.{left}",
-        width=_LEFT + _STEP * last + 24 + max(map(_width, paths), default=0), height=_TOP + _ROW * places + 10,
-        left=_LEFT, top=_TOP, bottom=_TOP + places * _ROW,
-        marks=[(place, _y(place) + 4) for place in range(1, places + 1)],
-        windows=[(_x(n), f"{its.start:%Y-%m-%d}" if its.start else "") for n, its in enumerate(listings)],
-        lines=[_line(item, where, n, last) for n, (item, where) in enumerate(paths.items())],
+        about="Each line is an item; place 1 is at the top. A gap is a window without the item. The first "
+        f"{len(lit)} items of the newest window are in colour. The table of all windows has the same.{left_out}",
+        width=left + step * last + after + 12, height=_TOP + row * places + 10, step=step, row=row,
+        left=left, right=left + step * last, top=_TOP, bottom=_TOP + places * row,
+        windows=[(left + n * step, _day(its) if (last - n) % every == 0 else "") for n, its in enumerate(shown)],
+        ends=[[(f"{place} {_short(item, _LABEL)}", looks.get(item), _TOP + place * row - row // 2 + 4)
+               for place, item in end] for end in ends],
+        lines=lines,
     )  # fmt: skip
 
 
-def _paths(listings: Sequence[Listing], places: int) -> dict[str, list[tuple[int, int]]]:
-    """(window, place) of every item, those of the last window first."""
-    drawn = [(window, str(row["item"]), row["rank"]) for window, listing in enumerate(listings) for row in listing.rows
-             if row["rank"] is not None and row["rank"] <= places]  # fmt: skip
-    found: dict[str, list[tuple[int, int]]] = {item: [] for _, item, _ in sorted(drawn, key=lambda its: -its[0])}
-    for window, item, place in drawn:
-        found[item].append((window, place))
+def _day(listing: Listing) -> str:
+    return f"{listing.start:%Y-%m-%d}" if listing.start else ""
+
+
+def _places(listings: Sequence[Listing], places: int) -> dict[str, dict[int, int]]:
+    """Of every item its place by window."""
+    found: dict[str, dict[int, int]] = {}
+    for window, listing in enumerate(listings):
+        for row in listing.rows:
+            if row["rank"] is not None and row["rank"] <= places:
+                found.setdefault(str(row["item"]), {})[window] = row["rank"]
     return found
 
 
-def _line(item: str, where: list[tuple[int, int]], number: int, last: int) -> dict[str, Any]:
-    points = [(_x(window), _y(place)) for window, place in where]
-    dashes = _DASHES[number // COLOURS % len(_DASHES)]
-    curves = []
-    for (window, _), (after, _), start, end in zip(where, where[1:], points, points[1:], strict=False):
-        middle, away = (start[0] + end[0]) // 2, after > window + 1  # it was not published in between
-        curve = f"M{start[0]},{start[1]} C{middle},{start[1]} {middle},{end[1]} {end[0]},{end[1]}"
-        curves.append((curve, "1 5" if away else dashes, away))
-    room = 40 if where[-1][0] == last else (_STEP - 24) // 8  # up to the next window's points
-    return {"item": item, "colour": number % COLOURS, "curves": curves, "points": points, "label": _short(item, room)}
+def _path(where: Mapping[int, int]) -> str:
+    """A line through the (window, place)s of windows that follow each other, and a dot where one stands alone."""
+    path = ""
+    for window, place in where.items():
+        start = window - 1 not in where
+        path += f"{'M' if start else 'L'}{window} {place}"
+        path += "h0" if start and window + 1 not in where else ""
+    return path
 
 
-def _x(window: int) -> int:
-    return _LEFT + window * _STEP
+def count_bar(listing: Listing, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where a count's bar and its noise begin and end, in a cell of a table."""
+    low, high = _reach(listing.rows)
+
+    def x(value: float) -> int:
+        return round((value - low) * _BAR / (high - low))
+
+    count, noise = row["noisy_count"], row.get("noise_95")
+    return {"width": _BAR, "x": x(min(count, 0)), "length": max(x(abs(count)) - x(0), 1),
+            "whisker": None if noise is None else (x(count - noise), x(count + noise))}  # fmt: skip
 
 
-def _y(place: int) -> int:
-    return _TOP + place * _ROW - _ROW // 2
+def _reach(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    low = min(0, *(row["noisy_count"] - (row.get("noise_95") or 0) for row in rows))
+    return low, max(1, *(row["noisy_count"] + (row.get("noise_95") or 0) for row in rows))
 
 
 def count_chart(listing: Listing, name: str) -> str:
     """The published counts as bars, each with the range in which the true one lies with a probability of 95%."""
     rows = [row for row in listing.rows if row.get("noisy_count") is not None][:_MOST_PLACES]
-    low = min(0, *(row["noisy_count"] - (row.get("noise_95") or 0) for row in rows))
-    high = max(1, *(row["noisy_count"] + (row.get("noise_95") or 0) for row in rows))
+    low, high = _reach(rows)
     start = max(_width(row["item"]) for row in rows) + 12
 
     def x(value: float) -> int:
@@ -88,7 +113,7 @@ def count_chart(listing: Listing, name: str) -> str:
     def bar(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
         count, noise = row["noisy_count"], row.get("noise_95")
         return {
-            "y": 6 + number * _ROW, "label": _short(row["item"]), "x": x(min(count, 0)),
+            "y": 6 + number * 26, "label": _short(row["item"]), "x": x(min(count, 0)),
             "length": max(x(abs(count)) - x(0), 1),
             "whisker": None if noise is None else (x(count - noise), x(count + noise)),
             "numbers": f"about {count:,}" + ("" if noise is None else f" ± {noise:,}"),
@@ -98,7 +123,7 @@ def count_chart(listing: Listing, name: str) -> str:
         "counts.svg", name=name, title=f"Noisy counts, {listing.title()}",
         about="Bars are the published counts, which hold noise. A whisker, where there is one, spans the range in "
         "which the true count lies with a probability of at least 95%.",
-        width=start + _LENGTH + 10 + _width("about 1,000,000 ± 100,000"), height=12 + _ROW * len(rows),
+        width=start + _LENGTH + 10 + _width("about 1,000,000 ± 100,000"), height=12 + 26 * len(rows),
         start=start, longest=_LENGTH, bars=[bar(n, row) for n, row in enumerate(rows)],
     )  # fmt: skip
 
@@ -108,6 +133,6 @@ def _short(item: object, most: int = 40) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _width(item: object) -> int:
+def _width(item: object, most: int = 40) -> int:
     """About how wide a text is, in pixels; letters of East Asia are twice as wide."""
-    return 12 + sum(14 if ord(letter) > 0x2E80 else 8 for letter in _short(item))
+    return 12 + sum(14 if ord(letter) > 0x2E80 else 8 for letter in _short(item, most))

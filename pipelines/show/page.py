@@ -1,62 +1,145 @@
-"""One page that stands alone: the rankings, what they promise and how to read them. No script, nothing loaded.
+"""Pages that stand alone: the rankings, then what they promise and how to read them. No script, nothing loaded.
 
-The page's own policy forbids scripts and all that is elsewhere besides.
+A page's own policy forbids scripts and all that is elsewhere besides. Many groups have a page each, and one that
+compares them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
-from private_topk.pipelines.show.guarantee import how_to_read, in_symbols, in_words, parameters
-from private_topk.pipelines.show.published_report import Listing, PublishedReport
+from private_topk.pipelines.show.charts import bump_chart, count_bar, has_places
+from private_topk.pipelines.show.published import Listing, PublishedReport
 from private_topk.pipelines.show.templates import STYLE, rendered
+from private_topk.pipelines.show.words import how_to_read, in_symbols, in_words, parameters, promise, what_is_ranked
 
-__all__ = ["page", "snippet"]
+__all__ = ["page", "pages", "snippet"]
 
-_MANY = 8
-_MOST_IN_A_TABLE = 26
+_GROUPS_ON_A_PAGE = 4
+_GROUPS_IN_A_NOTEBOOK = 8
+_MOST_WINDOWS, _FIRST, _SHARED = 400, 5, 30
 
 
-def page(report: PublishedReport) -> str:
-    """The whole page, as HTML."""
-    groups: list[dict[str, Any]] = []
-    captions: list[str] = []
-    for name, listings in report.by_group().items():
-        places = _places(listings) if has_places(listings) else None
-        groups.append({"name": name, "listings": listings, "first": len(captions), "places": places})
-        captions += [listing.caption() for listing in listings]
-    return rendered(
-        "page.html", report=report, style=STYLE, many=_MANY, groups=groups, captions=captions, words=in_words(report),
-        symbols=in_symbols(report), how_to_read=how_to_read(report), parameters=parameters(report),
-        bump_chart=bump_chart, count_chart=count_chart,
-    )  # fmt: skip
+def page(report: PublishedReport, links: Sequence[tuple[str, str]] = (), index: Mapping[str, Any] | None = None) -> str:
+    """The whole page, as HTML.
+
+    Args:
+        links: to other pages, by their names.
+        index: what is compared of groups that have pages of their own, in place of the rankings.
+    """
+    groups = [] if index else [_of_a_group(name, its) for name, its in report.by_group().items()]
+    return rendered("page.html", title=report.title, links=links, index=index, groups=groups, **_shared(report))
+
+
+def pages(report: PublishedReport, name: str) -> Iterator[tuple[str, str]]:
+    """Every page by its path beside the first: one, or for many groups an index and a page for each.
+
+    Args:
+        name: of the first page's file.
+    """
+    listings = report.by_group()
+    if len(listings) <= _GROUPS_ON_A_PAGE:
+        yield name, page(report)
+        return
+    folder, up = f"{name.removesuffix('.html')}-groups", f"../{name}"
+    digits = len(str(len(listings)))
+    files = {group: f"{number:0{digits}}.html" for number, group in enumerate(listings, 1)}
+    hrefs = {group: f"{folder}/{file}" for group, file in files.items()}
+    yield name, page(report, index=_index(listings, hrefs))
+    names = list(listings)
+    for number, group in enumerate(names):
+        near = [(files[names[n]], f"{arrow} {names[n]}") for n, arrow in ((number - 1, "←"), (number + 1, "→"))
+                if 0 <= n < len(names)]  # fmt: skip
+        yield hrefs[group], page(report.of_group(group), [(up, "All groups"), *near])
 
 
 def snippet(report: PublishedReport, name: str) -> str:
-    """A piece of a page, for a notebook: table, guarantee, a small chart.
+    """A piece of a page, for a notebook: of every group the newest ranking and a chart, then the guarantee.
 
     Args:
         name: starts the identifiers in it, which must differ within the notebook.
     """
-    listings = report.listings()
-    chart_name, chart = "", ""
-    if has_places(listings):
-        chart_name, chart = "chart of places", bump_chart(listings, name)
-    elif len(listings) == 1 and listings[0].counted:
-        chart_name, chart = "chart of counts", count_chart(listings[0], name)
-    return rendered("snippet.html", report=report, style=STYLE, words=in_words(report)[:2], chart=chart,
-                        chart_name=chart_name, shown=listings[:_MANY], more=max(len(listings) - _MANY, 0))  # fmt: skip
+    groups = [_of_a_group(group, its) for group, its in report.by_group().items()]
+    shown = groups[:_GROUPS_IN_A_NOTEBOOK]
+    return rendered("snippet.html", name=name, groups=shown, more=len(groups) - len(shown), **_shared(report))
 
 
-def _places(listings: Sequence[Listing]) -> dict[str, Any]:
-    """What the chart of places draws, as a table: items down, windows across."""
-    shown = listings[-_MOST_IN_A_TABLE:]
-    items = dict.fromkeys(str(row["item"]) for listing in reversed(shown) for row in listing.rows)
-    by_window = [{str(row["item"]): row["rank"] for row in listing.rows} for listing in shown]
+def _shared(report: PublishedReport) -> dict[str, Any]:
+    """What is said of the whole."""
     return {
+        "report": report, "style": STYLE, "words": in_words(report), "symbols": in_symbols(report),
+        "promise": promise(report), "what_is_ranked": what_is_ranked(report.facts),
+        "how_to_read": how_to_read(report), "parameters": parameters(report),
+        "bump_chart": bump_chart, "count_bar": count_bar,
+    }  # fmt: skip
+
+
+def _of_a_group(name: str | None, listings: Sequence[Listing]) -> dict[str, Any]:
+    """The newest ranking, the places in the window before it, and where there are several windows all of them."""
+    newest, several = listings[-1], len(listings) > 1
+    before = _ranks(listings[-2]) if several and newest.ranked else None
+    return {"name": name, "listings": listings, "newest": newest, "before": before, "places": has_places(listings),
+            "all": _all_windows(listings) if several else None}  # fmt: skip
+
+
+def _ranks(listing: Listing) -> dict[str, Any]:
+    return {str(row["item"]): "•" if row["rank"] is None else row["rank"] for row in listing.rows}
+
+
+def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
+    """Items down, those of the newest window first; windows across, the newest first."""
+    shown = listings[: -_MOST_WINDOWS - 1 : -1]
+    items = dict.fromkeys(str(row["item"]) for listing in shown for row in listing.rows)
+    ranks, counts = [_ranks(listing) for listing in shown], [_counts(listing) for listing in shown]
+    ranges = sorted({row["noise_95"] for its in shown for row in its.rows if row.get("noise_95") is not None})
+    what = " and its noisy count" if any(counts) else ""
+    if ranges:
+        what += f" (± {ranges[0]:,}" + (f" to {ranges[-1]:,}" if len(ranges) > 1 else "") + ", 95%)"
+    return {
+        "what": what,
         "left": f", the last {len(shown)} of {len(listings)}" if len(listings) > len(shown) else "",
-        "starts": [f"{listing.start:%Y-%m-%d}" if listing.start else "All" for listing in shown],
-        "rows": [(item, [places.get(item, "–") for places in by_window]) for item in items],
-    }
+        "starts": [_head(listing) for listing in shown],
+        "rows": [(item, [(places.get(item, ""), numbers.get(item))
+                         for places, numbers in zip(ranks, counts, strict=True)]) for item in items],
+    }  # fmt: skip
+
+
+def _counts(listing: Listing) -> dict[str, str]:
+    if listing.weighed:
+        return {str(row["item"]): f"{row['noisy_weight']:,.2f}" for row in listing.rows}
+    return {str(row["item"]): f"{row['noisy_count']:,}" for row in listing.rows} if listing.counted else {}
+
+
+def _head(listing: Listing) -> str:
+    if listing.start is None or listing.end is None:
+        return "All"
+    start = listing.local_start
+    days = (listing.end - listing.start).days > 0
+    short = ""
+    if not listing.rows:
+        short = ": none"
+    elif listing.rows[0]["returned"] < listing.rows[0]["k"]:
+        short = f": {listing.rows[0]['returned']:,} of {listing.rows[0]['k']:,}"
+    return (f"{start:%Y-%m-%d}" if days else f"{start:%Y-%m-%d %H:%M}") + short
+
+
+def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | None, str]) -> dict[str, Any]:
+    """The first items of every group in the newest window, and the places of the items that most of them have."""
+    newest = max((its[-1] for its in groups.values()), key=lambda listing: (listing.start is not None, listing.start))
+    found, rows = {group: its[-1] for group, its in groups.items()}, []
+    ranks = {group: _ranks(its) for group, its in found.items()}
+    most = max(min(len(its.rows), _FIRST) for its in found.values())
+    for group, its in groups.items():
+        items = [str(row["item"]) for row in found[group].rows]
+        new = len(set(items) - set(_ranks(its[-2]))) if len(its) > 1 else ""
+        rows.append((hrefs[group], group, [*items[:most], *[""] * (most - len(items))], new))
+    held: dict[str, list[Any]] = {}
+    for places in ranks.values():
+        for item, place in places.items():
+            held.setdefault(item, []).append(place)
+    order = sorted(held, key=lambda item: (-len(held[item]), sum(n for n in held[item] if n != "•") / len(held[item])))
+    shared = [(item, [ranks[group].get(item, "") for group in groups]) for item in order[:_SHARED]]
+    title = newest.title() + ("" if newest.ranked else ", in no order of rank")
+    return {"title": title, "most": most, "groups": rows, "shared": shared,
+            "new": any(new != "" for *_, new in rows)}  # fmt: skip

@@ -1,4 +1,4 @@
-"""A published ranking read back, with its manifest: a file, or a folder with a file for every window."""
+"""Published rankings read back with their manifests: files, or folders with a file for every window or group."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any
 
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
 from private_topk.pipelines.publishing import manifest_path
-from private_topk.pipelines.show.published_report import PublishedReport
+from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.sinks.formats import FORMATS, format_of
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["is_manifest", "read_published"]
+__all__ = ["is_manifest", "read_report"]
 
 _NEEDED = ("window_start", "window_end", "rank", "item", "k", "returned", "release_id")
 _OF_A_FILE = ("output", "ranking_sha256", "windows", "partition")
+_ASKED = ("mechanism", "answer", "parameters", "k", "max_items_per_user", "max_windows_per_user", "privacy", "against",
+          "amounts", "weights", "private")  # fmt: skip
+"""What the releases of a series have in common; their lists and versions may differ, and then are not told."""
 
 _TEXT, _WHOLE, _NUMBER = (str,), (int,), (int, float)
 _FACTS: dict[str, tuple[type, ...]] = {
@@ -29,32 +32,55 @@ _WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "noise_stddev": _NUMBER
 _OF_A_DOMAIN = {"range": {"start": _WHOLE, "stop": _WHOLE}, "public": {"size": _WHOLE}}
 
 
-def read_published(place: str) -> PublishedReport:
-    """What a ranking file, or the files of a folder, and their manifests tell.
+def read_report(*places: str) -> PublishedReport:
+    """What ranking files, or the files of folders, and their manifests tell: one release, or a series of releases.
 
     Raises:
-        Refusal: there is no ranking, it cannot be read, or a manifest is of another ranking.
+        Refusal: there is no ranking, it cannot be read, or a manifest is of another ranking; several are no series,
+            since they ask different things or have a window twice.
     """
-    path = as_path(place, "ranking")
-    found = [_read(file) for file in _files(path)]
-    rows = [row for some, _ in found for row in some]
-    facts = [manifest for _, manifest in found if manifest]
-    if facts and any(_shared(its) != _shared(facts[0]) for its in facts[1:]) or len({_name(row) for row in rows}) > 1:
-        raise Refusal("", f"{verbatim(place)} holds several releases", "give one of its files")
-    whole = dict(facts[0], windows=[window for its in facts for window in its.get("windows", ())]) if facts else {}
-    if len(found) > 1:
-        whole.pop("ranking_sha256", None)
-    return PublishedReport(
-        rows, whole if len(facts) == len(found) else {}, "group" if rows and "group" in rows[0] else None
-    )
+    files = list(dict.fromkeys(file for place in places for file in _files(as_path(place, "ranking"))))
+    found = {file: _read(file) for file in files}
+    rows = [row for some, _ in found.values() for row in some]
+    facts = [manifest for _, manifest in found.values() if manifest]
+    _check_series(found)
+    group = "group" if rows and "group" in rows[0] else None
+    if not facts or len(facts) < len(found):
+        return PublishedReport(sorted(rows, key=_moment) if len(found) > 1 else rows, {}, group)
+    if len(found) == 1:
+        return PublishedReport(rows, facts[0], group)
+    alike = {name: value for name, value in facts[0].items() if all(its.get(name) == value for its in facts)}
+    windows = [window for its in facts for window in its.get("windows", ())]
+    whole = {name: value for name, value in alike.items() if name not in _OF_A_FILE} | {"windows": windows}
+    return PublishedReport(sorted(rows, key=_moment), whole, group)
 
 
-def _name(row: Mapping[str, Any]) -> str:
-    return str(row["release_id"])
+def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
+    return row["window_start"] is not None, row["window_start"]
 
 
-def _shared(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name not in _OF_A_FILE}
+def _check_series(found: Mapping[str, tuple[list[dict[str, Any]], dict[str, Any]]]) -> None:
+    """Raise Refusal unless the files ask the same, of windows that none of them has twice."""
+    asked: dict[str, Any] | None = None
+    whose: dict[tuple[Any, ...], str] = {}
+    for file, (rows, facts) in found.items():
+        if facts:
+            asked = asked or facts
+            for name in _ASKED:
+                if facts.get(name) != asked.get(name):
+                    raise Refusal("", f"{verbatim(file)} asks something else than the files before it: its {name} is "
+                                  "another", "give the files of one question")  # fmt: skip
+        for window in dict.fromkeys((row["window_start"], row["window_end"], row.get("group")) for row in rows):
+            if window in whose:
+                when = "" if window[0] is None else f" of {window[0]:%Y-%m-%d %H:%M}"
+                raise Refusal("", f"{verbatim(file)} has a window{when} that {verbatim(whose[window])} has too",
+                              "give one of them: a series has each window once")  # fmt: skip
+            whose[window] = file
+    privacy = (asked or {}).get("privacy") or {}
+    numbers = {window[:2] for window in whose}
+    if "share_of_a_window" in privacy and len(found) > 1 and len(numbers) > privacy["windows"]:
+        raise Refusal("", f"these are {len(numbers)} windows, and their budget is of {privacy['windows']}",
+                      "give the files of one total")  # fmt: skip
 
 
 def _files(path: str) -> list[str]:

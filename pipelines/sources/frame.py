@@ -30,7 +30,6 @@ from private_topk.pipelines.identity import identity_of, named, unasked
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_text
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
 from private_topk.runners import Launch
-from private_topk.transforms.columnar import as_labels, type_name
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey

@@ -10,11 +10,12 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import private_topk
 from private_topk.pipelines.cli import COMMANDS
-from private_topk.pipelines.preview import preview
+from private_topk.pipelines.preview import Setting, preview
 from private_topk.pipelines.report_file.file import fields_for
 from private_topk.transforms import PrivateTopK
 from private_topk.transforms.beam_yaml import RankRows
@@ -34,7 +35,9 @@ def surface() -> Iterator[str]:
     yield f"report file: {' '.join(sorted(fields_for(MECHANISMS.values())))}"
     for name, kind in MECHANISMS.items():
         yield f"mechanism {name}: {' '.join(parameters_of(kind))}"
-    for made in (PrivateTopK, RankRows, private_topk.rank, preview):
+    own = [name for name in inspect.signature(preview).parameters if name != "asked"]
+    yield f"preview(): {' '.join(dict.fromkeys([*own, *(field.name for field in fields(Setting))]))}"
+    for made in (PrivateTopK, RankRows, private_topk.rank):
         yield f"{made.__name__}(): {' '.join(inspect.signature(made).parameters)}"
     template = json.loads((ROOT / "deploy/dataflow/metadata.json").read_text("utf-8"))
     yield f"flex template: {' '.join(each['name'] for each in template['parameters'])}"

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.pipelines.expecting import earlier_ranking, expected_of, names_a_file
 from private_topk.pipelines.preview import Released, Zipf
+from private_topk.pipelines.preview.from_options import earlier_ranking, expected_of, names_a_file
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command, options, write
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.forewarning import forewarned
+from private_topk.pipelines.preview.from_options import forewarned
 from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint

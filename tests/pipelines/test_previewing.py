@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.preview import PublicCounts, look
-from private_topk.pipelines.previewing import expected_counts, setting_of
+from private_topk.pipelines.preview.from_options import expected_counts, setting_of
 from private_topk.pipelines.report_spec import declared_period, resolve
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import make_mechanism

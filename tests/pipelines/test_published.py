@@ -79,7 +79,7 @@ def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
 
 
 def report(folder: Path, sink: Sink, **more: Any) -> Report:  # noqa: ANN401
-    spec = resolve(TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"], **more), period=PERIOD)
+    spec = resolve(TopK(2, Joint(epsilon=1.0), ["a", "b", "c"], **more), period=PERIOD)
     return Report(spec, Folder(f"{folder}/in/*.jsonl", clock="event"), sink)
 
 

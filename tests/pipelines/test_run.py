@@ -14,8 +14,7 @@ from typing import NoReturn
 import apache_beam as beam
 import pytest
 
-from private_topk.pipelines.budget.charging import Account
-from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.process import Unfinished
 from private_topk.pipelines.report import Report

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.budget import Budget, Cost, Ledger, Request, Total, Windows, plan, share_out
+from private_topk.pipelines.budget import Budget, Cost, Ledger, Reach, Request, Total, Windows, share_out
+from private_topk.pipelines.budget.composition import shares
+from private_topk.pipelines.budget.sharing import Split
 from private_topk.pipelines.cli import main
 from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms import MECHANISMS
@@ -88,7 +90,7 @@ def test_shares_never_sum_to_more_than_the_decimal(epsilon: str, windows: int, h
     total = Fraction(epsilon)
     ledgers = Total(2 * total) if held else None
     counts = CountBudget(total)
-    shared = share_out(JOINT(total), 3, counts, unit="user", windows=windows, held=ledgers)
+    shared = share_out(JOINT(total), 3, counts, reach=Reach("user", windows), held=ledgers)
     assert shared.counts is not None
     share = Fraction(shared.mechanism.parameter("epsilon")) + Fraction(shared.counts.epsilon)
     assert 2 * total * (1 - Fraction(1, 2**50)) <= windows * share <= 2 * total
@@ -132,21 +134,9 @@ def test_other_numbers_beyond_reason(capsys: pytest.CaptureFixture, more: list[s
 @pytest.mark.parametrize("windows", [1, 100, 10**15])
 def test_arithmetic_ends_at_every_edge(epsilon: str, delta: str, windows: int) -> None:
     mechanism = JOINT(Fraction(epsilon))
-    found = plan_without_reference(mechanism, Fraction(delta), windows)
-    assert 0 < found["basic"] * windows <= Fraction(epsilon)
-
-
-def plan_without_reference(mechanism: object, delta: Fraction, windows: int) -> dict[str, Fraction]:
-    from private_topk.pipelines.budget import planning
-
-    assert planning.plan is plan
-    held = planning.installed
-    planning.installed = lambda: False
-    try:
-        found = plan(mechanism, 3, delta, windows=windows)  # type: ignore[arg-type]
-    finally:
-        planning.installed = held
-    return {name: share.epsilon for name, share in found.shares.items()}
+    split = Split(mechanism, 3, None, Fraction(delta))
+    found = shares(split.price, split.spendable, windows)
+    assert 0 < found["basic"].epsilon * windows <= Fraction(epsilon)
 
 
 @pytest.mark.parametrize(

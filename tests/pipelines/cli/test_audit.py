@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from private_topk.pipelines import auditing
-from private_topk.transforms.testing.audit.cases import cases_of
+from private_topk.transforms.testing.audit.datasets import cases_of
 from tests.pipelines.support import command
 from tests.transforms.testing.audit.planted import DEFECTS
 

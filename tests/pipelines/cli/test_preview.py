@@ -93,7 +93,7 @@ def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pyte
 
 def test_plan_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlook, "DRAWS", 8)
-    monkeypatch.setattr(planning, "installed", lambda: False)  # dp-accounting, which takes a second
+    monkeypatch.setattr(planning, "find_spec", lambda name: None)  # dp-accounting, which takes a second
     plan = options(
         mechanism="joint", epsilon=1, delta=1e-6, windows=52, like="zipf=1,items=200,users=3000,items_per_user=4"
     )

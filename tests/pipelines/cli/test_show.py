@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.show.reading import read_published
-from private_topk.pipelines.show.text import in_text
+from private_topk.pipelines.show.reading import read_report
+from private_topk.pipelines.show.words import in_text
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command
 
@@ -39,18 +39,49 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_format_tells_the_same(published: Path) -> None:
-    reports = [
-        read_published(f"{published}/{kind}/ranking.{kind}") for kind in ("avro", "csv", "jsonl", "ndjson", "parquet")
-    ]
-    texts = {"\n".join(in_text(its)) for its in reports}
+    told = [read_report(f"{published}/{kind}/ranking.{kind}") for kind in ("avro", "csv", "jsonl", "ndjson", "parquet")]
+    texts = {"\n".join(in_text(its)) for its in told}
     [text] = texts
     assert text.startswith("1970-01-01 00:00 to 1970-01-02 00:00 UTC\n  1  ") and "e^1.5" in text
 
 
 def test_a_folder_of_windows_is_one_ranking(published: Path) -> None:
-    whole, parts = (list(in_text(read_published(f"{published}/{place}"))) for place in ("csv/ranking.csv", "weeks"))
+    whole, parts = (list(in_text(read_report(f"{published}/{place}"))) for place in ("csv/ranking.csv", "weeks"))
     assert whole == parts
     assert command("show", f"{published}/weeks/").out == "\n".join(whole) + "\n"
+
+
+def test_releases_of_one_question_are_a_series_as_files_and_as_a_folder(tmp_path: Path) -> None:
+    """As a report that is published every day writes them: each has an id, a file and a manifest of its own."""
+    import polars as pl
+
+    from private_topk import Joint, Period, rank
+
+    rows = pl.DataFrame({"user": [f"u{n}" for n in range(90)], "item": ITEMS * 30, "time": [0, 90_000] * 45})
+    (tmp_path / "days").mkdir()
+    files = [str(tmp_path / "days" / f"{n}.csv") for n in (1, 2)]
+    for n, file in enumerate(files, 1):
+        rank(rows, 2, Joint(1.0), ITEMS, period=Period.of(f"1970-01-0{n}", f"1970-01-0{n + 1}", "1d")).write(file)
+    page = tmp_path / "days.html"
+    assert command("show", f"{tmp_path}/days", "--html", page).status == 0
+    folder = page.read_text()
+    assert "<h1>Daily top 2, 1970-01-01 to 1970-01-02</h1>" in folder and "Places over 2 windows" in folder
+    assert "of the 2 windows, what these tell adds up" in folder.replace("several ", ""), folder
+    assert "<dd>2 releases, " in folder
+    assert command("show", *reversed(files), "--html", page, "--overwrite").status == 0 and page.read_text() == folder
+
+
+def test_many_groups_have_pages_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    null = {"window_start": None, "window_end": None, "noisy_count": None, "k": 1, "returned": 1, "release_id": "x"}
+    rows = [{**null, "rank": 1, "item": "tea", "group": f"g{n}"} for n in range(5)]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page, first = tmp_path / "r.html", tmp_path / "r-groups" / "1.html"
+    done = command("show", f"{tmp_path}/r.jsonl", "--html", page)
+    assert done.out == f"page: {page}, and 5 in {tmp_path}/r-groups\n" and "Top 1 of g0" in first.read_text()
+    page.unlink()
+    again = command("show", f"{tmp_path}/r.jsonl", "--html", page)
+    assert again.status == 2 and "r-groups/1.html exists and is kept" in again.err and not page.exists()
+    assert command("show", f"{tmp_path}/r.jsonl", "--html", page, "--overwrite").status == 0
 
 
 def test_a_page_is_written_once(published: Path, tmp_path: Path) -> None:
@@ -58,7 +89,7 @@ def test_a_page_is_written_once(published: Path, tmp_path: Path) -> None:
     done = command("show", ranking, "--html", page)
     assert done == (0, f"page: {page}\n", "")
     text = page.read_text()
-    assert ITEMS[0] not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and text.count("<table") == 3
+    assert ITEMS[0] not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and text.count("<table") == 2
     again = command("show", ranking, "--html", page)
     assert (
         again.status == 2
@@ -76,8 +107,8 @@ def test_json_holds_rows_and_manifest(published: Path) -> None:
 
 def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Path) -> None:
     (tmp_path / "ranking.csv").write_bytes((published / "csv" / "ranking.csv").read_bytes())
-    report = read_published(f"{tmp_path}/ranking.csv")
-    assert not report.facts and "What it promises" not in "\n".join(in_text(report))
+    told = read_report(f"{tmp_path}/ranking.csv")
+    assert not told.facts and "What it promises" not in "\n".join(in_text(told))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +121,11 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "broken.avro"], "broken.avro cannot be read: "),
         (["show", "changed.csv"], "is not the file that its manifest is of: one of the two was changed"),
         (["show", "odd.csv"], "odd.manifest.json is no manifest"),
-        (["show", "two"], "two holds several releases: give one of its files"),
+        (["show", "two"], "two/b.csv has a window of 1970-01-01 00:00 that two/a.csv has too: give one of them"),
+        (
+            ["show", "two/a.csv", "other.csv"],
+            "other.csv asks something else than the files before it: its k is another",
+        ),
         (["show", "rows.csv", "--html", "x", "--json"], "--html does not go with --json"),
         (["show", "rows.csv", "--overwrite"], "--overwrite is of --html: leave it out"),
         (["show", "good.csv", "--html", "no/such/folder.html"], "cannot be written: No such file or directory"),
@@ -106,6 +141,8 @@ def test_what_cannot_be_shown(
                           "changed.csv": ranking.replace(b"tea", b"gin"), "changed.manifest.json": manifest,
                           "odd.csv": ranking, "odd.manifest.json": b"[]"}.items():  # fmt: skip
         (tmp_path / name).write_bytes(content)
+    (tmp_path / "other.csv").write_bytes(ranking)
+    (tmp_path / "other.manifest.json").write_text(json.dumps(json.loads(manifest) | {"k": 3}))
     (tmp_path / "two").mkdir()
     for name in ("a", "b"):
         other = json.loads(manifest) | {"report": name}
@@ -127,6 +164,6 @@ def test_other_kinds_of_files_refuse_in_a_sentence(tmp_path: Path) -> None:
         for content in (b"", b"\x00" * 50, b"{}", b"\xff"):
             (tmp_path / f"x.{ending}").write_bytes(content)
             try:
-                assert not read_published(f"{tmp_path}/x.{ending}").rows
+                assert not read_report(f"{tmp_path}/x.{ending}").rows
             except Refusal as refusal:
                 assert str(refusal).startswith(str(tmp_path))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from math import isqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import private_topk
-from private_topk.pipelines.budget.sharing import share_out
+from private_topk.pipelines.budget.sharing import Reach, share_out
 from private_topk.pipelines.preview import (
     Estimate,
     InAmounts,
@@ -20,13 +22,12 @@ from private_topk.pipelines.preview import (
     Setting,
     Zipf,
     preview,
-    preview_of,
 )
 from private_topk.pipelines.preview.comparing import _ordered
 from private_topk.pipelines.preview.outlook import Outlook, _drawn, _key, look
-from private_topk.pipelines.preview.reasons import ranges, reasons, short, verdict
-from private_topk.pipelines.preview.tables import comparison, ranks_table, table
-from private_topk.pipelines.preview.weights import weight_of
+from private_topk.pipelines.preview.plot import plot
+from private_topk.pipelines.preview.shapes import weight_of
+from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -93,13 +94,13 @@ def test_the_share_of_a_window_is_that_of_a_run() -> None:
     setting = Setting(10, 1.0, 1e-6, privacy_unit="user", horizon=52)
     for name, kind in (("joint", Joint(1.0)), ("cdp-peeling", CdpPeeling(1.0, 1e-6))):
         spare = 1e-6 if name == "joint" else None
-        assert setting.share_of(name) == share_out(kind, 10, None, spare, unit="user", horizon=52)
+        assert setting.share_of(name) == share_out(kind, 10, None, spare, Reach("user", horizon=52))
     pure = replace(setting, delta=None)
     assert pure.share_of("joint").mechanism.parameter("epsilon") == pytest.approx(1 / 52)
-    found = preview_of(GAPS, setting, ("joint",), 2)
+    found = preview(GAPS, setting, mechanisms=("joint",), draws=2)
     assert found.windows == 52 and found["joint"].mechanism == setting.share_of("joint").mechanism
     assert not found["joint"].pure, "its windows are composed by a delta"
-    assert preview_of(GAPS, pure, ("joint",), 2)["joint"].pure
+    assert preview(GAPS, pure, mechanisms=("joint",), draws=2)["joint"].pure
 
 
 def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Outlook:
@@ -125,10 +126,11 @@ def test_recall_decides_then_order_then_purity() -> None:
 
 
 def test_places_in_words() -> None:
-    assert ranges([3]) == "Rank 3"
-    assert ranges([8, 9, 10]) == "Ranks 8 to 10"
-    assert ranges([1, 3, 4, 7]) == "Ranks 1, 3 to 4 and 7"
-    assert "fewer windows" in verdict(52) and "fewer windows" not in verdict(1)
+    assert _ranges([3]) == "Rank 3"
+    assert _ranges([8, 9, 10]) == "Ranks 8 to 10"
+    assert _ranges([1, 3, 4, 7]) == "Ranks 1, 3 to 4 and 7"
+    noise = preview(CLOSE, 10, 0.01, draws=10, mechanisms=("joint",)).outlooks
+    assert "fewer windows" in reasons(noise, 52)[-1] and "fewer windows" not in reasons(noise, 1)[-1]
 
 
 def test_tables_hold_what_was_found() -> None:
@@ -143,6 +145,20 @@ def test_tables_hold_what_was_found() -> None:
     assert any(line.split()[:2] == ["peeling", "-"] for line in several)
     assert str(found).count("\n\n") == 2 and "Take joint" in str(found)
     assert short(found.best).startswith("joint finds 3 of the top 3")
+
+
+def test_a_picture_has_a_line_for_every_mechanism(tmp_path: Path) -> None:
+    names = ("joint", "peeling", "canonical")
+    one = preview(Zipf(1.0, 100, 1000, 5), 4, 1.0, mechanisms=names, draws=5)
+    plot(one, str(tmp_path / "one.svg"))
+    said = " ".join(re.findall(r"<!-- (.*?) -->", (tmp_path / "one.svg").read_text()))
+    assert all(name in said for name in (*names, "rank", "l_1 error, in users", "Zipf 1: 100 items"))
+    for path, wrong in (
+        ("one.txt", "one.txt must end with one of .png, .svg, .pdf"),
+        ("no/one.svg", "cannot be written"),
+    ):
+        with pytest.raises(Refusal, match=f"plot .*{wrong}"):
+            plot(one, str(tmp_path / path))
 
 
 def test_json_holds_all_of_it() -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from private_topk.pipelines.preview.estimates import Estimate, mean, pooled, share
+from private_topk.pipelines.preview.outlook import Estimate, mean, pooled, share
 
 
 @pytest.mark.parametrize("draws", [30, 400])

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from private_topk.pipelines.show.page import page
-from private_topk.pipelines.show.published_report import PublishedReport
-from private_topk.pipelines.show.text import in_text
+from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.words import in_text
 from private_topk.pipelines.sinks.formats import (
     AVRO_SCHEMA,
     FIELDS,

@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.pipelines.published import existing_outputs, whole_windows
-from private_topk.pipelines.show.reading import read_published
+from private_topk.pipelines.show.reading import read_report
 from private_topk.pipelines.sinks.files import Partition, ToFolder, escaped
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.manifest import describe_release
@@ -68,7 +68,7 @@ def test_every_group_has_a_folder_with_a_file_for_every_window(tmp_path: Path, e
         )
     write(to, RANKINGS)
     assert contents(tmp_path) == once
-    told = read_published(to.place)
+    told = read_report(to.place)
     assert {row["group"] for row in told.rows} == set(NAMES) and len(told.rows) == 36
 
 

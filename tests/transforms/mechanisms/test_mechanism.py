@@ -21,7 +21,7 @@ from private_topk.transforms.mechanisms import (
     RandomBits,
 )
 from private_topk.transforms.mechanisms.mechanism import check_k, check_ranks, sensitivity
-from private_topk.transforms.testing.audit.cases import cases_of
+from private_topk.transforms.testing.audit.datasets import cases_of
 
 
 def test_a_mechanism_is_frozen_and_its_parameters_are_json() -> None:

@@ -20,10 +20,16 @@ from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.select import RankingKey, WindowCounts, rank
 from private_topk.transforms.spec import CountBudget, TopK
-from private_topk.transforms.testing.audit.cases import Case
-from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Dataset, Neighbours
-from private_topk.transforms.testing.audit.distinguish import Answer, Drawn, Guess, choose_guess
-from private_topk.transforms.testing.audit.estimate import Tally, epsilon_at_least, epsilon_of
+from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Case, Dataset, Neighbours
+from private_topk.transforms.testing.audit.distinguish import (
+    Answer,
+    Drawn,
+    Guess,
+    Tally,
+    choose_guess,
+    epsilon_at_least,
+    epsilon_of,
+)
 from private_topk.transforms.testing.audit.paths import PATHS, Path, prepared_counts, rankings_of
 from private_topk.transforms.windows import WindowBounds
 

@@ -20,7 +20,7 @@ import pytest
 from private_topk.transforms import select, spec, user_shards
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 from private_topk.transforms.testing.audit.audit import Sampler, audit_case, dependence, wrong_counts
-from private_topk.transforms.testing.audit.cases import Case, cases_of
+from private_topk.transforms.testing.audit.datasets import Case, cases_of
 from private_topk.transforms.windows import assign
 
 __all__ = ["DEFECTS", "Defect", "finds"]

@@ -13,8 +13,7 @@ from private_topk.transforms import spec
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.testing.audit.audit import Sampler, audit_case, dependence
-from private_topk.transforms.testing.audit.cases import Case, cases_of
-from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, Dataset
+from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, Case, Dataset, cases_of
 from private_topk.transforms.testing.audit.distinguish import Answer, Drawn
 from private_topk.transforms.testing.audit.paths import PATHS, Path
 

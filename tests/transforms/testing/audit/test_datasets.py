@@ -12,15 +12,16 @@ from private_topk.transforms.mechanisms import MECHANISMS, LimitDomain
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.audit.audit import Sampler, wrong_counts
-from private_topk.transforms.testing.audit.cases import cases_of, threshold_of
 from private_topk.transforms.testing.audit.datasets import (
     GROUPS,
     LABELS,
     RESOLUTION,
     TARGET,
     Dataset,
+    cases_of,
     public_neighbours,
     rows_of,
+    threshold_of,
     two_release_neighbours,
     unknown_neighbours,
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from benchmarks.audits import table
 from private_topk.pipelines.auditing import Check
-from private_topk.transforms.testing.audit.cases import cases_of
+from private_topk.transforms.testing.audit.datasets import cases_of
 
 
 def test_every_bound_stands_in_its_cell() -> None:

@@ -1,4 +1,4 @@
-"""What a ranking promises to the people in its data, in words and in symbols, and how to read it. From its manifest.
+"""A published report in words: its rankings on a terminal, what they promise and how to read them.
 
 Every sentence has to be true of any ranking that it is said of: what a manifest does not say is not said here either.
 """
@@ -6,15 +6,18 @@ Every sentence has to be true of any ranking that it is said of: what a manifest
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from private_topk.pipelines.show.published_report import PublishedReport
+from private_topk.pipelines.show.published import Listing, PublishedReport
+from private_topk.transforms.errors import printable
 from private_topk.transforms.stated import number
 
-__all__ = ["how_to_read", "in_symbols", "in_words", "parameters"]
+__all__ = ["how_to_read", "in_symbols", "in_text", "in_words", "parameters", "promise", "table", "what_is_ranked"]
 
 _WEAK = math.log(100)
+_WIDTH = 100
 NOT_PRIVATE = "This ranking is not private. It was made for a test, without noise or with noise that anybody can " \
               "take off, and must not be handed on."  # fmt: skip
 
@@ -100,7 +103,7 @@ def in_symbols(report: PublishedReport) -> str:
 def how_to_read(report: PublishedReport) -> list[str]:
     """What places and counts mean, and what they do not."""
     listings = report.listings()
-    sentences = [_what_is_ranked(report.facts)]
+    sentences = [what_is_ranked(report.facts)]
     if report.facts.get("answer", "sequence") == "set":
         sentences.append("This mechanism answers with a set: the items are in the order of the public list, or of "
                          "their spelling, and not in order of rank.")  # fmt: skip
@@ -120,7 +123,18 @@ def how_to_read(report: PublishedReport) -> list[str]:
     return sentences
 
 
-def _what_is_ranked(facts: Mapping[str, Any]) -> str:
+def promise(report: PublishedReport) -> str:
+    """The guarantee in a few words, or nothing."""
+    privacy = report.facts.get("privacy")
+    if not privacy or not report.is_private:
+        return ""
+    delta = f", delta {number(privacy['delta'])}" if privacy["delta"] else ""
+    unit = f" for {privacy['unit']}" if "unit" in privacy else ""
+    return f"epsilon {number(privacy['epsilon'])}{delta}{unit}"
+
+
+def what_is_ranked(facts: Mapping[str, Any]) -> str:
+    """In one sentence."""
     against = facts.get("against")
     if against:
         less = "" if against["weight"] == 1 else f" {against['weight']} of"
@@ -165,3 +179,46 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     if facts.get("versions"):
         found.append(("versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())))
     return found
+
+
+def in_text(report: PublishedReport) -> Iterator[str]:
+    """The lines: every window, then the guarantee and how to read it."""
+    for listing in report.listings():
+        yield from table(listing)
+        yield ""
+    if not report.rows:
+        yield "No item was released: with such a mechanism that is a possible answer."
+        yield ""
+    promise = [*in_words(report), *([in_symbols(report)] if in_symbols(report) else [])]
+    for title, sentences in (("What it promises", promise), ("How to read it", how_to_read(report))):
+        if sentences:
+            yield title
+            for sentence in sentences:
+                yield textwrap.fill(sentence, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+            yield ""
+
+
+def table(listing: Listing) -> list[str]:
+    """The items of one window, below its name."""
+    rows, title = listing.rows, printable(listing.caption())
+    if not rows:
+        return [f"{title}: no item was released"]
+    if rows[0]["returned"] < rows[0]["k"]:
+        title += f": {rows[0]['returned']} of {rows[0]['k']}, as the guarantee allows"
+    if not listing.ranked:
+        title += ": a set, in no order of rank"
+    width = len(str(rows[0]["k"]))
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
+    if listing.counted:
+        widest = max(len(line) for line in lines)
+        lines = [f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
+                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
+    elif listing.weighed:
+        widest = max(len(line) for line in lines)
+        lines = [f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}"
+                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
+    return [title, *lines]
+
+
+def _range(noise: int | None) -> str:
+    return "" if noise is None else f" ± {noise:,}"

@@ -1,0 +1,197 @@
+"""What a preview says to somebody who has to choose: tables of numbers, and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from private_topk.pipelines.preview.outlook import NOISE, Estimate, Outlook, pooled
+
+__all__ = ["comparison", "ranks_table", "reasons", "short", "table"]
+
+_SURE = 0.9
+_HEAD = ("mechanism", "answer", "recall", "places right", "l_inf", "l_1", "score ratio", "returned")
+_ALL_RANKS = 12
+_SOME_RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 70, 100, 200, 300, 500, 700)
+
+
+def table(outlooks: Sequence[Outlook]) -> list[str]:
+    """One line for each mechanism: every number with how far it may be off."""
+    rows = [_HEAD] + [
+        (
+            o.name,
+            "set" if not o.ordered else "sequence",
+            _within(o.recall),
+            _within(o.order) if o.ordered else "-",
+            _number(o.l_inf),
+            _number(o.l_1),
+            _within(o.ratio),
+            _number(o.returned),
+        )
+        for o in outlooks
+    ]
+    return _aligned(rows)
+
+
+def ranks_table(outlook: Outlook) -> list[str]:
+    """The chances of every rank, or of some where there are many."""
+    ranks = range(1, outlook.k + 1)
+    shown = ranks if outlook.k <= _ALL_RANKS else sorted({r for r in _SOME_RANKS if r < outlook.k} | {outlook.k})
+    top = f"one of the top {outlook.k} there"
+    if not outlook.ordered:
+        rows = [(f"{outlook.name}: rank", "among those returned")]
+        rows += [(str(rank), _within(outlook.found[rank - 1])) for rank in shown]
+        return _aligned(rows)
+    whole = [(f"{outlook.name}: rank", "right", "right down to here", top, "its item returned")]
+    for rank in shown:
+        chances = (getattr(outlook, name)[rank - 1] for name in ("right", "so_far", "belongs", "found"))
+        whole.append((str(rank), *map(_within, chances)))  # type: ignore[arg-type]
+    return _aligned(whole)
+
+
+def comparison(columns: Mapping[str, Sequence[Outlook]]) -> list[str]:
+    """The recall of every mechanism under several settings; * marks the one to take.
+
+    Args:
+        columns: the outlooks of each setting, the one to take first, by what its column is called.
+    """
+    names = list(dict.fromkeys(outlook.name for outlooks in columns.values() for outlook in outlooks))
+    names.sort(key=lambda name: -max(_recall(outlooks, name) for outlooks in columns.values()))
+    rows: list[Sequence[str]] = [("recall", *columns)]
+    for name in names:
+        cells = []
+        for outlooks in columns.values():
+            found = next((outlook for outlook in outlooks if outlook.name == name), None)
+            mark = "*" if found is outlooks[0] else ""
+            cells.append("-" if found is None else f"{_within(found.recall)}{mark or ' '}")
+        rows.append((name, *cells))
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns two spaces apart, the first to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for first, *others in rows:
+        cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        lines.append(f"  {first:<{widths[0]}}  {'  '.join(cells)}".rstrip())
+    return lines
+
+
+def _recall(outlooks: Sequence[Outlook], name: str) -> float:
+    return next((outlook.recall.value for outlook in outlooks if outlook.name == name), -1.0)
+
+
+def _within(estimate: Estimate) -> str:
+    off = max(estimate.high - estimate.value, estimate.value - estimate.low)
+    return f"{100 * estimate.value:.1f} ±{100 * off:.1f}%"
+
+
+def _number(estimate: Estimate) -> str:
+    digits = 1 if estimate.value < 100 else 0
+    if estimate.low == estimate.high:
+        return f"{estimate.value:,.{digits}f}"
+    off = max(estimate.high - estimate.value, estimate.value - estimate.low)
+    return f"{estimate.value:,.{digits}f} ±{off:,.{digits}f}"
+
+
+def reasons(outlooks: Sequence[Outlook], windows: int) -> list[str]:
+    """Sentences: what to take, what it will give, which places are noise, and what else was close or better.
+
+    Args:
+        outlooks: the one to take first.
+        windows: over how many the budget is shared.
+    """
+    best = outlooks[0]
+    return [
+        f"Take {best.name}: it finds {_of_top(best)}.",
+        *_order(best),
+        *_noise(best),
+        *_rivals(outlooks),
+        *([_verdict(windows)] if best.recall.value < NOISE else []),
+    ]
+
+
+def short(best: Outlook) -> str:
+    """What is expected of one mechanism, in one line."""
+    first = _first(best) if best.ordered else ""
+    return f"{best.name} finds {_of_top(best)}" + (f"; {first[0].lower()}{first[1:]}" if first else "")
+
+
+def _verdict(windows: int) -> str:
+    """That it is close to noise, and what may help."""
+    fewer = ", fewer windows that one user can be in" if windows > 1 else ""
+    return ("This is close to noise: most of what is published would be wrong. A larger epsilon, a smaller k"
+            f"{fewer} or more users in a window make it better.")  # fmt: skip
+
+
+def _of_top(outlook: Outlook) -> str:
+    k, recall = outlook.k, outlook.recall
+    return f"{recall.value * k:.3g} of the top {k} on average ({_percent(recall)})"
+
+
+def _percent(estimate: Estimate) -> str:
+    """A chance with its interval."""
+    return f"{100 * estimate.value:.1f}%, {100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
+
+
+def _order(best: Outlook) -> Iterator[str]:
+    if not best.ordered:
+        yield "It is a set: nothing is said of the order."
+    else:
+        yield f"{_first(best)}."
+
+
+def _first(best: Outlook) -> str:
+    """How far down the order can be relied on."""
+    for least in (_SURE, 0.5):
+        sure = [place for place, chance in enumerate(best.so_far, 1) if chance.value >= least]
+        if sure:
+            chance = best.so_far[sure[-1] - 1]
+            which = f"The top {sure[-1]} are in their right places" if sure[-1] > 1 else "The first place is right"
+            return f"{which} in {100 * chance.value:.0f}% of draws"
+    return f"The first place is right in {100 * best.right[0].value:.0f}% of draws" if best.right else ""
+
+
+def _noise(best: Outlook) -> Iterator[str]:
+    # These chances hardly ever rise from one rank to the next; where they seem to, it is that of the draws.
+    sure = sum(size for chance, size in pooled(one.value for one in best.belongs) if chance >= NOISE)
+    noisy = list(range(sure + 1, best.k + 1)) if best.ordered else []
+    if noisy and len(noisy) < best.k:
+        yield (f"{_ranges(noisy)} {'are' if len(noisy) > 1 else 'is'} noise: what stands there is mostly none of the "
+               f"top {best.k}.")  # fmt: skip
+
+
+def _rivals(outlooks: Sequence[Outlook]) -> Iterator[str]:
+    best, others = outlooks[0], [outlook for outlook in outlooks[1:] if outlook.ordered]
+    for rival in others[:1]:
+        if rival.recall.high >= best.recall.low:
+            yield f"{rival.name} finds as many, as far as can be told ({_percent(rival.recall)}){_why(best, rival)}."
+        else:
+            yield f"It beats {rival.name}, the next one, which finds {_of_top(rival)}."
+    pure = next((o for o in others if o.pure), None)
+    if pure is not None and not best.pure and pure is not others[0]:
+        yield f"{pure.name}, the best one without a delta, finds {_of_top(pure)}."
+    many = next((outlook for outlook in outlooks[1:] if not outlook.ordered), None)
+    if many is not None and best.ordered and many.recall.low > best.recall.high:
+        yield f"As a set, without an order, {many.name} finds more: {_of_top(many)}."
+
+
+def _why(best: Outlook, rival: Outlook) -> str:
+    if best.order.low > rival.order.high:
+        return f", but has only {100 * rival.order.value:.0f}% of the places right, not {100 * best.order.value:.0f}%"
+    if best.pure and not rival.pure:
+        return ", but needs a delta"
+    return ""
+
+
+def _ranges(places: list[int]) -> str:
+    """Places in words: ranks 3 and 8 to 10."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and runs[-1][1] == place - 1:
+            runs[-1][1] = place
+        else:
+            runs.append([place, place])
+    parts = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
+    said = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{'Ranks' if len(places) > 1 else 'Rank'} {said}"

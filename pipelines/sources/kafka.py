@@ -19,14 +19,13 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
 from private_topk.pipelines.identity import unasked
-from private_topk.pipelines.sources.clock import Clock, moment_of, now_of
+from private_topk.pipelines.sources.clock import Clock, StreamTracker, moment_of, now_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
@@ -42,7 +41,6 @@ __all__ = [
     "KafkaTopic",
     "Log",
     "Positions",
-    "PositionsTracker",
     "ReadPartitionsDoFn",
     "TopicFacts",
     "check_repeatable",
@@ -316,39 +314,6 @@ class Positions(NamedTuple):
         return min(known) if len(known) == len(self.reached) else None
 
 
-class PositionsTracker(RestrictionTracker):
-    """Its only split is the one that gives the rest back: no offset is half-way to the end of a log."""
-
-    def __init__(self, positions: Positions) -> None:
-        self._positions = positions
-
-    def current_restriction(self) -> Positions:
-        return self._positions
-
-    def current_progress(self) -> RestrictionProgress:
-        return RestrictionProgress(fraction=1.0 if self._positions.over else 0.0)
-
-    def try_claim(self, positions: Positions) -> bool:
-        """Claim all messages before these positions. False if the rest has been given back: they are read again."""
-        if self._positions.over:
-            return False
-        self._positions = positions
-        return True
-
-    def try_split(self, fraction_of_remainder: float) -> tuple[Positions, Positions] | None:
-        if self._positions.over or fraction_of_remainder != 0:
-            return None
-        rest, self._positions = self._positions, self._positions._replace(over=True)
-        return self._positions, rest
-
-    def check_done(self) -> None:
-        if not self._positions.over:
-            raise ValueError("the partitions are still to be read")
-
-    def is_bounded(self) -> bool:
-        return False
-
-
 @dataclass(frozen=True)
 class Log:
     """A topic as it was at the launch.
@@ -388,8 +353,8 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         nothing = (None,) * len(group)
         return Positions(tuple(offsets), nothing, nothing)
 
-    def create_tracker(self, restriction: Positions) -> PositionsTracker:
-        return PositionsTracker(restriction)
+    def create_tracker(self, restriction: Positions) -> StreamTracker:
+        return StreamTracker(restriction)
 
     def restriction_size(self, group: Group, restriction: Positions) -> int:
         return 1

@@ -82,7 +82,7 @@ def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
 
 
 def report(folder: Path, sink: Sink) -> Report:
-    spec = resolve(TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=PERIOD)
+    spec = resolve(TopK(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=PERIOD)
     return Report(spec, Folder(f"{folder}/in/*.jsonl", clock="event"), sink)
 
 
@@ -180,7 +180,7 @@ def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
     """At a place that tells of each ranking by itself. One that comes twice does not stand for another."""
     said: list[str] = []
     groups = ["fr", "d|e"]
-    spec = resolve(TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"], groups=groups), period=PERIOD)
+    spec = resolve(TopK(2, Joint(epsilon=1.0), ["a", "b", "c"], groups=groups), period=PERIOD)
     asked = replace(report(tmp_path, Nowhere()), spec=spec)
     labels = [window.label(group) for window in PERIOD.windows() for group in groups]
     launch = prepare("direct", [])

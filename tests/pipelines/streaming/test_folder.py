@@ -1,4 +1,4 @@
-"""Files that arrive while the report is running."""
+"""Files that arrive while the report is running, and what a stream says of itself. On Flink: `test_flink.py`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.streaming.replay import Commits, closing, finished, published, streaming, wait_for
+from tests.pipelines.streaming.replay import Commits, closing, finished, published, streaming, told, wait_for
 from tests.pipelines.streaming.replay import as_json as line_of
 from tests.pipelines.support import command
 
 WINDOW = ("--window", "2d", "--every", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
+SECRET = "someone whom nobody may name"
 ROWS = [
-    (f"u{n % 50}", f"item {min(n % 7, n % 13)}", f"2026-01-0{1 + n // 300}T{n // 20 % 15:02}:00:00Z")
+    (SECRET if n % 9 == 0 else f"u{n % 50}", f"item {min(n % 7, n % 13)}",
+     f"2026-01-0{1 + n // 300}T{n // 20 % 15:02}:00:00Z")
     for n in range(1200)
 ]  # fmt: skip
 
@@ -41,7 +43,7 @@ def test_files_are_read_as_they_arrive_each_once(
     (incoming / "half.jsonl.tmp").write_bytes(b"{")
     question = made_up.question(*WINDOW)
     arguments = ["--input", f"{incoming}/*", "--clock", "event", "--poll", "1s", "--output", str(rankings),
-                 "--output-format", "jsonl", "--runner", prism_runner, *question]  # fmt: skip
+                 "--output-format", "jsonl", "--runner", prism_runner, "--log-format", "json", *question]  # fmt: skip
     refused = command("stream", *arguments)
     assert refused.status == 2 and "no known ending" in refused.err
     arguments[1] = f"{incoming}/*.jsonl"
@@ -51,8 +53,23 @@ def test_files_are_read_as_they_arrive_each_once(
         wait_for(lambda: len(published(rankings)) == 1, process, log)
         arrive(incoming, "day 4", [line_of(row) for row in [*ROWS[900:], *ROWS[900:]]])
         arrive(incoming, "end", [closing()])
-        assert "3 windows published" in finished(process, log)
+        said = finished(process, log)
+    assert "3 windows published" in said
     assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
+    check_what_was_told(said, rankings, "2026-01-03T00:00:00+00:00")
+    assert not any("lag_seconds" in line for line in told(said, "published")), "the clock is not the present"
+
+
+def check_what_was_told(said: str, rankings: Path, closes: str) -> None:
+    """Each window once, with its place; when the first one closes, before anything has come; nothing of the rows."""
+    labels = [Path(name).stem for name in published(rankings)]
+    lines, first = told(said, "published"), told(said, "waiting")[0]
+    assert sorted(line["window"] for line in lines) == labels
+    assert {line["place"] for line in lines} == {str(rankings)}
+    assert (first["next_window"], first["closes"], first["left"], first["of"]) == (
+        labels[0], closes, len(labels), len(labels),
+    )  # fmt: skip
+    assert "item" not in "".join(line["message"] for line in lines) and SECRET not in said
 
 
 def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
@@ -67,8 +84,12 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
         os.utime(incoming / f"{number}.jsonl", (at, at))
     question = made_up.question("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
     done = command("stream", "--input", f"{incoming}/*.jsonl", "--slack", "2d", "--output", rankings,
-                   "--output-format", "jsonl", *question)  # fmt: skip
+                   "--output-format", "jsonl", "--log-format", "json", *question)  # fmt: skip
     assert done.status == 0, done.err
+    check_what_was_told(done.err, rankings, "2026-01-04T00:00:00+00:00")
+    lags = [line["lag_seconds"] for line in told(done.err, "published")]
+    assert len(lags) == 4 and lags[0] - lags[3] == pytest.approx(3 * 86_400, abs=60)
+    assert "s after it closed" in told(done.err, "published")[0]["message"]
     found, expected = published(rankings), made_up.batch(tmp_path / "batch.jsonl", *question)
     # The first file was on time for all of its days, the second for its own, and the third for none.
     assert b"".join(found.values()) == expected
@@ -99,25 +120,3 @@ def test_what_is_renamed_late_is_late_live_and_when_repeated(prism_runner: str, 
     assert published(tmp_path / "again") == live and len(live) == 3
     everything = commits.batch(tmp_path / "batch.jsonl", *commits.question(*window))
     assert b"".join(live.values()) != everything, "with the late file the first window would be another"
-
-
-@pytest.mark.long
-def test_a_stream_is_charged_once_for_its_horizon(made_up: Commits, rankings: Path, tmp_path: Path) -> None:
-    """The input is known by its place: the same release from there costs nothing again, elsewhere it is refused."""
-    ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]
-    made = command("budget", "create", *ledger, "--privacy-unit", "user-window", "--epsilon", "1.5", "--delta", "0")
-    assert made.status == 0, made.err
-    for name in ("incoming", "elsewhere"):
-        (tmp_path / name).mkdir()
-        arrive(tmp_path / name, "all", [line_of(row) for row in ROWS] + [closing()])
-
-    def stream(place: str, release: str = "streams") -> str:
-        asked = [release if word == "streams" else word for word in made_up.question("--window", "1d", *WINDOW[4:])]
-        done = command("stream", "--input", f"{tmp_path}/{place}/*.jsonl", "--clock", "event", "--output", rankings,
-                       "--overwrite", *ledger, *asked)  # fmt: skip
-        return done.err
-
-    assert "charged streams to dataset plays" in stream("incoming")
-    assert "was released before" in stream("incoming")
-    assert "was used on" in (refused := stream("elsewhere")) and "for other input" in refused
-    assert "1 spent + 1 asked = 2, over 1.5" in stream("incoming", "another")

@@ -22,8 +22,9 @@ from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from private_topk.pipelines.sources import folder as module
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.folder import _digest, _WatchDoFn, arrived
+from private_topk.pipelines.sources.folder import NOTES, _digest, _WatchDoFn, arrived
 from private_topk.transforms.errors import Refusal
+from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.turns import Reading, short_windows
 from tests.pipelines.support import to_json_lines
 
@@ -89,8 +90,8 @@ class World:
             path.chmod(0o640)
 
 
-def reading(place: Path) -> Reading:
-    return Reading(_WatchDoFn(Columns(time="time", time_unit="ms"), Clock("log", PERIOD), 0.0), f"{place}/*.jsonl")
+def reading(place: Path, period: Period = PERIOD) -> Reading:
+    return Reading(_WatchDoFn(Columns(time="time", time_unit="ms"), Clock("log", period), 0.0), f"{place}/*.jsonl")
 
 
 def schedule(place: Path, seed: int, replaces: bool, patch: pytest.MonkeyPatch) -> tuple[Reading, World]:
@@ -193,6 +194,37 @@ def test_a_file_that_is_taken_away_is_not_read_again(tmp_path: Path, monkeypatch
     world.now += 100 * LENGTH
     counted = live.to_the_end()
     assert len(live.rows) == 3 and counted and not reading(tmp_path).to_the_end()
+
+
+def late_rows() -> bytes:
+    return to_json_lines([{"user": f"late {n}", "item": "x", "time": int(time.time() * 1000) - 1000} for n in range(5)])
+
+
+def test_where_lateness_cannot_be_noted_the_report_fails(tmp_path: Path) -> None:
+    period = short_windows(time.time(), 0.5, 4)
+    live = reading(tmp_path, period)
+    live.until(lambda: live.clock > period.closing[0])
+    (tmp_path / NOTES).write_bytes(b"a file where a folder should be")
+    (tmp_path / "late.jsonl").write_bytes(late_rows())
+    os.utime(tmp_path / "late.jsonl", (1, 1))
+    with pytest.raises(Refusal, match="takes no note of that"):
+        live.to_the_end()
+
+
+def test_two_streams_over_one_folder_contradict_each_other_aloud(tmp_path: Path) -> None:
+    period = short_windows(time.time(), 0.5, 4)
+    live = reading(tmp_path, period)
+    live.until(lambda: live.clock > period.closing[0])
+    path = tmp_path / "late.jsonl"
+    path.write_bytes(late_rows())
+    os.utime(path, (1, 1))
+    live.until(lambda: live.rows)
+    (note,) = (tmp_path / NOTES).iterdir()
+    note.write_bytes(b"5\n")
+    again = reading(tmp_path, period)
+    again.estimator.set_watermark(live.estimator.current_watermark())
+    with pytest.raises(Refusal, match="another stream over this folder"):
+        again.turn()
 
 
 def main() -> None:

@@ -31,6 +31,8 @@ FIRST = int(START.timestamp())
 PERIOD = Period(START, START + DAYS * timedelta(days=1), timedelta(days=1), timedelta(hours=1))
 ITEMS = ["a", "b", "c", "d"]
 
+BROKEN = [TimestampedValue(data, FIRST) for data in (b"{", b'{"user": null, "item": "a", "time": 1}')]
+
 Message = tuple[str, str, int, int]
 """User, item, the row's time and that of its publication."""
 
@@ -55,9 +57,11 @@ def counted(log: list[Message]) -> list[dict[str, int]]:
     return [{item: len(users[day, item]) for item in ITEMS} for day in range(DAYS)]
 
 
-def delivered(log: list[Message], dice: random.Random | None, ahead: int = 0) -> list[tuple[str, ...]]:
-    """The rankings where messages come out of order, by up to a few hundred, and the clock stands at the first message
-    that is still to come, or so much further; without dice, all at once.
+def delivered(
+    log: list[Message], dice: random.Random | None, ahead: int = 0, runner: str = "direct"
+) -> list[tuple[str, ...]]:
+    """The rankings where broken messages lie among the others, messages come out of order, by up to a few hundred, and
+    the clock stands at the first message that is still to come, or so much further; without dice, all at once.
     """
     pending, clock, events = list(log), FIRST, test_stream.TestStream().advance_watermark_to(FIRST)
     while pending:
@@ -67,13 +71,13 @@ def delivered(log: list[Message], dice: random.Random | None, ahead: int = 0) ->
         pending = [message for message in pending if message not in bundle]
         stamped = [TimestampedValue(json.dumps(dict(zip(("user", "item", "time"), message, strict=False))).encode(),
                                     message[3]) for message in bundle]  # fmt: skip
-        events = events.add_elements(stamped)
+        events = events.add_elements([*BROKEN, *stamped])
         if pending and pending[0][3] + ahead > clock:
             clock = pending[0][3] + ahead
             events = events.advance_watermark_to(clock)
     spec = TopK(4, Joint(epsilon=10_000.0), ITEMS)
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "messages")
-    with streaming("direct") as pipeline:
+    with streaming(runner) as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
         blocks = messages | GatherMessages(Columns(time="time"), JsonPayload())
         _ = blocks | RankBlocks(spec, release, PERIOD, Execution(2)) | beam.ParDo(Collect("messages"))
@@ -90,12 +94,14 @@ class OneByOne(random.Random):
         return population[:k]
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_whatever_the_order_of_delivery_live_equals_repeated(seed: int) -> None:
+@pytest.mark.parametrize("runner", ["direct", "prism"])
+def test_whatever_the_order_of_delivery_live_equals_repeated(runner: str, request: pytest.FixtureRequest) -> None:
     """Behind an honest clock, one that never passes what is still to come. The answer is that of plain sets."""
-    dice = random.Random(seed)
+    if runner == "prism":
+        request.getfixturevalue("prism_runner")
+    dice = random.Random(1)
     log = log_of(dice)
-    live = delivered(log, dice)
+    live = delivered(log, dice, runner=runner)
     assert live == delivered(log, None)
     for items, counts in zip(live, counted(log), strict=True):  # at this epsilon the ranking is that of the counts
         assert [counts[item] for item in items] == sorted(counts.values(), reverse=True)

@@ -73,15 +73,17 @@ def killed(*windows: int) -> None:
 
 
 def test_rows_that_came_later_are_no_second_answer_in_another_place() -> None:
-    """Twelve calls, each with a file more and another output: one release for one charge."""
+    """A file more and another output, however it is asked for, or another input: one release for one charge."""
     assert stream().status == 0
-    for number in range(3):
-        junk(number)
-        out = f"out{number}"
-        for change in ({"output": out}, {"output": out, "output_format": "csv"}, {"output": out, "check": True}):
-            done = stream(**change)
-            assert done.status == 2 and "release-id r was used on" in done.err and "another output" in done.err
-            assert not Path(out).exists() and len(list(Path("out").iterdir())) == 6
+    junk()
+    another = {"output": "out2"}
+    for change in (another, {**another, "output_format": "csv"}, {**another, "check": True}):
+        done = stream(**change)
+        assert done.status == 2 and "release-id r was used on" in done.err and "another output" in done.err
+        assert not Path("out2").exists() and len(list(Path("out").iterdir())) == 6
+    Path("in").rename("elsewhere")
+    done = stream(input="elsewhere/*.jsonl")
+    assert done.status == 2 and "release-id r was used on" in done.err and "for other input" in done.err
     assert len(charges()) == 1
 
 

@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
-from apache_beam.testing import test_stream
-from apache_beam.transforms.window import TimestampedValue
 
-from private_topk.pipelines.cli import parser_of
-from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.report import report_of
-from private_topk.pipelines.run import build
 from private_topk.pipelines.sinks.bigquery import table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
-from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.payloads import JsonPayload
-from private_topk.pipelines.sources.pubsub import GatherMessages
-from private_topk.runners import Launch
-from private_topk.transforms import Period, Release, ReleaseKey
-from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.plan import Execution
-from private_topk.transforms.spec import TopK
-from private_topk.transforms.top_k import RankBlocks
 from tests.pipelines.streaming.replay import Commits
 from tests.pipelines.support import command, settled
-from tests.transforms.streams import Collect, streaming
 
 PERIOD = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-03")
 PUBSUB = "pubsub://projects/project-1/subscriptions/rows-1"
@@ -53,67 +32,10 @@ def refusal(made_up: Commits, tmp_path: Path) -> Callable[..., str]:
     return refused
 
 
-@pytest.mark.parametrize(
-    ("source", "sink", "expected"),
-    [
-        (PUBSUB, "pubsub://projects/project-1/topics/rankings", ["ReadFromPubSub", "_PublishDoFn"]),
-        (PUBSUB, "bigquery://project-1:data.rankings", ["ReadFromPubSub", "_LoadDoFn"]),
-        (PUBSUB, "out", ["ReadFromPubSub", "_PublishWindowDoFn"]),
-    ],
-)
-def test_google_places_make_a_streaming_graph(
-    made_up: Commits, tmp_path: Path, source: str, sink: str, expected: list[str]
-) -> None:
-    pytest.importorskip("google.cloud.pubsub_v1", reason="needs the extra gcp")
-    place = sink if "://" in sink else f"{tmp_path}/{sink}"
-    arguments, _ = parser_of("stream").read(["--input", source, "--output", place, *made_up.question(*PERIOD)])
-    options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
-    launch = Launch("direct", BundleBasedDirectRunner(), options)
-    pipeline = beam.Pipeline(runner=launch.runner, options=options)
-    build(pipeline, report_of(options_of(arguments), watch=True), launch, LiveRun())
-    found: list[str] = []
-
-    class Look(beam.pipeline.PipelineVisitor):
-        def enter_composite_transform(self, node: beam.pipeline.AppliedPTransform) -> None:
-            self.visit_transform(node)
-
-        def visit_transform(self, node: beam.pipeline.AppliedPTransform) -> None:
-            found.extend([type(node.transform).__name__, type(getattr(node.transform, "fn", None)).__name__])
-
-    pipeline.visit(Look())
-    assert set(expected) <= set(found)
-
-
 def test_the_table_has_the_fields_of_the_files() -> None:
     fields = table_schema()["fields"]
     assert [field["name"] for field in fields] == [field["name"] for field in AVRO_SCHEMA["fields"]]
     assert {field["type"] for field in fields} == {"TIMESTAMP", "STRING", "INTEGER", "FLOAT"}
-
-
-@pytest.mark.parametrize("runner", ["direct", "prism"])
-def test_single_messages_are_gathered_and_late_by_their_own_arrival(
-    runner: str, request: pytest.FixtureRequest
-) -> None:
-    """An element's timestamp is when its message arrived: Pub/Sub's publication, the broker's log."""
-    if runner == "prism":
-        request.getfixturevalue("prism_runner")
-    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    first, hour = int(start.timestamp()), 3600
-    on_time = [(f'{{"user": "u{n}", "item": "x", "time": {first + n}}}', first + n) for n in range(50)]
-    late = [(f'{{"user": "v{n}", "item": "y", "time": {first + n}}}', first + 26 * hour) for n in range(500)]
-    broken = [("{", first), ('{"user": null, "item": "x", "time": 1}', first)]
-    events = test_stream.TestStream().advance_watermark_to(first)
-    for group in (on_time[:9], [*on_time[9:], *broken], late):  # late ones too before the watermark closes their day
-        events = events.add_elements([TimestampedValue(message.encode(), at) for message, at in group])
-    spec = TopK(1, Joint(epsilon=1000.0), ["x", "y"])
-    period = Period(start, start + timedelta(days=2), timedelta(days=1))
-    release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "gathered")
-    with streaming(runner) as pipeline:
-        messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
-        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload())
-        _ = blocks | RankBlocks(spec, release, period, Execution(4)) | beam.ParDo(Collect("gathered"))
-    found = {ranking.window.start: ranking.items for ranking in Collect.found["gathered"]}
-    assert len(found) == 2 and found[start] == ("x",)
 
 
 def test_bad_places_are_one_sentence(refusal: Callable[..., str], tmp_path: Path) -> None:

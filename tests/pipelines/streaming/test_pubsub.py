@@ -18,7 +18,7 @@ from tests.runners.pubsub import serving_pubsub
 pytestmark = pytest.mark.server
 
 PROJECT = "projects/project-1"
-WINDOWS, LENGTH, SLACK = 3, 10, 20
+WINDOWS, LENGTH, SLACK = 2, 10, 20
 QUIET = 12
 """So many seconds before a window closes nothing more is sent that counts in it: Beam's clock here is that of the wall,
 so that a message which is read after its window has closed is lost, whenever it was published."""
